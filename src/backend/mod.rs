@@ -1,0 +1,148 @@
+//! Where locks live: the contract that every backend keeps, and the table of URL schemes.
+//!
+//! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
+
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+mod url;
+
+use std::time::Duration;
+
+use crate::lock::{Claim, Grant, Record};
+pub(crate) use url::Url;
+
+/// A store of locks. Granted, held, kept and lost are answers; an error says that the store could not be asked.
+///
+/// Every operation is one atomic step by the store's own clock. It connects when it has to, blocks, and gives up at
+/// once on trouble: trying again is the caller's affair.
+pub(crate) trait Backend: Send {
+    /// Takes the lock if it is free, or was already taken by the same owner.
+    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble>;
+
+    /// Makes the lock ours for `claim.lease` from now on, if it still is ours; it never shortens.
+    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble>;
+
+    /// Gives the lock back if it still is ours. It stays held until `hold` after it was taken, and bears its owner
+    /// marked as ended; doing it again is answered like the first time.
+    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble>;
+
+    /// Closes the connection; the next operation opens one.
+    fn disconnect(&mut self);
+
+    /// How long to pause between tries.
+    fn pace(&self) -> Pace;
+
+    /// The URL that leads here from any directory; never with a password.
+    fn address(&self) -> &str;
+}
+
+/// The answer to a taking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(Grant),
+    Held(Record),
+}
+
+/// The answer to a renewal or a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Kept,
+    /// The lock is not ours any more.
+    Lost,
+}
+
+/// The pause between tries doubles from `first` to `longest`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+/// Why a backend could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) kind: TroubleKind,
+    /// One line, lower case, that names the backend.
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+/// Whether it is worth trying again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TroubleKind {
+    /// It may be gone in a moment: busy, starting, failing over.
+    Passing,
+    /// It stays until a person mends it.
+    Lasting,
+}
+
+impl Trouble {
+    pub(crate) fn passing(message: impl Into<String>) -> Self {
+        Self { kind: TroubleKind::Passing, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn lasting(message: impl Into<String>) -> Self {
+        Self { kind: TroubleKind::Lasting, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// A kind of backend and the URL schemes that lead to it.
+struct Scheme {
+    names: &'static [&'static str],
+    /// How a URL of it is written, for messages.
+    form: &'static str,
+    /// Checks the URL, without reaching for anything; `None` in a build without the feature.
+    open: Option<fn(&Url) -> Result<Box<dyn Backend>, String>>,
+}
+
+const SCHEMES: &[Scheme] = &[Scheme {
+    names: &["sqlite"],
+    form: "sqlite:PATH",
+    #[cfg(feature = "sqlite")]
+    open: Some(sqlite::Sqlite::open),
+    #[cfg(not(feature = "sqlite"))]
+    open: None,
+}];
+
+/// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
+/// the URL came from, and never shows a password.
+pub(crate) fn from_url(text: &str) -> Result<Box<dyn Backend>, String> {
+    let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
+    let url = Url::parse(text).map_err(|why| format!("{why}; known are {}", known()))?;
+    let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&url.scheme())) else {
+        return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
+    };
+    match scheme.open {
+        Some(open) => open(&url),
+        None => Err(format!("has the scheme `{}:`, which was left out of this build", url.scheme())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scheme_lists_the_known_ones_and_hides_the_rest() {
+        let error = from_url("oracle://scott:tiger@db/x").err().unwrap();
+        assert_eq!(error, "has the unknown scheme `oracle:`; known are sqlite:PATH");
+    }
+
+    #[test]
+    fn what_is_no_url_is_not_repeated_because_it_may_be_a_secret() {
+        let error = from_url("hunter2").err().unwrap();
+        assert!(error.starts_with("has no scheme"), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    #[test]
+    fn a_scheme_that_was_left_out_says_so() {
+        assert!(from_url("sqlite:/x").err().unwrap().contains("left out of this build"));
+    }
+}

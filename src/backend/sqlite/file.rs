@@ -1,0 +1,301 @@
+//! The file that a SQLite database lives in: how it comes to be, who may use it, and why it cannot be used.
+
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use nix::libc;
+use nix::sys::statfs::statfs;
+use nix::unistd::{AccessFlags, LinkatFlags, access, linkat};
+use rusqlite::Connection;
+
+use crate::backend::Trouble;
+
+/// Whether the directory of the file may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Directory {
+    MustExist,
+    Make,
+}
+
+/// A database file that need not exist yet.
+pub(super) struct File {
+    path: PathBuf,
+    /// Permission bits for a file that we make; `None` means 0600.
+    mode: Option<u32>,
+    directory: Directory,
+}
+
+/// Reads `0660`; the error is the end of a sentence.
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
+        _ => Err(format!("has mode={text}; write an octal file mode such as 0660")),
+    }
+}
+
+impl File {
+    /// `path` may be relative to the current directory.
+    pub(super) fn new(path: PathBuf, mode: Option<u32>, directory: Directory) -> Self {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Self { path, mode, directory }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The URL of this file from any directory.
+    pub(super) fn address(&self) -> String {
+        let path = self.path.to_string_lossy().replace('%', "%25").replace('?', "%3F");
+        format!("sqlite:{path}")
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Refuses a file on a network file system, where locks between hosts are not to be trusted.
+    pub(super) fn refuse_network(&self) -> Result<(), Trouble> {
+        // Where neither can be asked, opening the file will say why.
+        let Some(stat) = statfs(&self.path).ok().or_else(|| statfs(self.directory()).ok()) else {
+            return Ok(());
+        };
+        let kind = i64::from(stat.filesystem_type().0) & 0xffff_ffff;
+        let network = match kind {
+            FUSE => fuse_name(&self.path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
+            kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
+        };
+        match network {
+            None => Ok(()),
+            Some(name) => Err(Trouble::lasting(format!(
+                "backend {}: SQLite is refused on the network file system {name}, where its locks do not hold",
+                self.path.display()
+            ))
+            .hint("name a file on a local disk; several hosts need a server as backend")),
+        }
+    }
+
+    /// Makes the file, complete or not at all, by running `sql` in memory and linking the result into place. Of
+    /// several processes that do so at once one wins, and the others use the winner's file.
+    ///
+    /// A database that is made in place can be seen half made, and switching a new file to WAL fails for those who
+    /// look at it at that moment.
+    pub(super) fn create(&self, sql: &str) -> Result<(), Trouble> {
+        if self.directory == Directory::Make {
+            DirBuilder::new().recursive(true).mode(0o700).create(self.directory()).map_err(|error| self.cannot_make(&error))?;
+        }
+        let image = image(sql).map_err(|error| self.cannot_make(&io::Error::other(error)))?;
+        match self.link(&image) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.cannot_make(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the file without a name, and then gives it one.
+    fn link(&self, image: &[u8]) -> io::Result<()> {
+        let mode = self.mode.unwrap_or(0o600);
+        let unnamed = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(self.directory());
+        match unnamed {
+            Ok(mut file) => {
+                self.fill(&mut file, image)?;
+                let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+                Ok(linkat(nix::fcntl::AT_FDCWD, source.as_str(), nix::fcntl::AT_FDCWD, &self.path, LinkatFlags::AT_SYMLINK_FOLLOW)?)
+            }
+            // Some file systems know no file without a name.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)) => {
+                let mut name = self.path.clone().into_os_string();
+                name.push(format!(".{}.new", std::process::id()));
+                let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&name)?;
+                let linked = self.fill(&mut file, image).and_then(|()| fs::hard_link(&name, &self.path));
+                fs::remove_file(&name)?;
+                linked
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fill(&self, file: &mut fs::File, image: &[u8]) -> io::Result<()> {
+        file.write_all(image)?;
+        if let Some(mode) = self.mode {
+            // What was asked for by name is not narrowed by the umask.
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        file.sync_all()
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    fn cannot_make(&self, error: &io::Error) -> Trouble {
+        let directory = self.directory();
+        let path = self.path.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
+                .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display())),
+            io::ErrorKind::PermissionDenied => Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display()))
+                .hint("name a file of your own with --backend sqlite:PATH, or make the directory writable for this user"),
+            _ => Trouble::lasting(format!("backend {path}: it cannot be made: {}", plain(error))),
+        }
+    }
+
+    /// Why SQLite may not read or write the file.
+    pub(super) fn explain_refusal(&self) -> Trouble {
+        let path = self.path.display();
+        let directory = self.directory().display();
+        if let Err(error) = fs::metadata(&self.path) {
+            return match error.kind() {
+                io::ErrorKind::NotFound => Trouble::passing(format!("backend {path}: the file is gone")),
+                _ => Trouble::lasting(format!("backend {path}: {}", plain(&error))),
+            };
+        }
+        if self.path.is_dir() {
+            return Trouble::lasting(format!("backend {path}: is a directory")).hint("name a file in it");
+        }
+        match access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).err() {
+            Some(nix::errno::Errno::EROFS) => Trouble::lasting(format!("backend {path}: its file system is mounted read-only")),
+            Some(_) => {
+                let owner = fs::metadata(&self.path).map_or(0, |data| data.uid());
+                Trouble::lasting(format!("backend {path}: no permission to read and write it; it belongs to user {owner}"))
+                    .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
+            }
+            None if access(self.directory(), AccessFlags::W_OK).is_err() => {
+                Trouble::lasting(format!("backend {path}: no permission to write to {directory}, where its -wal and -shm files go"))
+            }
+            None => Trouble::lasting(format!("backend {path}: it cannot be opened or is read-only"))
+                .hint(format!("check the modes of {path}, {path}-wal and {path}-shm, and the free space")),
+        }
+    }
+
+    pub(super) fn explain_io(&self, error: &rusqlite::Error) -> Trouble {
+        Trouble::lasting(format!("backend {}: {error}", self.path.display()))
+            .hint("the disk may be full or failing; `dmesg` and `df` tell more")
+    }
+}
+
+/// A whole database, in WAL mode, as the bytes of its file.
+fn image(sql: &str) -> rusqlite::Result<Vec<u8>> {
+    let mut memory = Connection::open_in_memory()?;
+    memory.execute_batch(sql)?;
+    let mut image = memory.serialize("main")?.to_vec();
+    // The two format version bytes of the header; 2 is WAL.
+    for version in image.iter_mut().skip(18).take(2) {
+        *version = 2;
+    }
+    Ok(image)
+}
+
+/// An error's text without the number that Rust adds.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+const FUSE: i64 = 0x6573_5546;
+
+/// The `f_type` of the file systems that reach over a network, from statfs(2) and linux/magic.h.
+const NETWORK: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x00c3_6400, "Ceph"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x2003_0528, "OrangeFS"),
+    (0xaad7_aaea, "PanFS"),
+];
+
+/// FUSE serves local disks as well; these do not.
+const NETWORK_FUSE: &[&str] = &[
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.s3fs",
+    "fuse.gcsfuse",
+    "fuse.rclone",
+    "fuse.davfs",
+    "fuse.curlftpfs",
+    "fuse.juicefs",
+    "fuse.seaweedfs",
+    "fuse.moosefs",
+    "fuse.mfs",
+    "fuse.lizardfs",
+    "fuse.goofys",
+    "fuse.nfs",
+];
+
+/// The type, such as `fuse.sshfs`, of the mount that `path` lies on.
+fn fuse_name(path: &Path) -> Option<String> {
+    let real = fs::canonicalize(path).or_else(|_| fs::canonicalize(path.parent().unwrap_or(path))).ok()?;
+    longest_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
+}
+
+/// Finds the type of the innermost mount above `path`; of several on one point the last hides the others.
+fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
+    let mut best = None;
+    let mut depth = 0;
+    for line in mountinfo.lines() {
+        let Some((mount, rest)) = line.split_once(" - ") else { continue };
+        let Some(point) = mount.split(' ').nth(4) else { continue };
+        let point = point.replace("\\040", " ");
+        let here = Path::new(&point).components().count();
+        if path.starts_with(&point) && here >= depth {
+            depth = here;
+            best = rest.split(' ').next().map(str::to_owned);
+        }
+    }
+    best
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_octal_and_lets_the_owner_in() {
+        assert_eq!(parse_mode("0660"), Ok(0o660));
+        assert_eq!(parse_mode("600"), Ok(0o600));
+        for bad in ["0777", "0060", "rw", "", "660660"] {
+            assert!(parse_mode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_mount_decides() {
+        let mounts = "21 1 8:1 / / rw - ext4 /dev/vda rw\n\
+                      30 21 0:50 / /mnt/a\\040b rw shared:1 - fuse.sshfs host: rw\n\
+                      31 21 0:51 / /mnt rw - tmpfs none rw\n";
+        let kind = |path| longest_mount(mounts, Path::new(path)).unwrap();
+        assert_eq!(kind("/mnt/a b/locks.db"), "fuse.sshfs");
+        assert_eq!(kind("/mnt/a/locks.db"), "tmpfs");
+        assert_eq!(kind("/mntx"), "ext4");
+    }
+
+    #[test]
+    fn a_new_database_is_whole_and_in_wal_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::new(directory.path().join("a?b%.db"), None, Directory::MustExist);
+        file.create("PRAGMA page_size = 1024; CREATE TABLE t (x)").unwrap();
+        file.create("CREATE TABLE other (x)").unwrap();
+        let mode: String = Connection::open(file.path()).unwrap().query_row("PRAGMA journal_mode", (), |row| row.get(0)).unwrap();
+        assert_eq!(mode, "wal");
+        assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert!(file.address().ends_with("/a%3Fb%25.db"));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

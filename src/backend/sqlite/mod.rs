@@ -1,0 +1,357 @@
+//! Locks in one SQLite file, for the processes of one host.
+//!
+//! The layout is the Java library's, plus two columns: a running job's row carries the boot id of the machine and
+//! the lease's end on the boot clock, and is judged by them. Setting the wall clock neither frees nor prolongs such a
+//! lock, and a reboot frees it at once. What outlives the job (at-least, every) is judged by the wall clock.
+//!
+//! Journal and durability. The file is in WAL mode with `synchronous=NORMAL`: a commit is a write without an fsync,
+//! readers never wait, and neither a kill nor a power cut can damage the file. A commit survives the death of every
+//! process, since it is in the kernel. A power cut can forget the last commits; the row of a running job is void
+//! after a reboot anyway, so what can be lost is the at-least or every of a job that had just ended. Who minds
+//! says `?synchronous=full` and pays an fsync per take and per release.
+
+mod file;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
+
+use super::url::percent_decode;
+use super::{Acquired, Backend, Kept, Pace, Trouble, Url};
+use crate::clock::{Moment, Timestamp};
+use crate::lock::{Claim, Grant, Record};
+use file::{Directory, File};
+
+/// `{held}` in the statements below: is this row's lock held? The wall clock decides where there is no boot id.
+const HELD: &str = "CASE WHEN boot_id IS NULL OR :boot IS NULL THEN lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+                    ELSE boot_id = :boot AND boot_until > boot_ms() END";
+
+/// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
+const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, \
+                    CASE WHEN boot_id IS NULL OR :boot IS NULL \
+                         THEN CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) \
+                         ELSE boot_until - boot_ms() END \
+                    FROM {table} WHERE name = :name";
+
+/// The clocks are read inside the statement, that is after any wait for the write lock.
+const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until) \
+                       VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
+                               :owner, :boot, CASE WHEN :boot IS NOT NULL THEN boot_ms() + :lease_ms END) \
+                       ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
+                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, boot_until = excluded.boot_until \
+                       WHERE locked_by = :owner OR NOT {held} \
+                       RETURNING locked_at, lock_until";
+
+const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)), \
+                            boot_until = max(boot_until, boot_ms() + :lease_ms) \
+                     WHERE name = :name AND locked_by = :owner AND {held}";
+
+/// A release that is repeated finds its own mark, and changes nothing.
+const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, boot_id = NULL, boot_until = NULL, \
+                              lock_until = CASE WHEN locked_by = :ended THEN lock_until \
+                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
+                                                    strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold)) END \
+                       WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
+                      locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER) WITHOUT ROWID";
+
+/// For a table that has the four columns of the Java library only.
+const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
+                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; COMMIT";
+
+/// Small pages, since a commit writes whole pages and ours are a row each.
+const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
+
+/// The write-ahead log is folded into the file at this many pages: seldom while a job waits for its lock, and soon
+/// after a job has ended, since whoever opens the file first has to read the whole log.
+const CHECKPOINT_BEFORE_JOB: &str = "PRAGMA wal_autocheckpoint = 512";
+const CHECKPOINT_AFTER_JOB: &str = "PRAGMA wal_autocheckpoint = 48";
+
+/// How often a taking may find the lock free and then taken before that counts as busy.
+const RACES: usize = 100;
+
+/// Locks in one SQLite file.
+pub(crate) struct Sqlite {
+    file: File,
+    address: String,
+    synchronous: &'static str,
+    table: String,
+    /// This boot of this machine; `None` where the system does not tell, and then wall clocks decide.
+    boot: Option<String>,
+    connection: Option<Connection>,
+}
+
+impl Sqlite {
+    /// Checks `sqlite:PATH`, without touching the file.
+    pub(crate) fn open(url: &Url) -> Result<Box<dyn Backend>, String> {
+        let rest = match url.rest().strip_prefix("//") {
+            None => url.rest(),
+            Some(path) if path.starts_with('/') => path,
+            Some(_) => return Err("names a host; write sqlite:PATH or sqlite:///ABSOLUTE/PATH".to_owned()),
+        };
+        let path = String::from_utf8(percent_decode(rest)).map_err(|_| "has a path that is no text".to_owned())?;
+        if path.is_empty() {
+            return Err("names no file; write sqlite:PATH".to_owned());
+        }
+        if path == ":memory:" {
+            return Err("is a database in memory, which excludes nobody; name a file".to_owned());
+        }
+        let mode = url.take("mode").map(|mode| file::parse_mode(&mode)).transpose()?;
+        let synchronous = match url.take("synchronous").as_deref() {
+            None | Some("normal") => "PRAGMA synchronous = NORMAL",
+            Some("full") => "PRAGMA synchronous = FULL",
+            Some(other) => return Err(format!("has synchronous={other}; known are normal and full")),
+        };
+        let table = url.take("table").unwrap_or_else(|| "shedlock".to_owned());
+        if !table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') || table.starts_with(|c: char| c.is_ascii_digit()) || table.is_empty() {
+            return Err(format!("has table={table}; a table's name is letters, digits and _"));
+        }
+        url.nothing_left(&["mode", "synchronous", "table"])?;
+        Ok(Box::new(Self::new(File::new(PathBuf::from(path), mode, Directory::MustExist), synchronous, table)))
+    }
+
+    /// The file that is used when nobody named a backend; its directory is made too.
+    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Backend> {
+        Box::new(Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()))
+    }
+
+    fn new(file: File, synchronous: &'static str, table: String) -> Self {
+        let mut address = file.address();
+        if table != "shedlock" {
+            address += &format!("?table={table}");
+        }
+        Self { file, address, synchronous, table, boot: None, connection: None }
+    }
+
+    /// Runs `operation` on an open connection, after putting the table in order where it was missing or older.
+    fn with_table<T>(&mut self, operation: impl Fn(&Connection, &Statements<'_>) -> rusqlite::Result<T>) -> Result<T, Trouble> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let statements = Statements { table: &self.table, boot: self.boot.as_deref() };
+        let mut answer = operation(&connection, &statements);
+        if let Err(error) = &answer {
+            let remedy = match error.to_string() {
+                text if text.contains("no such table") => Some(CREATE),
+                text if text.contains("no such column") || text.contains("has no column") => Some(ADD_COLUMNS),
+                _ => None,
+            };
+            if let Some(remedy) = remedy {
+                answer = connection.execute_batch(&statements.fill(remedy)).and_then(|()| operation(&connection, &statements));
+            }
+        }
+        match answer {
+            Ok(answer) => {
+                self.connection = Some(connection);
+                Ok(answer)
+            }
+            Err(error) => {
+                let trouble = self.explain(&error);
+                // A connection that only met a writer is as good as before.
+                if is_busy(&error) {
+                    self.connection = Some(connection);
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<Connection, Trouble> {
+        self.file.refuse_network()?;
+        if self.boot.is_none() {
+            self.boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned());
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let open = || Connection::open_with_flags(self.file.path(), flags);
+        let connection = match open() {
+            Ok(connection) => Ok(connection),
+            Err(_) if self.file.is_missing() => {
+                let create = format!("{PAGE_SIZE}; {}", self.fill_table(CREATE));
+                self.file.create(&create)?;
+                open()
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(|error| self.explain(&error))?;
+        let prepare = || {
+            // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
+            connection.busy_timeout(Duration::ZERO)?;
+            connection.create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, |_| Ok(boot_ms()))?;
+            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            connection.execute_batch(self.synchronous)?;
+            connection.query_row(CHECKPOINT_BEFORE_JOB, (), |_| Ok(()))
+        };
+        prepare().map_err(|error| self.explain(&error))?;
+        Ok(connection)
+    }
+
+    fn fill_table(&self, statement: &str) -> String {
+        Statements { table: &self.table, boot: None }.fill(statement)
+    }
+
+    /// Says in one line what SQLite means, and what to do.
+    fn explain(&self, error: &rusqlite::Error) -> Trouble {
+        let path = self.file.path().display();
+        let Some(code) = error.sqlite_error_code() else {
+            return Trouble::lasting(format!("backend {path}: {error}"));
+        };
+        if error.to_string().contains("duplicate column name") {
+            return Trouble::passing(format!("backend {path}: another process is adding columns to the table"));
+        }
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+                Trouble::passing(format!("backend {path}: the database is locked by another process"))
+                    .hint("find who has it open with `fuser -v FILE`; a backup or an editor may hold it")
+            }
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+                Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database"))
+                    .hint("while no job runs, move it away together with its -wal and -shm files; a new one is made")
+            }
+            ErrorCode::DiskFull => Trouble::lasting(format!("backend {path}: no space left on its disk")),
+            ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => self.file.explain_refusal(),
+            ErrorCode::SystemIoFailure => self.file.explain_io(error),
+            _ => Trouble::lasting(format!("backend {path}: {error}")),
+        }
+    }
+}
+
+impl Backend for Sqlite {
+    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
+        self.with_table(|connection, statements| {
+            for _ in 0..RACES {
+                if let Some(record) = statements.peek(connection, claim)? {
+                    return Ok(Acquired::Held(record));
+                }
+                if let Some(grant) = statements.acquire(connection, claim)? {
+                    return Ok(Acquired::Granted(grant));
+                }
+            }
+            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None))
+        })
+    }
+
+    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
+        self.with_table(|connection, statements| {
+            let (lease, lease_ms) = modifier(claim.lease);
+            let changed = statements.execute(connection, RENEW, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())])?;
+            Ok(kept(changed))
+        })
+    }
+
+    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+        self.with_table(|connection, statements| {
+            connection.query_row(CHECKPOINT_AFTER_JOB, (), |_| Ok(()))?;
+            let (hold, _) = modifier(hold);
+            let changed = statements.execute(connection, RELEASE, claim, &[(":hold", hold.into()), (":ended", claim.owner.ended().into())])?;
+            Ok(kept(changed))
+        })
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    fn pace(&self) -> Pace {
+        // A writer holds the file for well under a millisecond.
+        Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) }
+    }
+
+    fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// The statements of one table, on one boot of the machine.
+struct Statements<'a> {
+    table: &'a str,
+    boot: Option<&'a str>,
+}
+
+impl Statements<'_> {
+    fn fill(&self, statement: &str) -> String {
+        statement.replace("{held}", HELD).replace("{table}", &format!("\"{}\"", self.table))
+    }
+
+    /// Who else holds the lock; `None` if nobody does, or we do.
+    fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Record>> {
+        let found = self.rows(connection, PEEK, claim, &[], |row| {
+            let left: Option<i64> = row.get(4)?;
+            let record = Record {
+                owner: row.get(1)?,
+                since: Timestamp::parse(&row.get::<_, String>(2)?),
+                until: Timestamp::parse(&row.get::<_, String>(3)?),
+                left: Duration::from_millis(left.unwrap_or_default().try_into().unwrap_or_default()),
+            };
+            Ok((row.get::<_, bool>(0)?, record))
+        })?;
+        Ok(found.and_then(|(held, record)| (held && record.owner != claim.owner.as_str()).then_some(record)))
+    }
+
+    fn acquire(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Grant>> {
+        let (lease, lease_ms) = modifier(claim.lease);
+        self.rows(connection, ACQUIRE, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())], |row| {
+            let time = |index| -> rusqlite::Result<Timestamp> {
+                let text: String = row.get(index)?;
+                Timestamp::parse(&text).ok_or(rusqlite::Error::InvalidQuery)
+            };
+            Ok(Grant { locked_at: time(0)?, until: time(1)? })
+        })
+    }
+
+    fn execute(&self, connection: &Connection, statement: &str, claim: &Claim, more: &[(&str, Value)]) -> rusqlite::Result<u64> {
+        self.rows(connection, statement, claim, more, |_| Ok(()))?;
+        Ok(connection.changes())
+    }
+
+    /// Runs a statement and returns its first row. It is stepped to its end, since only then does it commit, and
+    /// only then does it say that it could not.
+    fn rows<T>(
+        &self,
+        connection: &Connection,
+        statement: &str,
+        claim: &Claim,
+        more: &[(&str, Value)],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        let mut prepared = connection.prepare(&self.fill(statement))?;
+        let common: [(&str, Value); 3] = [
+            (":name", claim.name.as_str().to_owned().into()),
+            (":owner", claim.owner.as_str().to_owned().into()),
+            (":boot", self.boot.map(str::to_owned).into()),
+        ];
+        for (key, value) in common.iter().chain(more) {
+            if let Some(index) = prepared.parameter_index(key)? {
+                prepared.raw_bind_parameter(index, value)?;
+            }
+        }
+        let mut rows = prepared.raw_query();
+        let mut first = None;
+        while let Some(row) = rows.next()? {
+            first = Some(read(row)?);
+        }
+        Ok(first)
+    }
+}
+
+/// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
+fn modifier(duration: Duration) -> (String, i64) {
+    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+    (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
+}
+
+fn boot_ms() -> i64 {
+    i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
+}
+
+fn kept(changed: u64) -> Kept {
+    if changed == 0 { Kept::Lost } else { Kept::Kept }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

@@ -1,0 +1,106 @@
+//! A backend's URL, cut into its parts. What it prints never contains a password.
+
+use std::cell::RefCell;
+
+/// `SCHEME:REST?KEY=VALUE&…`, with percent-encoding undone in the values and on request in the rest.
+pub(crate) struct Url {
+    scheme: String,
+    rest: String,
+    /// What no one has asked for yet.
+    parameters: RefCell<Vec<(String, String)>>,
+}
+
+impl Url {
+    /// Cuts a URL; the error is the end of a sentence and does not repeat the text, which may be a secret.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.trim().split_once(':').ok_or("has no scheme")?;
+        if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')) {
+            return Err("has no scheme".to_owned());
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut parameters = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("has the parameter `{pair}` without a value"))?;
+            if parameters.iter().any(|(known, _)| known == key) {
+                return Err(format!("has the parameter `{key}` twice"));
+            }
+            let value = String::from_utf8(percent_decode(value)).map_err(|_| format!("has bytes that are no text in `{key}`"))?;
+            parameters.push((key.to_owned(), value));
+        }
+        Ok(Self { scheme: scheme.to_ascii_lowercase(), rest: rest.to_owned(), parameters: RefCell::new(parameters) })
+    }
+
+    pub(crate) fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What stands between the scheme's colon and the question mark, as written.
+    pub(crate) fn rest(&self) -> &str {
+        &self.rest
+    }
+
+    /// Takes a query parameter off the URL.
+    pub(crate) fn take(&self, key: &str) -> Option<String> {
+        let mut parameters = self.parameters.borrow_mut();
+        let place = parameters.iter().position(|(known, _)| known == key)?;
+        Some(parameters.remove(place).1)
+    }
+
+    /// Refuses the parameters that no one has taken.
+    pub(crate) fn nothing_left(&self, known: &[&str]) -> Result<(), String> {
+        match self.parameters.borrow().first() {
+            None => Ok(()),
+            Some((key, _)) => Err(format!("has the unknown parameter `{key}`; known are {}", known.join(", "))),
+        }
+    }
+}
+
+/// Undoes `%20`; a percent sign that no two hexadecimal digits follow stays as it is.
+pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).filter(|pair| pair.iter().all(u8::is_ascii_hexdigit)).and_then(|pair| std::str::from_utf8(pair).ok());
+        match code.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                decoded.push(byte);
+                at += 3;
+            }
+            _ => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_cut_into_scheme_rest_and_parameters() {
+        let url = Url::parse("SQLite:/a%20b?mode=0660&table=x%5Fy").unwrap();
+        assert_eq!((url.scheme(), url.rest()), ("sqlite", "/a%20b"));
+        assert_eq!(url.take("table").as_deref(), Some("x_y"));
+        assert!(url.nothing_left(&["table"]).unwrap_err().contains("unknown parameter `mode`"));
+        assert_eq!(url.take("mode").as_deref(), Some("0660"));
+        assert!(url.nothing_left(&[]).is_ok());
+    }
+
+    #[test]
+    fn a_percent_sign_alone_is_itself() {
+        assert_eq!(percent_decode("100%"), b"100%");
+        assert_eq!(percent_decode("%4"), b"%4");
+        assert_eq!(percent_decode("%zz%+4%41"), b"%zz%+4A");
+        assert_eq!(percent_decode("%é"), "%é".as_bytes());
+    }
+
+    #[test]
+    fn a_parameter_comes_once_and_with_a_value() {
+        assert!(Url::parse("sqlite:x?mode").is_err());
+        assert!(Url::parse("sqlite:x?mode=1&mode=2").is_err());
+    }
+}

@@ -1,0 +1,44 @@
+//! `shedlock run`.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::anyhow;
+use clap::ArgMatches;
+use nix::libc;
+use nix::unistd::{getpid, getsid};
+
+use crate::clock::Moment;
+use crate::config::{Mistake, Settings, Surroundings};
+use crate::exit::{Exit, Outcome};
+use crate::job::Command;
+use crate::lock::{Claim, Owner};
+use crate::report::Reporter;
+use crate::run::Run;
+use crate::supervise::Supervisor;
+
+/// Runs the command under the lock. `started` is when the process began.
+pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
+    let surroundings = Surroundings {
+        terminal: has_terminal(),
+        session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
+        random: getrandom::u64()?,
+    };
+    let settings = Settings::of_run(matches, &surroundings)?;
+    let command = Command::new(&settings.command, settings.policy.placement.group, settings.die_with_us).map_err(Mistake::new)?;
+    let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
+    let claim = Claim {
+        name: settings.name,
+        owner: Owner::new(&host, std::process::id(), getrandom::u64()?),
+        lease: settings.policy.at_most,
+    };
+    let reporter = Reporter { verbosity: settings.verbosity, format: settings.format, claim: claim.clone() };
+    let run = Run::new(settings.policy, started);
+    let outcome: Outcome = Supervisor::new(run, claim, command, settings.backend, reporter)?.supervise().map_err(|error| anyhow!("{error:#}"))?;
+    Ok(outcome.exit(settings.conflict_exit_code))
+}
+
+/// Whether this process has a controlling terminal, whatever its descriptors are.
+fn has_terminal() -> bool {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").is_ok()
+}

@@ -1,0 +1,161 @@
+//! A configuration file: defaults for every job at the top, and what one job wants in `[jobs.NAME]`.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Mistake;
+use super::layer::{Given, Layer, Source};
+use crate::cli::{OPTIONS, Opt, Place};
+use crate::lock::LockName;
+
+/// What a file says.
+#[derive(Default)]
+pub(super) struct File {
+    pub(super) defaults: Layer,
+    pub(super) job: Layer,
+}
+
+/// Reads a file's text. Every job's keys are checked, so that a mistake is found before the night it matters; only
+/// those of the job `name` are kept.
+pub(super) fn parse(text: &str, path: &Path, name: &LockName) -> Result<File, Mistake> {
+    let reader = Reader { text, path };
+    let document = DeTable::parse(text).map_err(|error| {
+        let place = error.span().map_or(0, |span| span.start);
+        let message = error.message().lines().next().unwrap_or_default().to_owned();
+        reader.mistake(place, &format!("not valid TOML: {message}"))
+    })?;
+    let mut file = File::default();
+    for (key, value) in document.get_ref() {
+        if key.get_ref() != "jobs" {
+            reader.set(&mut file.defaults, key, value)?;
+            continue;
+        }
+        for (job, keys) in reader.table(key, value)? {
+            LockName::new(job.get_ref()).map_err(|why| reader.mistake(job.span().start, &format!("the job's name {why}")))?;
+            let mut layer = Layer::new();
+            for (key, value) in reader.table(job, keys)? {
+                reader.set(&mut layer, key, value)?;
+            }
+            if job.get_ref() == name.as_str() {
+                file.job = layer;
+            }
+        }
+    }
+    Ok(file)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    fn set(&self, layer: &mut Layer, key: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
+        let place = key.span().start;
+        let key = key.get_ref().as_ref();
+        let Some(option) = OPTIONS.iter().find(|option| option.long == key) else {
+            return Err(self.unknown(place, key));
+        };
+        if option.place != Place::Anywhere {
+            let message = format!("`{key}` cannot be set in a file");
+            let hint = if key == "name" { "the settings of one job stand in [jobs.NAME]" } else { "use --config or SHEDLOCK_CONFIG" };
+            return Err(self.mistake(place, &message).hint(hint));
+        }
+        let text = scalar(value.get_ref()).ok_or_else(|| self.mistake(place, &format!("`{key}` must be a text, a number or true or false")))?;
+        let source = Source::File { key: key.to_owned(), path: self.path.to_owned(), line: self.line(place) };
+        layer.insert(option.long, Given { text, source });
+        Ok(())
+    }
+
+    fn table<'a>(&self, key: &Spanned<impl AsRef<str>>, value: &'a Spanned<DeValue<'a>>) -> Result<&'a DeTable<'a>, Mistake> {
+        match value.get_ref() {
+            DeValue::Table(table) => Ok(table),
+            _ => Err(self.mistake(key.span().start, &format!("`{}` must be a table such as [jobs.NAME]", key.get_ref().as_ref()))),
+        }
+    }
+
+    fn unknown(&self, place: usize, key: &str) -> Mistake {
+        let mistake = self.mistake(place, &format!("unknown key `{key}`"));
+        match nearest(key) {
+            Some(known) => mistake.hint(format!("did you mean `{known}`?")),
+            None => mistake.hint("shedlock.toml(5) lists the keys"),
+        }
+    }
+
+    fn mistake(&self, place: usize, message: &str) -> Mistake {
+        Mistake::new(format!("{}:{}: {message}", self.path.display(), self.line(place)))
+    }
+
+    fn line(&self, place: usize) -> usize {
+        1 + self.text.as_bytes()[..place.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+    }
+}
+
+/// The key that was probably meant; underscores for dashes are the most likely slip.
+fn nearest(key: &str) -> Option<&'static str> {
+    let key = key.replace('_', "-");
+    let keys = OPTIONS.iter().filter(|option: &&Opt| option.place == Place::Anywhere).map(|option| option.long).chain(["jobs"]);
+    let (distance, known) = keys.map(|known| (strsim::damerau_levenshtein(&key, known), known)).min()?;
+    (distance <= known.len() / 2).then_some(known)
+}
+
+/// A value as it would be typed; a list as its parts with commas between.
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Array(parts) => {
+            let parts: Option<Vec<String>> = parts.iter().map(|part| scalar(part.get_ref())).collect();
+            Some(parts?.join(","))
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<File, Mistake> {
+        parse(text, Path::new("/etc/x.toml"), &LockName::new("nightly").unwrap())
+    }
+
+    fn refusal(text: &str) -> (String, String) {
+        let mistake = read(text).err().unwrap();
+        (mistake.message, mistake.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_job_has_its_own_table() {
+        let file = read("at-most = '1h'\nquiet = true\n[jobs.nightly]\nat-most = 90\nsuccess-codes = [0, 3]\n[jobs.other]\nat-least = 1.5\n").unwrap();
+        assert_eq!(file.defaults["at-most"].text, "1h");
+        assert_eq!(file.defaults["quiet"].text, "true");
+        assert_eq!(file.job["at-most"].text, "90");
+        assert_eq!(file.job["at-most"].source.to_string(), "/etc/x.toml:4: `at-most`");
+        assert_eq!(file.job["success-codes"].text, "0,3");
+        assert!(!file.job.contains_key("at-least"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_file_line_and_the_nearest_known_one() {
+        let (message, hint) = refusal("at-most = '1h'\n\n[jobs.other]\nat_leest = '1s'\n");
+        assert_eq!(message, "/etc/x.toml:4: unknown key `at_leest`");
+        assert_eq!(hint, "did you mean `at-least`?");
+        assert_eq!(refusal("frobnicate = 1").1, "shedlock.toml(5) lists the keys");
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_its_line() {
+        assert!(refusal("\nat-most = \n").0.starts_with("/etc/x.toml:2: not valid TOML: "));
+        assert_eq!(refusal("name = 'x'").1, "the settings of one job stand in [jobs.NAME]");
+        assert!(refusal("[at-most]\nx = 1").0.contains("`at-most` must be a text"));
+        assert!(refusal("jobs = 3").0.contains("must be a table"));
+        assert!(refusal("[jobs]\nnightly = 3").0.contains("must be a table"));
+        assert!(refusal("at-most = 1979-05-27").0.contains("must be a text"));
+        assert!(refusal("[jobs.' x']\n").0.contains("begins or ends with a blank"));
+    }
+}

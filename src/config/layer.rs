@@ -1,0 +1,194 @@
+//! The places where an option can be set, the strongest first.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{env, fmt, io};
+
+use clap::ArgMatches;
+
+use super::{Mistake, file, place};
+use crate::cli::{Kind, OPTIONS, Opt};
+use crate::duration;
+use crate::lock::LockName;
+
+/// A value as it was given, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    pub(super) text: String,
+    pub(super) source: Source,
+}
+
+/// Where a value was given.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    Option(&'static str),
+    Variable(String),
+    File { key: String, path: PathBuf, line: usize },
+}
+
+/// One place, with what it sets.
+pub(super) type Layer = HashMap<&'static str, Given>;
+
+/// All places, the strongest first.
+pub(super) struct Layers(Vec<Layer>);
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(long) => write!(f, "--{long}"),
+            Self::Variable(name) => f.write_str(name),
+            Self::File { key, path, line } => write!(f, "{}:{line}: `{key}`", path.display()),
+        }
+    }
+}
+
+impl Given {
+    /// Makes a setting of the text; the parser's error is the end of a sentence that begins with the source.
+    pub(super) fn read<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, Mistake> {
+        parse(&self.text).map_err(|why| Mistake::new(format!("{} {why}", self.source)))
+    }
+}
+
+impl Layers {
+    /// Reads the command line and the environment.
+    pub(super) fn of_process(matches: &ArgMatches) -> Result<Self, Mistake> {
+        let mut variables = Layer::new();
+        for option in OPTIONS {
+            variables.extend(from_variable(option)?.map(|given| (option.long, given)));
+        }
+        let typed = OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
+        Ok(Self(vec![typed, variables]))
+    }
+
+    /// Reads the configuration files, for the job of this name.
+    pub(super) fn add_files(&mut self, name: &LockName) -> Result<(), Mistake> {
+        let mut files = Vec::new();
+        if let Some(given) = self.get("config") {
+            let path = PathBuf::from(&given.text);
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Mistake::new(format!("{} {} cannot be read: {}", given.source, path.display(), plain(&error))))?;
+            files.push(file::parse(&text, &path, name)?);
+        } else {
+            for path in place::config_files() {
+                match std::fs::read_to_string(&path) {
+                    Ok(text) => files.push(file::parse(&text, &path, name)?),
+                    Err(error) if is_absent(&error) => {}
+                    Err(error) => return Err(Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error)))),
+                }
+            }
+        }
+        // What is said of this job wins over what is said of every job, and the later file over the earlier.
+        let (jobs, defaults): (Vec<Layer>, Vec<Layer>) = files.into_iter().rev().map(|file| (file.job, file.defaults)).unzip();
+        self.0.extend(jobs);
+        self.0.extend(defaults);
+        Ok(())
+    }
+
+    /// The strongest value of an option.
+    pub(super) fn get(&self, key: &str) -> Option<&Given> {
+        self.0.iter().find_map(|layer| layer.get(key))
+    }
+
+    /// The strongest value of options that say the same in different ways; to say it in two ways in one place is a mistake.
+    pub(super) fn first_of(&self, keys: &[&'static str]) -> Result<Option<(&'static str, &Given)>, Mistake> {
+        for layer in &self.0 {
+            let here: Vec<_> = keys.iter().filter_map(|key| Some((*key, layer.get(key)?))).collect();
+            match here.as_slice() {
+                [] => {}
+                [one] => return Ok(Some(*one)),
+                [(_, one), (_, other), ..] => return Err(exclusive(one, other)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which of two flags that exclude each other is set.
+    pub(super) fn either(&self, one: &'static str, other: &'static str) -> Result<Option<&'static str>, Mistake> {
+        for layer in &self.0 {
+            let set = |key| layer.get(key).map_or(Ok(None), |given| Ok(is_set(given)?.then_some(given)));
+            match (set(one)?, set(other)?) {
+                (Some(one), Some(other)) => return Err(exclusive(one, other)),
+                (Some(_), None) => return Ok(Some(one)),
+                (None, Some(_)) => return Ok(Some(other)),
+                // A layer that says no to either ends the search as well.
+                (None, None) if layer.contains_key(one) || layer.contains_key(other) => return Ok(None),
+                (None, None) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Mistake> {
+        self.get(key).map(|given| given.read(duration::parse)).transpose()
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<bool, Mistake> {
+        self.get(key).map_or(Ok(false), is_set)
+    }
+
+    /// How often a counting option is given.
+    pub(super) fn count(&self, key: &str) -> Result<u8, Mistake> {
+        self.get(key).map_or(Ok(0), |given| given.read(count))
+    }
+
+    /// The strongest value of a choice, one of its words.
+    pub(super) fn choice(&self, key: &str) -> Result<Option<&'static str>, Mistake> {
+        let words = OPTIONS.iter().find(|option| option.long == key).map(|option| option.kind);
+        let Some(Kind::Choice(words)) = words else { return Ok(None) };
+        let known = |text: &str| {
+            let found = words.iter().find(|word| **word == text).copied();
+            found.ok_or_else(|| format!("is `{text}`; known are {}", words.join(", ")))
+        };
+        self.get(key).map(|given| given.read(known)).transpose()
+    }
+}
+
+fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given> {
+    let text = match option.kind {
+        Kind::Value(_) | Kind::Choice(_) => matches.get_one::<String>(option.long).cloned(),
+        Kind::Flag => matches.get_flag(option.long).then(|| "true".to_owned()),
+        Kind::Count => Some(matches.get_count(option.long)).filter(|count| *count > 0).map(|count| count.to_string()),
+    };
+    text.map(|text| Given { text, source: Source::Option(option.long) })
+}
+
+/// An empty variable counts as unset.
+fn from_variable(option: &Opt) -> Result<Option<Given>, Mistake> {
+    let name = option.variable();
+    match env::var_os(&name) {
+        None => Ok(None),
+        Some(value) if value.is_empty() => Ok(None),
+        Some(value) => match value.into_string() {
+            Ok(text) => Ok(Some(Given { text, source: Source::Variable(name) })),
+            Err(_) => Err(Mistake::new(format!("{name} is not UTF-8 text"))),
+        },
+    }
+}
+
+fn exclusive(one: &Given, other: &Given) -> Mistake {
+    Mistake::new(format!("{} and {} exclude each other", one.source, other.source)).hint("give one of them")
+}
+
+fn is_set(given: &Given) -> Result<bool, Mistake> {
+    given.read(count).map(|count| count > 0)
+}
+
+/// Reads a flag, or how often it is given.
+fn count(text: &str) -> Result<u8, String> {
+    match text {
+        "true" | "yes" | "on" => Ok(1),
+        "false" | "no" | "off" => Ok(0),
+        text => text.parse().map_err(|_| format!("is `{text}`; write true or false")),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// An error's text without the number that Rust adds.
+pub(super) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}

@@ -1,0 +1,49 @@
+//! Where files are looked for: the system's places, and those of the user whom we run as.
+
+use std::env;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User, geteuid};
+
+use super::Mistake;
+
+/// The configuration files, the later the stronger; they need not exist.
+pub(super) fn config_files() -> Vec<PathBuf> {
+    let system = PathBuf::from("/etc/shedlock/config.toml");
+    let user = directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("shedlock/config.toml"));
+    [Some(system), user].into_iter().flatten().collect()
+}
+
+/// The database that is used when no backend is named.
+pub(super) fn state_file() -> Result<PathBuf, Mistake> {
+    if geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/shedlock/shedlock.db"));
+    }
+    match directory("XDG_STATE_HOME", ".local/state") {
+        Some(state) => Ok(state.join("shedlock/shedlock.db")),
+        None => Err(Mistake::new("no backend is named, and this user has no home directory for the default one")
+            .hint("name a file with --backend sqlite:PATH")),
+    }
+}
+
+/// The directory of a variable of the XDG specification, or the one below the home directory that stands for it.
+fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let ours = geteuid();
+    match env::var_os(variable).map(PathBuf::from) {
+        // Relative paths are to be ignored, says the specification.
+        Some(path) if path.is_absolute() && !is_anothers(&path, ours) => Some(path),
+        _ => home(ours).map(|home| home.join(below_home)),
+    }
+}
+
+/// The home directory of the user whom we run as. After sudo(8) HOME can be another user's: a file made there would
+/// be in that user's way, and one found there is not to be trusted.
+fn home(ours: Uid) -> Option<PathBuf> {
+    let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
+    named.or_else(|| User::from_uid(ours).ok()?.map(|user| user.dir).filter(|home| home.is_dir()))
+}
+
+fn is_anothers(path: &Path, ours: Uid) -> bool {
+    path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
+}

@@ -1,0 +1,123 @@
+//! How a run can end, and the exit code of each end: the only place with their numbers, and the text that `--help`,
+//! the man page and the README show of them.
+
+use crate::signal::Signal;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The job exited with this code.
+    Exited(u8),
+    /// The job died of this signal.
+    Killed(Signal),
+    /// The lock is held by another, or its backend cannot be asked and that is to count as held.
+    Skipped,
+    /// We were stopped by this signal before the job ran.
+    Stopped(Signal),
+    /// The lock was lost while the job ran, and the job was stopped.
+    Lost,
+    /// The job was stopped because at-most was reached.
+    Expired,
+    /// We failed before the job ran.
+    Failed,
+    /// The command cannot be executed.
+    CannotExecute,
+    /// The command was not found.
+    NotFound,
+}
+
+/// What a process ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit {
+    pub(crate) code: u8,
+    /// Raised instead of exiting where that is possible, so that a shell's loop stops at ^C.
+    pub(crate) raise: Option<Signal>,
+}
+
+const LOST: u8 = 123;
+const EXPIRED: u8 = 124;
+/// Usage, configuration, backend.
+pub(crate) const FAILED: u8 = 125;
+const CANNOT_EXECUTE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+impl Outcome {
+    /// Returns what the process ends with; `conflict` is the code for a lock that is held.
+    pub(crate) fn exit(self, conflict: u8) -> Exit {
+        let code = match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) | Self::Stopped(signal) => u8::try_from(128 + signal.number()).unwrap_or(FAILED),
+            Self::Skipped => conflict,
+            Self::Lost => LOST,
+            Self::Expired => EXPIRED,
+            Self::Failed => FAILED,
+            Self::CannotExecute => CANNOT_EXECUTE,
+            Self::NotFound => NOT_FOUND,
+        };
+        let raise = match self {
+            Self::Killed(signal) | Self::Stopped(signal) if matches!(signal, Signal::INT | Signal::QUIT) => Some(signal),
+            _ => None,
+        };
+        Exit { code, raise }
+    }
+}
+
+/// One row of the table of exit codes, as people read it.
+pub(crate) struct Row {
+    pub(crate) code: &'static str,
+    pub(crate) when: &'static str,
+}
+
+/// The exit codes of `shedlock run`.
+pub(crate) const TABLE: [Row; 7] = [
+    Row { code: "the job's own", when: "the job ran and exited" },
+    Row {
+        code: "128+n",
+        when: "the job died of signal n, or shedlock was stopped by it while waiting; for INT and QUIT shedlock raises the signal on itself, so that an interactive loop stops",
+    },
+    Row { code: "0, or -E N", when: "the lock is held by another and the job was not run; 75 is a good N for scripts" },
+    Row { code: "123", when: "the lock was lost while the job ran, and the job was stopped" },
+    Row { code: "124", when: "--at-most was reached, and the job was stopped" },
+    Row { code: "125", when: "shedlock itself failed before the job ran: usage, configuration or backend" },
+    Row { code: "126, 127", when: "the command cannot be executed, was not found" },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_the_code_of_the_manual() {
+        for (outcome, code) in [
+            (Outcome::Exited(0), 0),
+            (Outcome::Exited(255), 255),
+            (Outcome::Killed(Signal::KILL), 137),
+            (Outcome::Stopped(Signal::TERM), 143),
+            (Outcome::Killed(Signal::from_number(64)), 192),
+            (Outcome::Skipped, 75),
+            (Outcome::Lost, 123),
+            (Outcome::Expired, 124),
+            (Outcome::Failed, 125),
+            (Outcome::CannotExecute, 126),
+            (Outcome::NotFound, 127),
+        ] {
+            assert_eq!(outcome.exit(75).code, code, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn only_int_and_quit_are_raised() {
+        assert_eq!(Outcome::Killed(Signal::INT).exit(0).raise, Some(Signal::INT));
+        assert_eq!(Outcome::Stopped(Signal::QUIT).exit(0).raise, Some(Signal::QUIT));
+        assert_eq!(Outcome::Killed(Signal::TERM).exit(0).raise, None);
+        assert_eq!(Outcome::Exited(130).exit(0).raise, None);
+    }
+
+    #[test]
+    fn the_table_names_every_number() {
+        let codes = TABLE.map(|row| row.code).join(" ");
+        for number in [LOST, EXPIRED, FAILED, CANNOT_EXECUTE, NOT_FOUND] {
+            assert!(codes.contains(&number.to_string()), "{number}");
+        }
+    }
+}

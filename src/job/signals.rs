@@ -1,0 +1,210 @@
+//! Signals as the system knows them: what we were started with, what comes in, what goes out.
+//!
+//! We install no handler. Every signal is blocked and read from a descriptor, except those that were ignored when we
+//! started: these stay ignored. So all that has to be undone for the job is the mask and, of the dispositions, SIGPIPE,
+//! which Rust's runtime changes before `main`, and SIGCHLD, which must not be ignored if we are to reap.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::getpid;
+
+use crate::run::Sender;
+use crate::signal::Signal;
+
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before Rust's runtime, which ignores SIGPIPE and keeps no record of what was before.
+extern "C" fn look_at_pipe() {
+    PIPE_WAS_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
+}
+
+#[used]
+#[expect(unsafe_code, reason = "the only way to run before the runtime's own start")]
+// SAFETY: the section holds pointers to functions that the loader calls once, before main; ours needs no runtime.
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_pipe;
+
+/// The signal state that we were started with, and that the job is to be started with.
+pub(crate) struct Inherited {
+    pub(super) mask: libc::sigset_t,
+    pub(super) ignored_child: bool,
+}
+
+/// The incoming signals.
+pub(crate) struct Signals {
+    descriptor: OwnedFd,
+    watched: libc::sigset_t,
+}
+
+/// A signal that came in.
+pub(crate) struct Received {
+    pub(crate) signal: Signal,
+    pub(crate) sender: Sender,
+}
+
+impl Signals {
+    /// Blocks every signal that is not ignored, for this thread and those it starts, and opens the descriptor that
+    /// they are read from.
+    pub(crate) fn catch() -> std::io::Result<(Self, Inherited)> {
+        let ignored_child = is_ignored(Signal::CHLD);
+        if ignored_child {
+            // The kernel reaps the children of a process that ignores it, and we would never learn how the job ended.
+            set_disposition(Signal::CHLD, libc::SIG_DFL);
+        }
+        let ignored_pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed);
+        let mut watched = empty_set();
+        for signal in Signal::all() {
+            // SIGPIPE, which the runtime ignores, is ours to write errors with; somebody's kill -PIPE is lost to it.
+            let was_ignored = if signal == Signal::PIPE { ignored_pipe } else { is_ignored(signal) };
+            if !was_ignored {
+                add(&mut watched, signal);
+            }
+        }
+        let mask = set_mask(libc::SIG_BLOCK, &watched)?;
+        if !ignored_pipe {
+            // While it is blocked, a write to a closed pipe fails just as it does while it is ignored.
+            set_disposition(Signal::PIPE, libc::SIG_DFL);
+        }
+        #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+        // SAFETY: -1 asks for a new descriptor, and the set is a valid one that lives through the call.
+        let number = unsafe { libc::signalfd(-1, &raw const watched, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if number < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        #[expect(unsafe_code, reason = "the call above returns a number")]
+        // SAFETY: the descriptor was made just now, and nobody else has it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        Ok((Self { descriptor, watched }, Inherited { mask, ignored_child }))
+    }
+
+    /// Readable once a signal has come.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Returns a signal, if one has come.
+    pub(crate) fn next(&self) -> Option<Received> {
+        let mut record = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        let length = nix::unistd::read(&self.descriptor, &mut record).ok()?;
+        if length < record.len() {
+            return None;
+        }
+        #[expect(unsafe_code, reason = "the kernel hands out the record as bytes")]
+        // SAFETY: the kernel wrote a whole record, which is plain numbers; it may lie at any address.
+        let info = unsafe { ptr::read_unaligned(record.as_ptr().cast::<libc::signalfd_siginfo>()) };
+        let signal = Signal::from_number(i32::try_from(info.ssi_signo).ok()?);
+        let from_us = info.ssi_pid == std::process::id();
+        if signal == Signal::PIPE && from_us {
+            // Our own write to a stderr that nobody reads; the job has nothing to do with it.
+            return self.next();
+        }
+        // In a container the sender's pid can be 0, so only the code tells who it was.
+        let sender = if info.ssi_code > 0 { Sender::Terminal } else { Sender::Process };
+        Some(Received { signal, sender })
+    }
+}
+
+/// Sends a signal to a process, or to the group `-target`. That it is gone already is no news.
+pub(super) fn kill(target: i32, signal: Signal) {
+    #[expect(unsafe_code, reason = "the libraries' signals have no real-time signals")]
+    // SAFETY: kill(2) takes two numbers and touches no memory of ours.
+    unsafe {
+        libc::kill(target, signal.number());
+    }
+}
+
+/// Stops this process as `signal` does by default, and returns once it is continued.
+///
+/// The kernel does not let the terminal's stop signals stop a group that no shell watches. SIGSTOP, which it would,
+/// becomes SIGTSTP for that reason: nobody might ever continue us.
+pub(crate) fn stop_ourselves(signals: &Signals, signal: Signal) {
+    let signal = if signal == Signal::STOP { Signal::TSTP } else { signal };
+    if is_member(&signals.watched, signal) {
+        raise(signal);
+    }
+}
+
+/// Ends this process by `signal`, without a core dump. Returns if that is impossible: as PID 1, or where the signal
+/// was ignored when we started.
+pub(crate) fn raise_and_die(signal: Signal) {
+    if getpid().as_raw() == 1 || is_ignored(signal) {
+        return;
+    }
+    if setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok() {
+        raise(signal);
+    }
+}
+
+/// Sends `signal` to ourselves, lets it in, and shuts the door again.
+fn raise(signal: Signal) {
+    let mut only = empty_set();
+    add(&mut only, signal);
+    kill(getpid().as_raw(), signal);
+    // Neither call can fail on a valid set; if one did, we would merely go on.
+    if let Ok(before) = set_mask(libc::SIG_UNBLOCK, &only) {
+        let _ = set_mask(libc::SIG_SETMASK, &before);
+    }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    #[expect(unsafe_code, reason = "no library reads a disposition without changing it")]
+    // SAFETY: without a new action the call only writes the present one to the place given.
+    let failed = unsafe { libc::sigaction(signal.number(), ptr::null(), action.as_mut_ptr()) } != 0;
+    #[expect(unsafe_code, reason = "see above")]
+    // SAFETY: all-zero bytes are a valid sigaction, so it is one whether the call wrote to it or not.
+    let action = unsafe { action.assume_init() };
+    !failed && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Sets a disposition to SIG_DFL or SIG_IGN. Async-signal-safe.
+pub(super) fn set_disposition(signal: Signal, disposition: libc::sighandler_t) {
+    #[expect(unsafe_code, reason = "needed between fork and exec, where a library's wrapper would promise too little")]
+    // SAFETY: only the two constants that are no functions are ever given here.
+    unsafe {
+        libc::signal(signal.number(), disposition);
+    }
+}
+
+/// Changes this thread's mask, and returns the one before. Async-signal-safe.
+pub(super) fn set_mask(how: i32, set: &libc::sigset_t) -> std::io::Result<libc::sigset_t> {
+    let mut before = empty_set();
+    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+    // SAFETY: both pointers are to valid sets that live through the call.
+    let error = unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
+    if error == 0 { Ok(before) } else { Err(std::io::Error::from_raw_os_error(error)) }
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+    // SAFETY: the call fills the whole set in.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+    }
+    #[expect(unsafe_code, reason = "see above")]
+    // SAFETY: it was filled in above.
+    unsafe {
+        set.assume_init()
+    }
+}
+
+fn add(set: &mut libc::sigset_t, signal: Signal) {
+    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+    // SAFETY: the set is valid, and the call only changes it.
+    unsafe {
+        libc::sigaddset(set, signal.number());
+    }
+}
+
+fn is_member(set: &libc::sigset_t, signal: Signal) -> bool {
+    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+    // SAFETY: the set is valid, and the call only reads it.
+    let member = unsafe { libc::sigismember(set, signal.number()) };
+    member == 1
+}

@@ -1,0 +1,44 @@
+//! Waiting for children, by number: the libraries' types have no room for a death by a real-time signal.
+
+use nix::libc;
+
+use crate::run::JobEnd;
+use crate::signal::Signal;
+
+/// A child that changed.
+pub(super) struct Change {
+    pub(super) pid: i32,
+    pub(super) what: What,
+}
+
+/// What became of it.
+pub(super) enum What {
+    Ended(JobEnd),
+    Stopped(Signal),
+}
+
+/// Returns a child of ours that ended or stopped, and reaps it; `None` if there is no more.
+pub(super) fn next_change() -> Option<Change> {
+    let mut status = 0;
+    #[expect(unsafe_code, reason = "no library reports every status, see above")]
+    // SAFETY: the pointer is to a local integer, and the call touches nothing else.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+    (pid > 0).then(|| Change { pid, what: read(status) })
+}
+
+/// Whether we have any child, living or not yet reaped.
+pub(super) fn has_children() -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let only_look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, only_look) != Err(nix::errno::Errno::ECHILD)
+}
+
+fn read(status: i32) -> What {
+    if libc::WIFSTOPPED(status) {
+        What::Stopped(Signal::from_number(libc::WSTOPSIG(status)))
+    } else if libc::WIFSIGNALED(status) {
+        What::Ended(JobEnd::Killed(Signal::from_number(libc::WTERMSIG(status))))
+    } else {
+        What::Ended(JobEnd::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX)))
+    }
+}

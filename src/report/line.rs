@@ -1,0 +1,198 @@
+//! One line, or one JSON object, per event, on stderr.
+
+use std::io::Write;
+
+use serde_json::{Map, Value};
+
+use crate::backend::Trouble;
+use crate::clock::Timestamp;
+use crate::duration;
+use crate::exit::Outcome;
+use crate::lock::{Claim, Record};
+use crate::run::{Notice, NoticeKind, OnBackendError, OnLost};
+
+/// How much is told; each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verbosity {
+    Errors,
+    Warnings,
+    Info,
+    Debug,
+}
+
+/// How an event is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// Tells the user of one run's events.
+pub(crate) struct Reporter {
+    pub(crate) verbosity: Verbosity,
+    pub(crate) format: Format,
+    pub(crate) claim: Claim,
+}
+
+/// An event as it is told.
+struct Line {
+    level: Verbosity,
+    /// The event's stable name in JSON.
+    event: &'static str,
+    message: String,
+    hint: Option<String>,
+    /// More fields of the JSON object.
+    fields: Vec<(&'static str, Value)>,
+}
+
+/// Writes an error that is no run's: bad usage, bad configuration.
+pub(crate) fn error(message: &str, hint: Option<&str>) {
+    let mut text = format!("shedlock: {message}\n");
+    if let Some(hint) = hint {
+        text += &format!("hint: {hint}\n");
+    }
+    write(&text);
+}
+
+impl Reporter {
+    /// Writes the notice, if it is loud enough.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        let line = describe(notice);
+        if line.level > self.verbosity {
+            return;
+        }
+        match self.format {
+            Format::Text => {
+                let level = if line.level == Verbosity::Warnings { "warning: " } else { "" };
+                error(&format!("{}: {level}{}", self.claim.name, line.message), line.hint.as_deref());
+            }
+            Format::Json => write(&self.json(line)),
+        }
+    }
+
+    fn json(&self, line: Line) -> String {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), Timestamp::now().to_string().into());
+        object.insert("level".to_owned(), level_name(line.level).into());
+        object.insert("event".to_owned(), line.event.into());
+        object.insert("name".to_owned(), self.claim.name.as_str().into());
+        object.insert("owner".to_owned(), self.claim.owner.as_str().into());
+        object.insert("message".to_owned(), line.message.into());
+        object.extend(line.hint.map(|hint| ("hint".to_owned(), hint.into())));
+        object.extend(line.fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        format!("{}\n", Value::Object(object))
+    }
+}
+
+/// In one write, so that the lines of many processes on one descriptor do not mix.
+fn write(text: &str) {
+    // Who has closed our stderr does not want to know.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn level_name(level: Verbosity) -> &'static str {
+    match level {
+        Verbosity::Errors => "error",
+        Verbosity::Warnings => "warning",
+        Verbosity::Info => "info",
+        Verbosity::Debug => "debug",
+    }
+}
+
+fn describe(notice: &Notice) -> Line {
+    match notice {
+        Notice::Granted(grant) => {
+            let line = Line::new(Verbosity::Info, "granted", format!("the lock is ours until {}", grant.until));
+            line.field("until", grant.until.to_string())
+        }
+        Notice::Held(record) => Line::held("held", record, "the job is not run"),
+        Notice::Waiting(record) => {
+            let line = Line::held("waiting", record, "waiting");
+            Line { level: Verbosity::Debug, ..line }
+        }
+        Notice::Backend(trouble, policy) => {
+            let (level, event, consequence) = match policy {
+                OnBackendError::Fail => (Verbosity::Errors, "backend_error", ""),
+                OnBackendError::Skip => (Verbosity::Warnings, "backend_error", "; the job is not run"),
+                OnBackendError::Run => (Verbosity::Warnings, "backend_error", "; the job runs without a lock"),
+            };
+            Line::trouble(level, event, trouble, consequence)
+        }
+        Notice::NotStarted(trouble) => {
+            let command = trouble.command.to_string_lossy();
+            let line = Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
+            Line { hint: trouble.hint.clone(), ..line }
+        }
+        Notice::Expired(at_most) => {
+            let limit = duration::format(*at_most);
+            Line::new(Verbosity::Errors, "expired", format!("the job is stopped because --at-most {limit} is used up"))
+        }
+        Notice::RunsOn(at_most) => {
+            let limit = duration::format(*at_most);
+            Line::new(Verbosity::Warnings, "runs_on", format!("the job runs on without the lock because --at-most {limit} is used up"))
+        }
+        Notice::StopTimeout(timeout) => {
+            let limit = duration::format(*timeout);
+            Line::new(Verbosity::Warnings, "stop_timeout", format!("the job is killed because it did not end within --stop-timeout {limit}"))
+        }
+        Notice::Renewed => Line::new(Verbosity::Debug, "renewed", "the lock was renewed"),
+        Notice::NotRenewed(trouble) => Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet"),
+        Notice::Lost(kind, on_lost) => {
+            let how = match kind {
+                NoticeKind::Gone => "the lock was lost",
+                NoticeKind::NotRenewed => "the lock could not be renewed in time",
+            };
+            match on_lost {
+                OnLost::Kill => Line::new(Verbosity::Errors, "lost", format!("{how}, so the job is stopped")),
+                OnLost::Ignore => Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it")),
+            }
+        }
+        Notice::LostUnnoticed => Line::new(Verbosity::Warnings, "lost", "the lock was no longer ours when the job ended")
+            .hint("somebody freed or took it while the job ran, or its row was changed by hand"),
+        Notice::Undead => Line::new(Verbosity::Warnings, "undead", "SIGKILL has not ended all of the job, so the lock is kept while it lives")
+            .hint("look for a process in uninterruptible sleep or of another user with `ps -eo pid,user,stat,args`"),
+        Notice::Ended(outcome) => {
+            let how = match outcome {
+                Outcome::Exited(code) => format!("the job exited with code {code}"),
+                Outcome::Killed(signal) => format!("the job died of {signal}"),
+                _ => "the job was stopped".to_owned(),
+            };
+            let code = outcome.exit(0).code;
+            Line::new(Verbosity::Info, "ended", how).field("exit_code", code)
+        }
+        Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was given back"),
+        Notice::NotReleased(trouble) => Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up"),
+    }
+}
+
+impl Line {
+    fn new(level: Verbosity, event: &'static str, message: impl Into<String>) -> Self {
+        Self { level, event, message: message.into(), hint: None, fields: Vec::new() }
+    }
+
+    fn trouble(level: Verbosity, event: &'static str, trouble: &Trouble, consequence: &str) -> Self {
+        let line = Self::new(level, event, format!("{}{consequence}", trouble.message));
+        Self { hint: trouble.hint.clone(), ..line }
+    }
+
+    fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
+        let time = |time: Option<Timestamp>| time.map_or_else(|| "unknown".to_owned(), |time| time.to_string());
+        let owner = record.owner.strip_suffix(crate::lock::Owner::ENDED);
+        let who = match owner {
+            Some(owner) => format!("is kept after the run of {owner}"),
+            None => format!("is held by {}", record.owner),
+        };
+        let (since, until) = (time(record.since), time(record.until));
+        let message = format!("the lock {who} since {since} until {until}; {consequence}");
+        Self::new(Verbosity::Info, event, message).field("holder", record.owner.as_str()).field("since", since).field("until", until)
+    }
+
+    fn hint(self, hint: &str) -> Self {
+        Self { hint: Some(hint.to_owned()), ..self }
+    }
+
+    fn field(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.fields.push((key, value.into()));
+        self
+    }
+}

@@ -1,0 +1,72 @@
+//! What a run has to tell its user, as values; `report` makes lines of them.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::policy::{OnBackendError, OnLost};
+use crate::backend::Trouble;
+use crate::exit::Outcome;
+use crate::lock::{Grant, Record};
+
+/// Something to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Notice {
+    Granted(Grant),
+    Held(Record),
+    Waiting(Record),
+    Backend(Trouble, OnBackendError),
+    NotStarted(SpawnTrouble),
+    Expired(Duration),
+    /// At-most is used up, and the job runs on.
+    RunsOn(Duration),
+    StopTimeout(Duration),
+    Renewed,
+    NotRenewed(Trouble),
+    Lost(NoticeKind, OnLost),
+    /// The lock was found lost only when it was to be released.
+    LostUnnoticed,
+    /// SIGKILL has not ended the job.
+    Undead,
+    Ended(Outcome),
+    Released,
+    NotReleased(Trouble),
+}
+
+/// How a lock was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoticeKind {
+    /// The backend says that it is not ours.
+    Gone,
+    /// It could not be renewed in time.
+    NotRenewed,
+}
+
+/// Why the command could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpawnTrouble {
+    pub(crate) command: OsString,
+    pub(crate) kind: SpawnTroubleKind,
+    /// The system's word for it, lower case.
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// What failed of the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpawnTroubleKind {
+    NotFound,
+    CannotExecute,
+    /// The system gave us no process.
+    NoProcess,
+}
+
+impl SpawnTrouble {
+    /// What the run comes to.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.kind {
+            SpawnTroubleKind::NotFound => Outcome::NotFound,
+            SpawnTroubleKind::CannotExecute => Outcome::CannotExecute,
+            SpawnTroubleKind::NoProcess => Outcome::Failed,
+        }
+    }
+}

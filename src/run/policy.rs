@@ -1,0 +1,155 @@
+//! What the options of a run mean to its state machine.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::signal::Signal;
+
+use super::Sender;
+
+/// Everything that decides how a run goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) at_most: Duration,
+    pub(crate) at_least: Duration,
+    pub(crate) every: Option<Every>,
+    pub(crate) wait: Patience,
+    /// How long this run sleeps first; already drawn.
+    pub(crate) splay: Duration,
+    pub(crate) on_expiry: OnExpiry,
+    pub(crate) on_lost: OnLost,
+    pub(crate) signal: Signal,
+    pub(crate) kill_after: Duration,
+    pub(crate) stop_timeout: Option<Duration>,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) success_codes: Vec<u8>,
+    pub(crate) on_backend_error: OnBackendError,
+    pub(crate) backend_timeout: Duration,
+    pub(crate) placement: Placement,
+    /// Where the jitter of this run begins.
+    pub(crate) seed: u64,
+}
+
+/// How long to wait for a lock that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    UpTo(Duration),
+    Forever,
+}
+
+/// What happens to a job that is still running when at-most is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnExpiry {
+    Kill,
+    Extend,
+    Ignore,
+}
+
+/// What happens to a job whose lock is not ours any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    Kill,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the option that chooses it, --on-lost, comes with leases"))]
+    Ignore,
+}
+
+/// What becomes of the lock when the job failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    Release,
+    AtLeast,
+    Hold,
+}
+
+/// What to do when the backend cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnBackendError {
+    Fail,
+    Skip,
+    Run,
+}
+
+/// At most one run per this duration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Every(pub(crate) Duration);
+
+impl Every {
+    /// Until when the lock stays held, by the backend's clock, if the lock was taken at `taken` and we had been
+    /// started `waited` before. The firing is cut to the whole minute, or to the whole second where the duration is
+    /// not whole minutes, so that a run that fires a little early or late next time finds the lock free.
+    pub(crate) fn held_until(self, taken: Timestamp, waited: Duration) -> Timestamp {
+        let whole_minutes = self.0.as_nanos().is_multiple_of(60_000_000_000);
+        let grain = if whole_minutes { 60_000 } else { 1_000 };
+        let fired = taken.0.saturating_sub(millis(waited));
+        Timestamp((fired - fired % grain).saturating_add(millis(self.0)))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whose process group the job is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Ours, which we share with our caller and its pipeline.
+    Shared,
+    Own,
+}
+
+/// Where the job and we stand among the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placement {
+    pub(crate) group: Group,
+    /// There is a controlling terminal.
+    pub(crate) terminal: bool,
+    /// We lead the session, so a hang-up comes to us alone.
+    pub(crate) session_leader: bool,
+}
+
+impl Placement {
+    /// Whether a signal that came to us is to be passed on to the job.
+    ///
+    /// The terminal sends ^C, ^\, ^Z and changes of its size to the whole foreground group. In a shared group the job
+    /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!").
+    pub(crate) fn passes_on(self, signal: Signal, sender: Sender) -> bool {
+        let wanted = signal.terminates() || matches!(signal, Signal::WINCH | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU);
+        let had_it = self.group == Group::Shared && sender == Sender::Terminal && !(signal == Signal::HUP && self.session_leader);
+        wanted && !had_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until(every: &str, taken: &str, waited: &str) -> String {
+        let read = |text| crate::duration::parse(text).unwrap();
+        Every(read(every)).held_until(Timestamp::parse(taken).unwrap(), read(waited)).to_string()
+    }
+
+    #[test]
+    fn every_counts_from_the_firing_cut_to_the_minute() {
+        assert_eq!(until("1h", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T19:00:00.000Z");
+        assert_eq!(until("1h", "2026-01-31T18:03:10.000Z", "3m"), "2026-01-31T19:00:00.000Z");
+        assert_eq!(until("1h", "2026-01-31T18:00:00.000Z", "1ms"), "2026-01-31T18:59:00.000Z");
+    }
+
+    #[test]
+    fn every_of_seconds_is_cut_to_the_second() {
+        assert_eq!(until("90s", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T18:02:28.000Z");
+        assert_eq!(until("500ms", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T18:00:58.500Z");
+    }
+
+    #[test]
+    fn the_terminal_reaches_a_shared_group_itself() {
+        let at = |group, session_leader| Placement { group, terminal: true, session_leader };
+        for signal in [Signal::INT, Signal::QUIT, Signal::TSTP, Signal::WINCH, Signal::HUP] {
+            assert!(!at(Group::Shared, false).passes_on(signal, Sender::Terminal), "{signal}");
+            assert!(at(Group::Shared, false).passes_on(signal, Sender::Process), "{signal}");
+            assert!(at(Group::Own, false).passes_on(signal, Sender::Terminal), "{signal}");
+        }
+        assert!(at(Group::Shared, true).passes_on(Signal::HUP, Sender::Terminal));
+        assert!(!at(Group::Own, false).passes_on(Signal::CHLD, Sender::Process));
+    }
+}

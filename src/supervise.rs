@@ -1,0 +1,207 @@
+//! Performs what the state machine decides: the program's only wait, and the place where its events meet.
+
+use std::os::fd::AsFd;
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::backend::Backend;
+use crate::clock::Moment;
+use crate::exit::Outcome;
+use crate::job::{self, Command, Environment, Inherited, Job, Signals};
+use crate::keeper::{Keeper, Request};
+use crate::lock::{Claim, Grant};
+use crate::report::Reporter;
+use crate::run::{Action, Event, Run};
+
+/// Everything that a run acts upon.
+pub(crate) struct Supervisor {
+    run: Run,
+    claim: Claim,
+    command: Command,
+    keeper: Keeper,
+    address: String,
+    signals: Signals,
+    inherited: Inherited,
+    alarm: Alarm,
+    job: Option<Job>,
+    reporter: Reporter,
+}
+
+impl Supervisor {
+    /// Gets ready; nothing is asked of the backend yet. From here on signals come in as events.
+    pub(crate) fn new(run: Run, claim: Claim, command: Command, backend: Box<dyn Backend>, reporter: Reporter) -> anyhow::Result<Self> {
+        // The keeper's thread inherits the mask, so the signals are caught first.
+        let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
+        let address = backend.address().to_owned();
+        let keeper = Keeper::start(backend).context("cannot start the thread that talks to the backend")?;
+        let alarm = Alarm::new().context("cannot make a timer")?;
+        Ok(Self { run, claim, command, keeper, address, signals, inherited, alarm, job: None, reporter })
+    }
+
+    /// Lives the run through.
+    pub(crate) fn supervise(mut self) -> anyhow::Result<Outcome> {
+        let mut events = vec![Event::Begin];
+        loop {
+            for event in events.drain(..) {
+                if let Some(outcome) = self.feed(event) {
+                    return Ok(outcome);
+                }
+            }
+            self.alarm.set(self.run.deadline()).context("cannot set the timer")?;
+            self.wait().context("cannot wait for events")?;
+            // Signals first: a stop that comes together with the grant keeps the job from being started.
+            self.read_signals(&mut events);
+            events.extend(std::iter::from_fn(|| self.keeper.answer()));
+            events.push(Event::Tick);
+        }
+    }
+
+    /// Feeds an event to the state machine, and what follows from its actions.
+    fn feed(&mut self, event: Event) -> Option<Outcome> {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in self.run.on(event, Moment::now()) {
+                match self.perform(action) {
+                    Done::Exit(outcome) => return Some(outcome),
+                    Done::Event(event) => events.push(event),
+                    Done::Nothing => {}
+                }
+            }
+        }
+        None
+    }
+
+    fn perform(&mut self, action: Action) -> Done {
+        match action {
+            Action::Acquire { deadline } => self.keeper.ask(Request::Acquire(self.claim.clone()), deadline),
+            Action::Renew { lease, deadline } => self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline),
+            Action::Release { hold, deadline } => self.keeper.ask(Request::Release(self.claim.clone(), hold), deadline),
+            Action::StopTrying => self.keeper.stop_trying(),
+            Action::Spawn(grant) => return Done::Event(self.spawn(grant)),
+            Action::Forward(signal) => {
+                if let Some(job) = &self.job {
+                    job.signal(signal);
+                }
+            }
+            Action::SignalTree(signal) => {
+                if let Some(job) = &self.job {
+                    job.signal_tree(signal);
+                }
+            }
+            Action::KillTree => {
+                if let Some(job) = &self.job {
+                    job.signal_tree(crate::signal::Signal::KILL);
+                }
+                return self.look_for_rest();
+            }
+            Action::LookForRest => return self.look_for_rest(),
+            Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
+            Action::Tell(notice) => self.reporter.tell(&notice),
+            Action::Exit(outcome) => return Done::Exit(outcome),
+        }
+        Done::Nothing
+    }
+
+    fn spawn(&mut self, grant: Option<Grant>) -> Event {
+        let mut environment = Environment::inherited();
+        if let Some(grant) = grant {
+            self.describe(grant, &mut environment);
+        }
+        match self.command.start(&environment, &self.inherited) {
+            Ok(job) => {
+                self.job = Some(job);
+                Event::Spawned
+            }
+            Err(trouble) => Event::SpawnFailed(trouble),
+        }
+    }
+
+    /// Tells the job of its lock.
+    fn describe(&self, grant: Grant, environment: &mut Environment) {
+        let owner = self.claim.owner.as_str();
+        let enclosing = environment.get(OWNERS).and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+        let owners = if enclosing.is_empty() { owner.to_owned() } else { format!("{enclosing} {owner}") };
+        environment.set("SHEDLOCK_LOCK_NAME", self.claim.name.as_str());
+        environment.set("SHEDLOCK_LOCK_OWNER", owner);
+        environment.set(OWNERS, &owners);
+        environment.set("SHEDLOCK_LOCK_UNTIL", &grant.until.to_string());
+        environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
+    }
+
+    fn look_for_rest(&mut self) -> Done {
+        match &self.job {
+            Some(job) if job.is_gone() => Done::Event(Event::TreeGone),
+            _ => Done::Nothing,
+        }
+    }
+
+    fn wait(&self) -> nix::Result<()> {
+        let mut bells = [
+            PollFd::new(self.signals.bell(), PollFlags::POLLIN),
+            PollFd::new(self.keeper.bell(), PollFlags::POLLIN),
+            PollFd::new(self.alarm.timer.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut bells, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_signals(&mut self, events: &mut Vec<Event>) {
+        let mut child = false;
+        while let Some(received) = self.signals.next() {
+            if received.signal == crate::signal::Signal::CHLD {
+                child = true;
+            } else {
+                events.push(Event::Signalled { signal: received.signal, sender: received.sender });
+            }
+        }
+        // One SIGCHLD may stand for several, and it may have come before the command was started.
+        if child {
+            events.extend(job::reap(&mut self.job));
+        }
+    }
+}
+
+const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
+
+enum Done {
+    Nothing,
+    Event(Event),
+    Exit(Outcome),
+}
+
+/// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
+/// would not.
+struct Alarm {
+    timer: TimerFd,
+    at: Option<Moment>,
+}
+
+impl Alarm {
+    fn new() -> nix::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
+        Ok(Self { timer, at: None })
+    }
+
+    /// Rings at `at`, also if that has passed; never with `None`.
+    fn set(&mut self, at: Option<Moment>) -> nix::Result<()> {
+        if self.at == at && !at.is_some_and(|at| at <= Moment::now()) {
+            return Ok(());
+        }
+        self.at = at;
+        match at {
+            None => self.timer.unset(),
+            Some(at) => {
+                // Zero would disarm it.
+                let at = at.since_boot().max(std::time::Duration::from_nanos(1));
+                self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::config::Mistake;
+use crate::exit::Exit;
+
+/// Prints help or the version, or returns the mistake.
+pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // `shedlock --help | head` may close the pipe early.
+        let _ = error.print();
+        return Ok(Exit { code: 0, raise: None });
+    }
+    Err(mistake(error).into())
+}
+
+fn mistake(error: &Error) -> Mistake {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg).unwrap_or_default();
+    let option = argument.split([' ', '=']).next().unwrap_or_default();
+    let message = match error.kind() {
+        ErrorKind::UnknownArgument => format!("unknown option `{argument}`"),
+        ErrorKind::InvalidSubcommand => format!("unknown command `{}`", text(ContextKind::InvalidSubcommand).unwrap_or_default()),
+        ErrorKind::MissingSubcommand => "no command is given".to_owned(),
+        ErrorKind::ArgumentConflict => format!("{option} is given twice"),
+        ErrorKind::MissingRequiredArgument => format!("{argument} is missing"),
+        ErrorKind::InvalidUtf8 => "an option's value is not UTF-8 text".to_owned(),
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => format!("{option} needs a value"),
+        ErrorKind::InvalidValue => format!("`{}` is no value for {argument}", text(ContextKind::InvalidValue).unwrap_or_default()),
+        ErrorKind::TooManyValues => format!("{option} takes no value"),
+        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+    };
+    let suggestion = text(ContextKind::SuggestedArg)
+        .or_else(|| text(ContextKind::SuggestedSubcommand))
+        .or_else(|| text(ContextKind::SuggestedValue));
+    let hint = match suggestion {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+    };
+    Mistake::new(message).hint(hint)
+}
