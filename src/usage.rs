@@ -9,7 +9,6 @@ use crate::exit::Exit;
 /// Prints help or the version, or returns the mistake.
 pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // `shedlock --help | head` may close the pipe early.
         let _ = error.print();
         return Ok(Exit { code: 0, raise: None });
     }

@@ -1,6 +1,6 @@
 //! The places where an option can be set, the strongest first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fmt, io};
@@ -28,7 +28,7 @@ pub(super) enum Source {
 }
 
 /// One place, with what it sets.
-pub(super) type Layer = HashMap<&'static str, Given>;
+pub(super) type Layer = BTreeMap<&'static str, Given>;
 
 /// All places, the strongest first.
 pub(super) struct Layers(Vec<Layer>);

@@ -5,12 +5,14 @@
 
 mod environ;
 mod signals;
+mod process;
 mod spawn;
 mod tree;
 mod wait;
 
 pub(crate) use environ::Environment;
-pub(crate) use signals::{Inherited, Signals, raise_and_die, stop_ourselves};
+pub(crate) use process::{exit, fill_standard_descriptors};
+pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 use nix::unistd::Pid;
 

@@ -1,13 +1,12 @@
 //! Signals as the system knows them: what we were started with, what comes in, what goes out.
 //!
 //! We install no handler. Every signal is blocked and read from a descriptor, except those that were ignored when we
-//! started: these stay ignored. So all that has to be undone for the job is the mask and, of the dispositions, SIGPIPE,
-//! which Rust's runtime changes before `main`, and SIGCHLD, which must not be ignored if we are to reap.
+//! started: these stay ignored. So all that has to be undone for the job is the mask and one disposition, that of
+//! SIGCHLD, which must not be ignored if we are to reap. (Rust's runtime, which ignores SIGPIPE, is not started.)
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 use nix::sys::resource::{Resource, setrlimit};
@@ -15,19 +14,6 @@ use nix::unistd::getpid;
 
 use crate::run::Sender;
 use crate::signal::Signal;
-
-static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
-
-/// Runs before Rust's runtime, which ignores SIGPIPE and keeps no record of what was before.
-extern "C" fn look_at_pipe() {
-    PIPE_WAS_IGNORED.store(is_ignored(Signal::PIPE), Ordering::Relaxed);
-}
-
-#[used]
-#[expect(unsafe_code, reason = "the only way to run before the runtime's own start")]
-// SAFETY: the section holds pointers to functions that the loader calls once, before main; ours needs no runtime.
-#[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = look_at_pipe;
 
 /// The signal state that we were started with, and that the job is to be started with.
 pub(crate) struct Inherited {
@@ -56,20 +42,13 @@ impl Signals {
             // The kernel reaps the children of a process that ignores it, and we would never learn how the job ended.
             set_disposition(Signal::CHLD, libc::SIG_DFL);
         }
-        let ignored_pipe = PIPE_WAS_IGNORED.load(Ordering::Relaxed);
         let mut watched = empty_set();
         for signal in Signal::all() {
-            // SIGPIPE, which the runtime ignores, is ours to write errors with; somebody's kill -PIPE is lost to it.
-            let was_ignored = if signal == Signal::PIPE { ignored_pipe } else { is_ignored(signal) };
-            if !was_ignored {
+            if !is_ignored(signal) {
                 add(&mut watched, signal);
             }
         }
         let mask = set_mask(libc::SIG_BLOCK, &watched)?;
-        if !ignored_pipe {
-            // While it is blocked, a write to a closed pipe fails just as it does while it is ignored.
-            set_disposition(Signal::PIPE, libc::SIG_DFL);
-        }
         #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
         // SAFETY: -1 asks for a new descriptor, and the set is a valid one that lives through the call.
         let number = unsafe { libc::signalfd(-1, &raw const watched, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -107,6 +86,12 @@ impl Signals {
         let sender = if info.ssi_code > 0 { Sender::Terminal } else { Sender::Process };
         Some(Received { signal, sender })
     }
+}
+
+/// Lets writes to a closed pipe fail instead of killing us. For a process that will start no job; one that does has
+/// the signal blocked, to the same effect.
+pub(crate) fn ignore_pipe() {
+    set_disposition(Signal::PIPE, libc::SIG_IGN);
 }
 
 /// Sends a signal to a process, or to the group `-target`. That it is gone already is no news.

@@ -12,6 +12,7 @@
 
 mod file;
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,10 +67,10 @@ const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_
 /// Small pages, since a commit writes whole pages and ours are a row each.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
-/// The write-ahead log is folded into the file at this many pages: seldom while a job waits for its lock, and soon
-/// after a job has ended, since whoever opens the file first has to read the whole log.
-const CHECKPOINT_BEFORE_JOB: &str = "PRAGMA wal_autocheckpoint = 512";
-const CHECKPOINT_AFTER_JOB: &str = "PRAGMA wal_autocheckpoint = 48";
+/// The write-ahead log is folded into the file, which takes two fsyncs, when a release finds this many pages in it.
+/// Whoever opens the file first has to read the whole log, so it is kept short; and that no job waits for its lock
+/// meanwhile, a taking leaves it be (up to SQLite's default of 1000 pages).
+const CHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 32";
 
 /// How often a taking may find the lock free and then taken before that counts as busy.
 const RACES: usize = 100;
@@ -133,7 +134,7 @@ impl Sqlite {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        let statements = Statements { table: &self.table, boot: self.boot.as_deref() };
+        let statements = Statements { table: &self.table, boot: self.boot.as_deref(), synchronous: self.synchronous };
         let mut answer = operation(&connection, &statements);
         if let Err(error) = &answer {
             let remedy = match error.to_string() {
@@ -164,7 +165,7 @@ impl Sqlite {
     fn connect(&mut self) -> Result<Connection, Trouble> {
         self.file.refuse_network()?;
         if self.boot.is_none() {
-            self.boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned());
+            self.boot = boot_id();
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let open = || Connection::open_with_flags(self.file.path(), flags);
@@ -182,16 +183,14 @@ impl Sqlite {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;
             connection.create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, |_| Ok(boot_ms()))?;
-            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-            connection.execute_batch(self.synchronous)?;
-            connection.query_row(CHECKPOINT_BEFORE_JOB, (), |_| Ok(()))
+            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         };
         prepare().map_err(|error| self.explain(&error))?;
         Ok(connection)
     }
 
     fn fill_table(&self, statement: &str) -> String {
-        Statements { table: &self.table, boot: None }.fill(statement)
+        Statements { table: &self.table, boot: None, synchronous: self.synchronous }.fill(statement)
     }
 
     /// Says in one line what SQLite means, and what to do.
@@ -245,7 +244,7 @@ impl Backend for Sqlite {
 
     fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
         self.with_table(|connection, statements| {
-            connection.query_row(CHECKPOINT_AFTER_JOB, (), |_| Ok(()))?;
+            connection.query_row(CHECKPOINT, (), |_| Ok(()))?;
             let (hold, _) = modifier(hold);
             let changed = statements.execute(connection, RELEASE, claim, &[(":hold", hold.into()), (":ended", claim.owner.ended().into())])?;
             Ok(kept(changed))
@@ -270,6 +269,8 @@ impl Backend for Sqlite {
 struct Statements<'a> {
     table: &'a str,
     boot: Option<&'a str>,
+    /// How safely to write; it is set before each write, since a skip does not write.
+    synchronous: &'static str,
 }
 
 impl Statements<'_> {
@@ -293,6 +294,7 @@ impl Statements<'_> {
     }
 
     fn acquire(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Grant>> {
+        connection.execute_batch(self.synchronous)?;
         let (lease, lease_ms) = modifier(claim.lease);
         self.rows(connection, ACQUIRE, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())], |row| {
             let time = |index| -> rusqlite::Result<Timestamp> {
@@ -304,6 +306,7 @@ impl Statements<'_> {
     }
 
     fn execute(&self, connection: &Connection, statement: &str, claim: &Claim, more: &[(&str, Value)]) -> rusqlite::Result<u64> {
+        connection.execute_batch(self.synchronous)?;
         self.rows(connection, statement, claim, more, |_| Ok(()))?;
         Ok(connection.changes())
     }
@@ -342,6 +345,13 @@ impl Statements<'_> {
 fn modifier(duration: Duration) -> (String, i64) {
     let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
+}
+
+/// Reads the identity of this boot of the machine, a UUID.
+fn boot_id() -> Option<String> {
+    let mut id = [0; 36];
+    std::fs::File::open("/proc/sys/kernel/random/boot_id").ok()?.read_exact(&mut id).ok()?;
+    String::from_utf8(id.to_vec()).ok()
 }
 
 fn boot_ms() -> i64 {

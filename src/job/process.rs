@@ -1,0 +1,48 @@
+//! This process: how it begins and how it ends.
+
+use std::fs::OpenOptions;
+use std::os::fd::{BorrowedFd, IntoRawFd};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+/// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file of ours can become somebody's
+/// standard output. Comes first, and uses as little memory as it can.
+pub(crate) fn fill_standard_descriptors() {
+    // One arena for all threads: the allocator would map and unmap a large one for the keeper's few kilobytes.
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "no library has it")]
+    // SAFETY: it sets a number of the allocator's, before any other thread is there.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+    for number in 0..=2 {
+        #[expect(unsafe_code, reason = "asking whether a descriptor is open must name one that may not be")]
+        // SAFETY: it is only asked about, and the answer that it is not open is what we want to know.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        if fcntl(descriptor, FcntlArg::F_GETFD).is_err() {
+            // The lowest free number is the one that is missing. It stays open, for the job too.
+            let null = OpenOptions::new().read(true).write(true).open("/dev/null");
+            let _ = null.map(IntoRawFd::into_raw_fd).map(keep_over_exec);
+        }
+    }
+}
+
+fn keep_over_exec(number: i32) {
+    #[expect(unsafe_code, reason = "the descriptor has no owner any more")]
+    // SAFETY: it was opened just now and is never closed.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    let _ = fcntl(descriptor, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()));
+}
+
+/// Ends this process at once. The keeper's thread may hang, and nothing of ours needs an orderly end.
+pub(crate) fn exit(code: u8) -> ! {
+    use std::io::Write;
+    // Help goes through a buffer; everything else was written when it was said.
+    let _ = std::io::stdout().flush();
+    #[expect(unsafe_code, reason = "the library's exit waits for other threads' locks")]
+    // SAFETY: it ends the process and touches nothing of it.
+    unsafe {
+        libc::_exit(i32::from(code))
+    }
+}
