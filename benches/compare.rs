@@ -56,9 +56,13 @@ fn main() {
         }
     }
     println!("\n{rounds} rounds, interleaved\n");
-    println!("{:<30} {:>10} {:>21} {:>22} {:>10}", "", "median ms", "10th to 90th", "ratio, median of pairs", "peak MB");
+    println!(
+        "{:<30} {:>10} {:>21} {:>22} {:>10}",
+        "", "median ms", "10th to 90th", "ratio, median of pairs", "peak MB"
+    );
     for subject in &subjects {
-        let pairs = subject.times.iter().zip(&subjects[subject.peer].times).map(|(ours, theirs)| ours / theirs).collect();
+        let pairs =
+            subject.times.iter().zip(&subjects[subject.peer].times).map(|(ours, theirs)| ours / theirs).collect();
         println!(
             "{:<30} {:>10.3} {:>9.3} to {:>8.3} {:>22.2} {:>10.1}",
             subject.name,
@@ -98,6 +102,7 @@ fn command(arguments: &[String]) -> Command {
 fn measure(arguments: &[String]) -> (Duration, i64) {
     let mut command = command(arguments);
     let begun = Instant::now();
+    #[expect(clippy::zombie_processes, reason = "it is waited for below, by its pid")]
     let child = command.spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     let mut status = 0;
@@ -137,7 +142,12 @@ fn print_waiting(holders: &mut [Child; 2]) {
             let line = status.lines().find(|line| line.starts_with(key)).unwrap();
             line.split_whitespace().nth(1).unwrap().parse().unwrap()
         };
-        println!("{name:<30} {:>12.1} {:>14.1} {:>8}", field("VmRSS:") / 1024.0, field("RssAnon:") / 1024.0, field("Threads:"));
+        println!(
+            "{name:<30} {:>12.1} {:>14.1} {:>8}",
+            field("VmRSS:") / 1024.0,
+            field("RssAnon:") / 1024.0,
+            field("Threads:")
+        );
         // Also the sleeping job, which a killed flock would leave behind.
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap();
         Command::new("kill").args(children.split_whitespace()).status().unwrap();

@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use crate::exit;
 
 /// One option of `shedlock run`.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Opt {
     pub(crate) long: &'static str,
     pub(crate) short: Option<char>,
@@ -53,7 +54,13 @@ const JOB: &str = "The job";
 const BACKEND: &str = "The backend";
 const REPORT: &str = "Configuration and messages";
 
-const fn value(long: &'static str, name: &'static str, default: &'static str, heading: &'static str, help: &'static str) -> Opt {
+const fn value(
+    long: &'static str,
+    name: &'static str,
+    default: &'static str,
+    heading: &'static str,
+    help: &'static str,
+) -> Opt {
     Opt { long, short: None, kind: Kind::Value(name), default, place: Place::Anywhere, heading, help }
 }
 
@@ -122,7 +129,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
     ),
     value("splay", "DURATION", "0", WAITING, "First sleep for a random time of up to DURATION"),
     short(
-        value("conflict-exit-code", "N", "0", WAITING, "The exit code when the lock is held by another and the job is not run; 75 is a good one for scripts"),
+        value(
+            "conflict-exit-code",
+            "N",
+            "0",
+            WAITING,
+            "The exit code when the lock is held by another and the job is not run; 75 is a good one for scripts",
+        ),
         'E',
     ),
     choice(
@@ -131,9 +144,24 @@ pub(crate) const OPTIONS: &[Opt] = &[
         JOB,
         "When the job still runs and --at-most is used up: stop it so early that it is dead before the lock frees, renew the lock for as long as the job lives, or warn and let the lock free while the job runs on",
     ),
-    short(value("signal", "SIGNAL", "TERM", JOB, "What to send first when the job is stopped: a name with or without SIG, or a number"), 's'),
     short(
-        value("kill-after", "DURATION", "10s", JOB, "Send SIGKILL so long after the first signal. At most a fifth of --at-most is used"),
+        value(
+            "signal",
+            "SIGNAL",
+            "TERM",
+            JOB,
+            "What to send first when the job is stopped: a name with or without SIG, or a number",
+        ),
+        's',
+    ),
+    short(
+        value(
+            "kill-after",
+            "DURATION",
+            "10s",
+            JOB,
+            "Send SIGKILL so long after the first signal. At most a fifth of --at-most is used",
+        ),
         'k',
     ),
     value(
@@ -143,9 +171,21 @@ pub(crate) const OPTIONS: &[Opt] = &[
         JOB,
         "After a HUP, INT, QUIT or TERM that was sent to shedlock was passed on, kill the job after DURATION",
     ),
-    flag("foreground", JOB, "Run the job in shedlock's own process group; the default where there is a controlling terminal"),
-    flag("new-group", JOB, "Run the job in a process group of its own; the default where there is no controlling terminal"),
-    flag("no-die-with-shedlock", JOB, "Let the command live on when shedlock itself is killed with SIGKILL; without this it is killed too"),
+    flag(
+        "foreground",
+        JOB,
+        "Run the job in shedlock's own process group; the default where there is a controlling terminal",
+    ),
+    flag(
+        "new-group",
+        JOB,
+        "Run the job in a process group of its own; the default where there is no controlling terminal",
+    ),
+    flag(
+        "no-die-with-shedlock",
+        JOB,
+        "Let the command live on when shedlock itself is killed with SIGKILL; without this it is killed too",
+    ),
     value(
         "backend",
         "URL",
@@ -176,7 +216,14 @@ pub(crate) const OPTIONS: &[Opt] = &[
     )),
     Opt {
         kind: Kind::Count,
-        ..short(flag("verbose", REPORT, "Tell more on stderr: -v says who holds a lock and how the job ended, -vv everything"), 'v')
+        ..short(
+            flag(
+                "verbose",
+                REPORT,
+                "Tell more on stderr: -v says who holds a lock and how the job ended, -vv everything",
+            ),
+            'v',
+        )
     },
     short(flag("quiet", REPORT, "Tell errors only"), 'q'),
     choice("log-format", &["text", "json"], REPORT, "One line, or one JSON object, per event"),
@@ -186,7 +233,9 @@ pub(crate) const OPTIONS: &[Opt] = &[
 pub(crate) fn command() -> Command {
     Command::new("shedlock")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Run a command under a named lock, so that of all hosts that fire at the same minute exactly one runs it")
+        .about(
+            "Run a command under a named lock, so that of all hosts that fire at the same minute exactly one runs it",
+        )
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(run())
@@ -213,7 +262,11 @@ pub(crate) fn run() -> Command {
 
 fn completions() -> Command {
     Command::new("completions").about("Print the completions for a shell").arg(
-        Arg::new("shell").value_name("SHELL").required(true).value_parser(["bash", "elvish", "fish", "powershell", "zsh"]).help("The shell"),
+        Arg::new("shell")
+            .value_name("SHELL")
+            .required(true)
+            .value_parser(["bash", "elvish", "fish", "powershell", "zsh"])
+            .help("The shell"),
     )
 }
 
@@ -266,7 +319,11 @@ mod tests {
         let words = ["shedlock", "run"].iter().chain(words);
         let matches = command().try_get_matches_from(words).unwrap();
         let run = matches.subcommand_matches("run").unwrap();
-        run.get_many::<OsString>("command").into_iter().flatten().map(|word| word.to_str().unwrap().to_owned()).collect()
+        run.get_many::<OsString>("command")
+            .into_iter()
+            .flatten()
+            .map(|word| word.to_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]

@@ -174,7 +174,11 @@ fn scale(number: &str, size: u128) -> Option<u128> {
     // A number too long for the type is certainly longer than ten years.
     let whole = whole.parse::<u128>().unwrap_or(u128::MAX).saturating_mul(size);
     let digits = &fraction[..fraction.len().min(18)];
-    let part = if digits.is_empty() { 0 } else { digits.parse::<u128>().ok()? * size / 10_u128.pow(u32::try_from(digits.len()).ok()?) };
+    let part = if digits.is_empty() {
+        0
+    } else {
+        digits.parse::<u128>().ok()? * size / 10_u128.pow(u32::try_from(digits.len()).ok()?)
+    };
     Some(whole.saturating_add(part))
 }
 
@@ -248,9 +252,14 @@ mod tests {
 
     #[test]
     fn durations_are_printed_short() {
-        for (text, printed) in
-            [("5400", "1h30m"), ("250ms", "250ms"), ("1.5s", "1.5s"), ("0", "0s"), ("60d", "60d"), ("90000.25", "1d1h0.25s")]
-        {
+        for (text, printed) in [
+            ("5400", "1h30m"),
+            ("250ms", "250ms"),
+            ("1.5s", "1.5s"),
+            ("0", "0s"),
+            ("60d", "60d"),
+            ("90000.25", "1d1h0.25s"),
+        ] {
             assert_eq!(format(parse(text).unwrap()), printed);
         }
     }

@@ -55,7 +55,9 @@ impl Outcome {
             Self::NotFound => NOT_FOUND,
         };
         let raise = match self {
-            Self::Killed(signal) | Self::Stopped(signal) if matches!(signal, Signal::INT | Signal::QUIT) => Some(signal),
+            Self::Killed(signal) | Self::Stopped(signal) if matches!(signal, Signal::INT | Signal::QUIT) => {
+                Some(signal)
+            }
             _ => None,
         };
         Exit { code, raise }

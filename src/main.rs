@@ -31,6 +31,13 @@ use exit::Exit;
 extern "C" fn main() -> i32 {
     let started = Moment::now();
     job::fill_standard_descriptors();
+    std::panic::set_hook(Box::new(|panic| {
+        report::error(
+            &format!("internal error: {panic}").replace('\n', " "),
+            Some("this is a bug in shedlock; please report it"),
+        );
+        job::exit(exit::FAILED);
+    }));
     let exit = match dispatch(started) {
         Ok(exit) => exit,
         Err(error) => {

@@ -33,7 +33,13 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Gets ready; nothing is asked of the backend yet. From here on signals come in as events.
-    pub(crate) fn new(run: Run, claim: Claim, command: Command, backend: Box<dyn Backend>, reporter: Reporter) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        run: Run,
+        claim: Claim,
+        command: Command,
+        backend: Box<dyn Backend>,
+        reporter: Reporter,
+    ) -> anyhow::Result<Self> {
         // The keeper's thread inherits the mask, so the signals are caught first.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
         let address = backend.address().to_owned();
@@ -78,7 +84,9 @@ impl Supervisor {
     fn perform(&mut self, action: Action) -> Done {
         match action {
             Action::Acquire { deadline } => self.keeper.ask(Request::Acquire(self.claim.clone()), deadline),
-            Action::Renew { lease, deadline } => self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline),
+            Action::Renew { lease, deadline } => {
+                self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline);
+            }
             Action::Release { hold, deadline } => self.keeper.ask(Request::Release(self.claim.clone(), hold), deadline),
             Action::StopTrying => self.keeper.stop_trying(),
             Action::Spawn(grant) => return Done::Event(self.spawn(grant)),
@@ -101,7 +109,10 @@ impl Supervisor {
             Action::LookForRest => return self.look_for_rest(),
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
             Action::Tell(notice) => self.reporter.tell(&notice),
-            Action::Exit(outcome) => return Done::Exit(outcome),
+            Action::Exit(outcome) => {
+                self.reporter.finish();
+                return Done::Exit(outcome);
+            }
         }
         Done::Nothing
     }
@@ -191,7 +202,7 @@ impl Alarm {
 
     /// Rings at `at`, also if that has passed; never with `None`.
     fn set(&mut self, at: Option<Moment>) -> nix::Result<()> {
-        if self.at == at && !at.is_some_and(|at| at <= Moment::now()) {
+        if self.at == at && at.is_none_or(|at| at > Moment::now()) {
             return Ok(());
         }
         self.at = at;

@@ -25,13 +25,19 @@ fn mistake(error: &Error) -> Mistake {
     let option = argument.split([' ', '=']).next().unwrap_or_default();
     let message = match error.kind() {
         ErrorKind::UnknownArgument => format!("unknown option `{argument}`"),
-        ErrorKind::InvalidSubcommand => format!("unknown command `{}`", text(ContextKind::InvalidSubcommand).unwrap_or_default()),
+        ErrorKind::InvalidSubcommand => {
+            format!("unknown command `{}`", text(ContextKind::InvalidSubcommand).unwrap_or_default())
+        }
         ErrorKind::MissingSubcommand => "no command is given".to_owned(),
         ErrorKind::ArgumentConflict => format!("{option} is given twice"),
         ErrorKind::MissingRequiredArgument => format!("{argument} is missing"),
         ErrorKind::InvalidUtf8 => "an option's value is not UTF-8 text".to_owned(),
-        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => format!("{option} needs a value"),
-        ErrorKind::InvalidValue => format!("`{}` is no value for {argument}", text(ContextKind::InvalidValue).unwrap_or_default()),
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => {
+            format!("{option} needs a value")
+        }
+        ErrorKind::InvalidValue => {
+            format!("`{}` is no value for {argument}", text(ContextKind::InvalidValue).unwrap_or_default())
+        }
         ErrorKind::TooManyValues => format!("{option} takes no value"),
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     };

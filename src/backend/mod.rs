@@ -91,13 +91,15 @@ impl Trouble {
     }
 }
 
+type Open = fn(&Url) -> Result<Box<dyn Backend>, String>;
+
 /// A kind of backend and the URL schemes that lead to it.
 struct Scheme {
     names: &'static [&'static str],
     /// How a URL of it is written, for messages.
     form: &'static str,
     /// Checks the URL, without reaching for anything; `None` in a build without the feature.
-    open: Option<fn(&Url) -> Result<Box<dyn Backend>, String>>,
+    open: Option<Open>,
 }
 
 const SCHEMES: &[Scheme] = &[Scheme {

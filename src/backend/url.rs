@@ -20,11 +20,13 @@ impl Url {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut parameters = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("has the parameter `{pair}` without a value"))?;
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| format!("has the parameter `{pair}` without a value"))?;
             if parameters.iter().any(|(known, _)| known == key) {
                 return Err(format!("has the parameter `{key}` twice"));
             }
-            let value = String::from_utf8(percent_decode(value)).map_err(|_| format!("has bytes that are no text in `{key}`"))?;
+            let value = String::from_utf8(percent_decode(value))
+                .map_err(|_| format!("has bytes that are no text in `{key}`"))?;
             parameters.push((key.to_owned(), value));
         }
         Ok(Self { scheme: scheme.to_ascii_lowercase(), rest: rest.to_owned(), parameters: RefCell::new(parameters) })
@@ -61,7 +63,10 @@ pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let code = bytes.get(at + 1..at + 3).filter(|pair| pair.iter().all(u8::is_ascii_hexdigit)).and_then(|pair| std::str::from_utf8(pair).ok());
+        let code = bytes
+            .get(at + 1..at + 3)
+            .filter(|pair| pair.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|pair| std::str::from_utf8(pair).ok());
         match code.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
             Some(byte) if bytes[at] == b'%' => {
                 decoded.push(byte);

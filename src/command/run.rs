@@ -25,16 +25,19 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         random: getrandom::u64()?,
     };
     let settings = Settings::of_run(matches, &surroundings)?;
-    let command = Command::new(&settings.command, settings.policy.placement.group, settings.die_with_us).map_err(Mistake::new)?;
+    let command =
+        Command::new(&settings.command, settings.policy.placement.group, settings.die_with_us).map_err(Mistake::new)?;
     let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
     let claim = Claim {
         name: settings.name,
         owner: Owner::new(&host, std::process::id(), getrandom::u64()?),
         lease: settings.policy.at_most,
     };
-    let reporter = Reporter { verbosity: settings.verbosity, format: settings.format, claim: claim.clone() };
+    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
-    let outcome: Outcome = Supervisor::new(run, claim, command, settings.backend, reporter)?.supervise().map_err(|error| anyhow!("{error:#}"))?;
+    let outcome: Outcome = Supervisor::new(run, claim, command, settings.backend, reporter)?
+        .supervise()
+        .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))
 }
 

@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str, path: &Path, name: &LockName) -> Result<File, Mi
             continue;
         }
         for (job, keys) in reader.table(key, value)? {
-            LockName::new(job.get_ref()).map_err(|why| reader.mistake(job.span().start, &format!("the job's name {why}")))?;
+            LockName::new(job.get_ref())
+                .map_err(|why| reader.mistake(job.span().start, &format!("the job's name {why}")))?;
             let mut layer = Layer::new();
             for (key, value) in reader.table(job, keys)? {
                 reader.set(&mut layer, key, value)?;
@@ -52,7 +53,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn set(&self, layer: &mut Layer, key: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) -> Result<(), Mistake> {
+    fn set(
+        &self,
+        layer: &mut Layer,
+        key: &Spanned<impl AsRef<str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), Mistake> {
         let place = key.span().start;
         let key = key.get_ref().as_ref();
         let Some(option) = OPTIONS.iter().find(|option| option.long == key) else {
@@ -60,19 +66,31 @@ impl Reader<'_> {
         };
         if option.place != Place::Anywhere {
             let message = format!("`{key}` cannot be set in a file");
-            let hint = if key == "name" { "the settings of one job stand in [jobs.NAME]" } else { "use --config or SHEDLOCK_CONFIG" };
+            let hint = if key == "name" {
+                "the settings of one job stand in [jobs.NAME]"
+            } else {
+                "use --config or SHEDLOCK_CONFIG"
+            };
             return Err(self.mistake(place, &message).hint(hint));
         }
-        let text = scalar(value.get_ref()).ok_or_else(|| self.mistake(place, &format!("`{key}` must be a text, a number or true or false")))?;
+        let text = scalar(value.get_ref())
+            .ok_or_else(|| self.mistake(place, &format!("`{key}` must be a text, a number or true or false")))?;
         let source = Source::File { key: key.to_owned(), path: self.path.to_owned(), line: self.line(place) };
         layer.insert(option.long, Given { text, source });
         Ok(())
     }
 
-    fn table<'a>(&self, key: &Spanned<impl AsRef<str>>, value: &'a Spanned<DeValue<'a>>) -> Result<&'a DeTable<'a>, Mistake> {
+    fn table<'a>(
+        &self,
+        key: &Spanned<impl AsRef<str>>,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> Result<&'a DeTable<'a>, Mistake> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
-            _ => Err(self.mistake(key.span().start, &format!("`{}` must be a table such as [jobs.NAME]", key.get_ref().as_ref()))),
+            _ => Err(self.mistake(
+                key.span().start,
+                &format!("`{}` must be a table such as [jobs.NAME]", key.get_ref().as_ref()),
+            )),
         }
     }
 
@@ -96,7 +114,11 @@ impl Reader<'_> {
 /// The key that was probably meant; underscores for dashes are the most likely slip.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('_', "-");
-    let keys = OPTIONS.iter().filter(|option: &&Opt| option.place == Place::Anywhere).map(|option| option.long).chain(["jobs"]);
+    let keys = OPTIONS
+        .iter()
+        .filter(|option: &&Opt| option.place == Place::Anywhere)
+        .map(|option| option.long)
+        .chain(["jobs"]);
     let (distance, known) = keys.map(|known| (strsim::damerau_levenshtein(&key, known), known)).min()?;
     (distance <= known.len() / 2).then_some(known)
 }

@@ -57,7 +57,8 @@ impl Layers {
         for option in OPTIONS {
             variables.extend(from_variable(option)?.map(|given| (option.long, given)));
         }
-        let typed = OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
+        let typed =
+            OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
         Ok(Self(vec![typed, variables]))
     }
 
@@ -66,20 +67,24 @@ impl Layers {
         let mut files = Vec::new();
         if let Some(given) = self.get("config") {
             let path = PathBuf::from(&given.text);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Mistake::new(format!("{} {} cannot be read: {}", given.source, path.display(), plain(&error))))?;
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                Mistake::new(format!("{} {} cannot be read: {}", given.source, path.display(), plain(&error)))
+            })?;
             files.push(file::parse(&text, &path, name)?);
         } else {
             for path in place::config_files() {
                 match std::fs::read_to_string(&path) {
                     Ok(text) => files.push(file::parse(&text, &path, name)?),
                     Err(error) if is_absent(&error) => {}
-                    Err(error) => return Err(Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error)))),
+                    Err(error) => {
+                        return Err(Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error))));
+                    }
                 }
             }
         }
         // What is said of this job wins over what is said of every job, and the later file over the earlier.
-        let (jobs, defaults): (Vec<Layer>, Vec<Layer>) = files.into_iter().rev().map(|file| (file.job, file.defaults)).unzip();
+        let (jobs, defaults): (Vec<Layer>, Vec<Layer>) =
+            files.into_iter().rev().map(|file| (file.job, file.defaults)).unzip();
         self.0.extend(jobs);
         self.0.extend(defaults);
         Ok(())

@@ -70,12 +70,16 @@ impl Settings {
         let mut layers = Layers::of_process(matches)?;
         let name = match layers.get("name") {
             Some(given) => given.read(LockName::new)?,
-            None => return Err(Mistake::new("--name is missing").hint("name the lock: shedlock run --name NAME --at-most DURATION COMMAND")),
+            None => {
+                return Err(Mistake::new("--name is missing")
+                    .hint("name the lock: shedlock run --name NAME --at-most DURATION COMMAND"));
+            }
         };
         layers.add_files(&name)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
         if command.is_empty() {
-            return Err(Mistake::new("no command is given").hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
+            return Err(Mistake::new("no command is given")
+                .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
         let policy = policy(&layers, surroundings)?;
         Ok(Self {
@@ -96,13 +100,16 @@ impl Settings {
 
 fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistake> {
     let Some(given) = layers.get("at-most") else {
-        return Err(Mistake::new("--at-most is missing").hint("say how long the job may run at the most, such as --at-most 1h"));
+        return Err(
+            Mistake::new("--at-most is missing").hint("say how long the job may run at the most, such as --at-most 1h")
+        );
     };
     let at_most = given.read(at_least_a_second)?;
     let at_least = layers.duration("at-least")?.unwrap_or_default();
     if at_least > at_most {
         let (low, high) = (duration::format(at_least), duration::format(at_most));
-        return Err(Mistake::new(format!("--at-least {low} is longer than --at-most {high}")).hint("make --at-most the longer one"));
+        return Err(Mistake::new(format!("--at-least {low} is longer than --at-most {high}"))
+            .hint("make --at-most the longer one"));
     }
     let every = layers.duration("every")?;
     if every.is_some_and(|every| every.is_zero()) {
@@ -169,20 +176,23 @@ fn backend(layers: &Layers) -> Result<Box<dyn Backend>, Mistake> {
 }
 
 fn backend_from_file(path: &str) -> Result<Box<dyn Backend>, String> {
-    let url = std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
+    let url =
+        std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
     backend::from_url(url.trim()).map_err(|why| format!("{path} {why}"))
 }
 
 /// The backend when nobody named one.
 fn default_backend() -> Result<Box<dyn Backend>, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
-        return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default")
-            .hint("a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND"));
+        return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
+            "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
+        ));
     }
     #[cfg(feature = "sqlite")]
     return Ok(backend::sqlite::Sqlite::at_default_place(place::state_file()?));
     #[cfg(not(feature = "sqlite"))]
-    Err(Mistake::new("no backend is named, and the default one was left out of this build").hint("name one with --backend"))
+    Err(Mistake::new("no backend is named, and the default one was left out of this build")
+        .hint("name one with --backend"))
 }
 
 fn at_least_a_second(text: &str) -> Result<Duration, String> {

@@ -4,17 +4,17 @@
 //! parent-death signal is tied to the thread that forked, and a pid is certain only for who reaps it.
 
 mod environ;
-mod signals;
 mod process;
+mod signals;
 mod spawn;
 mod tree;
 mod wait;
 
 pub(crate) use environ::Environment;
+use nix::unistd::{Pid, getpgid};
 pub(crate) use process::{exit, fill_standard_descriptors};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
-use nix::unistd::Pid;
 
 use crate::run::{Event, Group};
 use crate::signal::Signal;
@@ -35,9 +35,12 @@ impl Job {
         if self.reaped {
             return;
         }
-        match self.group {
-            Group::Own => signals::kill(-self.pid.as_raw(), signal),
-            Group::Shared => signals::kill(self.pid.as_raw(), signal),
+        if self.group == Group::Own {
+            signals::kill(-self.pid.as_raw(), signal);
+        }
+        // Not twice; but a command may leave the group that we made for it.
+        if self.group == Group::Shared || getpgid(Some(self.pid)) != Ok(self.pid) {
+            signals::kill(self.pid.as_raw(), signal);
         }
     }
 
@@ -67,11 +70,8 @@ impl Job {
 
     /// Whether [`Job::signal`] reached this process.
     fn has_signalled(&self, process: &tree::Process) -> bool {
-        let reached = match self.group {
-            Group::Own => process.group == self.pid.as_raw(),
-            Group::Shared => process.pid == self.pid.as_raw(),
-        };
-        reached && !self.reaped
+        let in_group = self.group == Group::Own && process.group == self.pid.as_raw();
+        !self.reaped && (in_group || process.pid == self.pid.as_raw())
     }
 }
 

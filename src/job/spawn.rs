@@ -83,7 +83,8 @@ impl Command {
         // It has ended already, and nobody else is interested in how.
         let _ = nix::sys::wait::waitpid(pid, None);
         let error = io::Error::from_raw_os_error(plan.error);
-        let kind = if plan.error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
+        let kind =
+            if plan.error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
         Err(self.trouble(kind, &error))
     }
 
@@ -94,9 +95,9 @@ impl Command {
             SpawnTroubleKind::NotFound if by_path && path.exists() => {
                 Some("the file is there, but the interpreter in its first line or its loader is not".to_owned())
             }
-            SpawnTroubleKind::NotFound if self.name.as_bytes().contains(&b' ') => {
-                Some("the command and its arguments are separate words; a shell command line needs sh -c '…'".to_owned())
-            }
+            SpawnTroubleKind::NotFound if self.name.as_bytes().contains(&b' ') => Some(
+                "the command and its arguments are separate words; a shell command line needs sh -c '…'".to_owned(),
+            ),
             SpawnTroubleKind::NotFound if !by_path => {
                 Some("it is looked for in PATH, which is short under cron; give the full path".to_owned())
             }
@@ -131,7 +132,10 @@ fn launch(plan: &mut Plan<'_>) -> io::Result<Pid> {
     let mut stack = vec![0_u128; STACK / size_of::<u128>()];
     let top = stack.as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    #[expect(unsafe_code, reason = "the only way to have a child do something before it executes, without copying our pages")]
+    #[expect(
+        unsafe_code,
+        reason = "the only way to have a child do something before it executes, without copying our pages"
+    )]
     // SAFETY: CLONE_VFORK suspends this thread until the child has left our memory, so the stack and the plan outlive
     // its use of them. `execute` makes system calls only and allocates nothing. The keeper's thread goes on, as it
     // would beside any call of posix_spawn(3).
@@ -197,7 +201,10 @@ mod tests {
     use super::*;
 
     fn looked_for(name: &str, path: Option<&str>) -> Vec<String> {
-        candidates(OsStr::new(name), path.map(OsStr::new)).iter().map(|file| file.to_str().unwrap().to_owned()).collect()
+        candidates(OsStr::new(name), path.map(OsStr::new))
+            .iter()
+            .map(|file| file.to_str().unwrap().to_owned())
+            .collect()
     }
 
     #[test]

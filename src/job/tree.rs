@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_blanks_is_no_trap() {
-        let line = |state: &str, threads: u32| format!("42 (a) b (c) {state} 7 9 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0");
+        let line = |state: &str, threads: u32| {
+            format!("42 (a) b (c) {state} 7 9 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0")
+        };
         let process = parse(line("S", 3).as_bytes()).unwrap();
         assert_eq!((process.pid, process.parent, process.group), (42, 7, 9));
         assert_eq!(parse(line("Z", 1).as_bytes()), None);

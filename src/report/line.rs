@@ -1,7 +1,10 @@
 //! One line, or one JSON object, per event, on stderr.
 
-use std::io::Write;
+use std::cell::RefCell;
+use std::io::{Write, stderr};
+use std::os::fd::AsFd;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 
 use crate::backend::Trouble;
@@ -27,11 +30,17 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Tells the user of one run's events.
+/// How long, in milliseconds, each of the last lines may take to be written.
+const FAREWELL: u16 = 500;
+
+/// Tells the user of one run's events. It never waits for who reads them: a pager that is not scrolled, or a terminal
+/// after ^S, must not keep a job alive beyond its lease.
 pub(crate) struct Reporter {
-    pub(crate) verbosity: Verbosity,
-    pub(crate) format: Format,
-    pub(crate) claim: Claim,
+    verbosity: Verbosity,
+    format: Format,
+    claim: Claim,
+    /// Lines that could not be written yet.
+    pending: RefCell<Vec<String>>,
 }
 
 /// An event as it is told.
@@ -47,27 +56,55 @@ struct Line {
 
 /// Writes an error that is no run's: bad usage, bad configuration.
 pub(crate) fn error(message: &str, hint: Option<&str>) {
+    write(&text(message, hint));
+}
+
+fn text(message: &str, hint: Option<&str>) -> String {
     let mut text = format!("shedlock: {message}\n");
     if let Some(hint) = hint {
         text += &format!("hint: {hint}\n");
     }
-    write(&text);
+    text
 }
 
 impl Reporter {
+    pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
+        Self { verbosity, format, claim, pending: RefCell::new(Vec::new()) }
+    }
+
     /// Writes the notice, if it is loud enough.
     pub(crate) fn tell(&self, notice: &Notice) {
         let line = describe(notice);
         if line.level > self.verbosity {
             return;
         }
-        match self.format {
+        let text = match self.format {
             Format::Text => {
                 let level = if line.level == Verbosity::Warnings { "warning: " } else { "" };
-                error(&format!("{}: {level}{}", self.claim.name, line.message), line.hint.as_deref());
+                text(&format!("{}: {level}{}", self.claim.name, line.message), line.hint.as_deref())
             }
-            Format::Json => write(&self.json(line)),
-        }
+            Format::Json => self.json(line),
+        };
+        self.pending.borrow_mut().push(text);
+        self.write(PollTimeout::ZERO);
+    }
+
+    /// Writes what could not be written before, which may take a moment. Nothing may be left to supervise.
+    pub(crate) fn finish(&self) {
+        self.write(FAREWELL.into());
+    }
+
+    /// Writes the lines that stderr has room for within `patience`.
+    fn write(&self, patience: PollTimeout) {
+        self.pending.borrow_mut().retain(|line| {
+            let stderr = stderr();
+            let mut room = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+            let ready = poll(&mut room, patience).is_ok_and(|ready| ready > 0);
+            if ready {
+                write(line);
+            }
+            !ready
+        });
     }
 
     fn json(&self, line: Line) -> String {
@@ -87,7 +124,7 @@ impl Reporter {
 /// In one write, so that the lines of many processes on one descriptor do not mix.
 fn write(text: &str) {
     // Who has closed our stderr does not want to know.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = stderr().write_all(text.as_bytes());
 }
 
 fn level_name(level: Verbosity) -> &'static str {
@@ -120,7 +157,8 @@ fn describe(notice: &Notice) -> Line {
         }
         Notice::NotStarted(trouble) => {
             let command = trouble.command.to_string_lossy();
-            let line = Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
+            let line =
+                Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
             Line { hint: trouble.hint.clone(), ..line }
         }
         Notice::Expired(at_most) => {
@@ -129,14 +167,24 @@ fn describe(notice: &Notice) -> Line {
         }
         Notice::RunsOn(at_most) => {
             let limit = duration::format(*at_most);
-            Line::new(Verbosity::Warnings, "runs_on", format!("the job runs on without the lock because --at-most {limit} is used up"))
+            Line::new(
+                Verbosity::Warnings,
+                "runs_on",
+                format!("the job runs on without the lock because --at-most {limit} is used up"),
+            )
         }
         Notice::StopTimeout(timeout) => {
             let limit = duration::format(*timeout);
-            Line::new(Verbosity::Warnings, "stop_timeout", format!("the job is killed because it did not end within --stop-timeout {limit}"))
+            Line::new(
+                Verbosity::Warnings,
+                "stop_timeout",
+                format!("the job is killed because it did not end within --stop-timeout {limit}"),
+            )
         }
         Notice::Renewed => Line::new(Verbosity::Debug, "renewed", "the lock was renewed"),
-        Notice::NotRenewed(trouble) => Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet"),
+        Notice::NotRenewed(trouble) => {
+            Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet")
+        }
         Notice::Lost(kind, on_lost) => {
             let how = match kind {
                 NoticeKind::Gone => "the lock was lost",
@@ -144,13 +192,21 @@ fn describe(notice: &Notice) -> Line {
             };
             match on_lost {
                 OnLost::Kill => Line::new(Verbosity::Errors, "lost", format!("{how}, so the job is stopped")),
-                OnLost::Ignore => Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it")),
+                OnLost::Ignore => {
+                    Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it"))
+                }
             }
         }
-        Notice::LostUnnoticed => Line::new(Verbosity::Warnings, "lost", "the lock was no longer ours when the job ended")
-            .hint("somebody freed or took it while the job ran, or its row was changed by hand"),
-        Notice::Undead => Line::new(Verbosity::Warnings, "undead", "SIGKILL has not ended all of the job, so the lock is kept while it lives")
-            .hint("look for a process in uninterruptible sleep or of another user with `ps -eo pid,user,stat,args`"),
+        Notice::LostUnnoticed => {
+            Line::new(Verbosity::Warnings, "lost", "the lock was no longer ours when the job ended")
+                .hint("somebody freed or took it while the job ran, or its row was changed by hand")
+        }
+        Notice::Undead => Line::new(
+            Verbosity::Warnings,
+            "undead",
+            "SIGKILL has not ended all of the job, so the lock is kept while it lives",
+        )
+        .hint("look for a process in uninterruptible sleep or of another user with `ps -eo pid,user,stat,args`"),
         Notice::Ended(outcome) => {
             let how = match outcome {
                 Outcome::Exited(code) => format!("the job exited with code {code}"),
@@ -161,7 +217,9 @@ fn describe(notice: &Notice) -> Line {
             Line::new(Verbosity::Info, "ended", how).field("exit_code", code)
         }
         Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was given back"),
-        Notice::NotReleased(trouble) => Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up"),
+        Notice::NotReleased(trouble) => {
+            Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
+        }
     }
 }
 
@@ -184,7 +242,10 @@ impl Line {
         };
         let (since, until) = (time(record.since), time(record.until));
         let message = format!("the lock {who} since {since} until {until}; {consequence}");
-        Self::new(Verbosity::Info, event, message).field("holder", record.owner.as_str()).field("since", since).field("until", until)
+        Self::new(Verbosity::Info, event, message)
+            .field("holder", record.owner.as_str())
+            .field("since", since)
+            .field("until", until)
     }
 
     fn hint(self, hint: &str) -> Self {

@@ -64,7 +64,7 @@ impl File {
         let Some(stat) = statfs(&self.path).ok().or_else(|| statfs(self.directory()).ok()) else {
             return Ok(());
         };
-        let kind = i64::from(stat.filesystem_type().0) & 0xffff_ffff;
+        let kind = stat.filesystem_type().0 & 0xffff_ffff;
         let network = match kind {
             FUSE => fuse_name(&self.path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
             kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
@@ -86,7 +86,11 @@ impl File {
     /// look at it at that moment.
     pub(super) fn create(&self, sql: &str) -> Result<(), Trouble> {
         if self.directory == Directory::Make {
-            DirBuilder::new().recursive(true).mode(0o700).create(self.directory()).map_err(|error| self.cannot_make(&error))?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(self.directory())
+                .map_err(|error| self.cannot_make(&error))?;
         }
         let image = image(sql).map_err(|error| self.cannot_make(&io::Error::other(error)))?;
         match self.link(&image) {
@@ -103,10 +107,21 @@ impl File {
             Ok(mut file) => {
                 self.fill(&mut file, image)?;
                 let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-                Ok(linkat(nix::fcntl::AT_FDCWD, source.as_str(), nix::fcntl::AT_FDCWD, &self.path, LinkatFlags::AT_SYMLINK_FOLLOW)?)
+                Ok(linkat(
+                    nix::fcntl::AT_FDCWD,
+                    source.as_str(),
+                    nix::fcntl::AT_FDCWD,
+                    &self.path,
+                    LinkatFlags::AT_SYMLINK_FOLLOW,
+                )?)
             }
             // Some file systems know no file without a name.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)) => {
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
+                ) =>
+            {
                 let mut name = self.path.clone().into_os_string();
                 name.push(format!(".{}.new", std::process::id()));
                 let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&name)?;
@@ -135,10 +150,15 @@ impl File {
         let directory = self.directory();
         let path = self.path.display();
         match error.kind() {
-            io::ErrorKind::NotFound => Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
-                .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display())),
-            io::ErrorKind::PermissionDenied => Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display()))
-                .hint("name a file of your own with --backend sqlite:PATH, or make the directory writable for this user"),
+            io::ErrorKind::NotFound => {
+                Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
+                    .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
+            }
+            io::ErrorKind::PermissionDenied => {
+                Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
+                    "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
+                )
+            }
             _ => Trouble::lasting(format!("backend {path}: it cannot be made: {}", plain(error))),
         }
     }
@@ -157,15 +177,19 @@ impl File {
             return Trouble::lasting(format!("backend {path}: is a directory")).hint("name a file in it");
         }
         match access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).err() {
-            Some(nix::errno::Errno::EROFS) => Trouble::lasting(format!("backend {path}: its file system is mounted read-only")),
+            Some(nix::errno::Errno::EROFS) => {
+                Trouble::lasting(format!("backend {path}: its file system is mounted read-only"))
+            }
             Some(_) => {
                 let owner = fs::metadata(&self.path).map_or(0, |data| data.uid());
-                Trouble::lasting(format!("backend {path}: no permission to read and write it; it belongs to user {owner}"))
-                    .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
+                Trouble::lasting(format!(
+                    "backend {path}: no permission to read and write it; it belongs to user {owner}"
+                ))
+                .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
             }
-            None if access(self.directory(), AccessFlags::W_OK).is_err() => {
-                Trouble::lasting(format!("backend {path}: no permission to write to {directory}, where its -wal and -shm files go"))
-            }
+            None if access(self.directory(), AccessFlags::W_OK).is_err() => Trouble::lasting(format!(
+                "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
+            )),
             None => Trouble::lasting(format!("backend {path}: it cannot be opened or is read-only"))
                 .hint(format!("check the modes of {path}, {path}-wal and {path}-shm, and the free space")),
         }
@@ -261,7 +285,6 @@ fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
     best
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,7 +315,8 @@ mod tests {
         let file = File::new(directory.path().join("a?b%.db"), None, Directory::MustExist);
         file.create("PRAGMA page_size = 1024; CREATE TABLE t (x)").unwrap();
         file.create("CREATE TABLE other (x)").unwrap();
-        let mode: String = Connection::open(file.path()).unwrap().query_row("PRAGMA journal_mode", (), |row| row.get(0)).unwrap();
+        let mode: String =
+            Connection::open(file.path()).unwrap().query_row("PRAGMA journal_mode", (), |row| row.get(0)).unwrap();
         assert_eq!(mode, "wal");
         assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
         assert!(file.address().ends_with("/a%3Fb%25.db"));

@@ -108,7 +108,10 @@ impl Sqlite {
             Some(other) => return Err(format!("has synchronous={other}; known are normal and full")),
         };
         let table = url.take("table").unwrap_or_else(|| "shedlock".to_owned());
-        if !table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') || table.starts_with(|c: char| c.is_ascii_digit()) || table.is_empty() {
+        if !table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            || table.starts_with(|c: char| c.is_ascii_digit())
+            || table.is_empty()
+        {
             return Err(format!("has table={table}; a table's name is letters, digits and _"));
         }
         url.nothing_left(&["mode", "synchronous", "table"])?;
@@ -117,7 +120,11 @@ impl Sqlite {
 
     /// The file that is used when nobody named a backend; its directory is made too.
     pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Backend> {
-        Box::new(Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()))
+        Box::new(Self::new(
+            File::new(path, None, Directory::Make),
+            "PRAGMA synchronous = NORMAL",
+            "shedlock".to_owned(),
+        ))
     }
 
     fn new(file: File, synchronous: &'static str, table: String) -> Self {
@@ -129,7 +136,10 @@ impl Sqlite {
     }
 
     /// Runs `operation` on an open connection, after putting the table in order where it was missing or older.
-    fn with_table<T>(&mut self, operation: impl Fn(&Connection, &Statements<'_>) -> rusqlite::Result<T>) -> Result<T, Trouble> {
+    fn with_table<T>(
+        &mut self,
+        operation: impl Fn(&Connection, &Statements<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Trouble> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
@@ -143,7 +153,9 @@ impl Sqlite {
                 _ => None,
             };
             if let Some(remedy) = remedy {
-                answer = connection.execute_batch(&statements.fill(remedy)).and_then(|()| operation(&connection, &statements));
+                answer = connection
+                    .execute_batch(&statements.fill(remedy))
+                    .and_then(|()| operation(&connection, &statements));
             }
         }
         match answer {
@@ -167,7 +179,8 @@ impl Sqlite {
         if self.boot.is_none() {
             self.boot = boot_id();
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let open = || Connection::open_with_flags(self.file.path(), flags);
         let connection = match open() {
             Ok(connection) => Ok(connection),
@@ -237,7 +250,12 @@ impl Backend for Sqlite {
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
         self.with_table(|connection, statements| {
             let (lease, lease_ms) = modifier(claim.lease);
-            let changed = statements.execute(connection, RENEW, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())])?;
+            let changed = statements.execute(
+                connection,
+                RENEW,
+                claim,
+                &[(":lease", lease.into()), (":lease_ms", lease_ms.into())],
+            )?;
             Ok(kept(changed))
         })
     }
@@ -246,7 +264,12 @@ impl Backend for Sqlite {
         self.with_table(|connection, statements| {
             connection.query_row(CHECKPOINT, (), |_| Ok(()))?;
             let (hold, _) = modifier(hold);
-            let changed = statements.execute(connection, RELEASE, claim, &[(":hold", hold.into()), (":ended", claim.owner.ended().into())])?;
+            let changed = statements.execute(
+                connection,
+                RELEASE,
+                claim,
+                &[(":hold", hold.into()), (":ended", claim.owner.ended().into())],
+            )?;
             Ok(kept(changed))
         })
     }
@@ -305,7 +328,13 @@ impl Statements<'_> {
         })
     }
 
-    fn execute(&self, connection: &Connection, statement: &str, claim: &Claim, more: &[(&str, Value)]) -> rusqlite::Result<u64> {
+    fn execute(
+        &self,
+        connection: &Connection,
+        statement: &str,
+        claim: &Claim,
+        more: &[(&str, Value)],
+    ) -> rusqlite::Result<u64> {
         connection.execute_batch(self.synchronous)?;
         self.rows(connection, statement, claim, more, |_| Ok(()))?;
         Ok(connection.changes())
