@@ -101,7 +101,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DURATION",
         "0",
         LOCK,
-        "The shortest the lock stays held, counted from when it was taken, even if the job ends sooner. It hides clock differences between hosts; no more than --at-most",
+        "The shortest the lock stays held, counted from when it was taken, even if the job ends sooner, so that another start for the same firing finds it held. No more than --at-most",
     ),
     value(
         "every",
@@ -114,7 +114,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "on-failure",
         &["at-least", "release", "hold"],
         LOCK,
-        "When the job failed: keep the lock as after success, free it at once so that another host may retry, or hold it until --at-most (or --every, if later). A command that could not be started always frees it at once",
+        "When the job failed: keep the lock as after success, free it at once so that another may retry, or hold it until --at-most (or --every, if later). A command that could not be started always frees it at once",
     ),
     value("success-codes", "N[,N...]", "0", LOCK, "The exit codes of the job that count as success; 0 only if named"),
     short(
@@ -189,7 +189,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     value(
         "backend",
         "URL",
-        "a file of this host",
+        "",
         BACKEND,
         "Where locks live: sqlite:PATH[?mode=0660][&synchronous=full][&table=NAME]. The default is /var/lib/shedlock/shedlock.db for root and shedlock/shedlock.db in $XDG_STATE_HOME (~/.local/state) for others",
     ),
@@ -233,9 +233,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
 pub(crate) fn command() -> Command {
     Command::new("shedlock")
         .version(env!("CARGO_PKG_VERSION"))
-        .about(
-            "Run a command under a named lock, so that of all hosts that fire at the same minute exactly one runs it",
-        )
+        .about("Run a command under a named lock, so that it never runs twice at once")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(run())

@@ -1,4 +1,4 @@
-//! shedlock: run a command under a named lock, so that of all hosts that fire at the same minute exactly one runs it.
+//! shedlock: run a command under a named lock, so that it never runs twice at once.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod duration;
 mod exit;
+mod generate;
 mod job;
 mod keeper;
 mod lock;
@@ -60,6 +61,8 @@ fn dispatch(started: Moment) -> anyhow::Result<Exit> {
     };
     match matches.subcommand() {
         Some(("run", matches)) => command::run::run(matches, started),
+        Some(("completions", matches)) => command::completions::completions(matches),
+        Some(("man", matches)) => command::man::man(matches),
         _ => unreachable!("clap lets no other command through"),
     }
 }

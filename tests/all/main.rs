@@ -4,4 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod contention;
+mod cron;
+mod generated;
 mod support;

@@ -240,6 +240,7 @@ const NETWORK: &[(i64, &str)] = &[
     (0x7461_636f, "OCFS2"),
     (0x2003_0528, "OrangeFS"),
     (0xaad7_aaea, "PanFS"),
+    (0x786f_4256, "VirtualBox shared folder"),
 ];
 
 /// FUSE serves local disks as well; these do not.
@@ -260,6 +261,8 @@ const NETWORK_FUSE: &[&str] = &[
     "fuse.lizardfs",
     "fuse.goofys",
     "fuse.nfs",
+    // A directory of the machine that hosts this virtual one: other guests see it too, and know nothing of our locks.
+    "virtiofs",
 ];
 
 /// The type, such as `fuse.sshfs`, of the mount that `path` lies on.

@@ -1,0 +1,341 @@
+//! What is made of the tables, so that it cannot go stale: the manual pages, the completions, and the README's tables.
+//!
+//! The prose of the pages stands in `generate/`, in a few marks of Markdown that [`Writer`] knows.
+
+use std::iter::Peekable;
+use std::str::Lines;
+
+use clap::ValueHint;
+use clap::builder::PossibleValuesParser;
+use clap_complete::Shell;
+use roff::{Inline, Roff, bold, italic, roman};
+
+use crate::cli::{self, Kind, OPTIONS, Opt, Place};
+use crate::exit;
+
+/// A manual page.
+struct Page {
+    name: &'static str,
+    section: &'static str,
+    /// Its text, with `{options}` and the like where a table or an example belongs.
+    source: &'static str,
+}
+
+const PAGES: [Page; 3] = [
+    Page { name: "shedlock", section: "1", source: include_str!("generate/shedlock.1.md") },
+    Page { name: "shedlock-run", section: "1", source: include_str!("generate/shedlock-run.1.md") },
+    Page { name: "shedlock.toml", section: "5", source: include_str!("generate/shedlock.toml.5.md") },
+];
+
+const CONFIG: &str = include_str!("../packaging/examples/config.toml");
+const CRONTAB: &str = include_str!("../packaging/examples/crontab");
+const CRONJOB: &str = include_str!("../packaging/examples/cronjob.yaml");
+
+/// Writes the manual page of this name, for man(1); `None` if there is none.
+pub(crate) fn page(name: &str) -> Option<String> {
+    PAGES.iter().find(|page| page.name == name).map(Page::write)
+}
+
+/// Writes the completions for a shell.
+pub(crate) fn completions(shell: Shell) -> Vec<u8> {
+    let mut command = cli::command().mut_subcommand("run", |run| {
+        let run = OPTIONS.iter().fold(run, |run, option| match option.kind {
+            // The parser leaves the words to `config`, which names them in its own messages.
+            Kind::Choice(words) => {
+                run.mut_arg(option.long, |argument| argument.value_parser(PossibleValuesParser::new(words)))
+            }
+            Kind::Value("FILE") => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::FilePath)),
+            _ => run,
+        });
+        run.mut_arg("command", |argument| argument.value_hint(ValueHint::CommandWithArguments))
+    });
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "shedlock", &mut script);
+    script
+}
+
+impl Page {
+    fn write(&self) -> String {
+        let source = self
+            .source
+            .replace("{options}\n", &options())
+            .replace("{keys}\n", &keys())
+            .replace("{exit codes}\n", &exit_codes())
+            .replace("{config}\n", &indented(CONFIG))
+            .replace("{crontab}\n", &indented(CRONTAB))
+            .replace("{cronjob}\n", &indented(CRONJOB));
+        let mut writer = Writer { roff: Roff::new(), after_heading: true };
+        let (title, version) = (self.name.to_uppercase(), concat!("shedlock ", env!("CARGO_PKG_VERSION")));
+        // Without a date, which would have to be somebody's opinion; the version says how old the page is.
+        writer.roff.control("TH", [title.as_str(), self.section, "\"\"", version]);
+        // No hyphens of groff's own, which would be in the way of searching and copying, and lines not spread out.
+        writer.roff.control("nh", []).control("ad", ["l"]);
+        writer.write(&source);
+        writer.roff.render()
+    }
+}
+
+/// Every option under its heading, as a page's source.
+fn options() -> String {
+    let mut text = String::new();
+    let mut heading = "";
+    for option in OPTIONS {
+        if option.heading != heading {
+            heading = option.heading;
+            text += &format!("## {heading}\n\n");
+        }
+        let short = option.short.map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
+        let value = match option.kind {
+            Kind::Value(name) => format!(" *{name}*"),
+            Kind::Choice(words) => format!(" `{}`", words.join("|")),
+            Kind::Flag | Kind::Count => String::new(),
+        };
+        let variable = option.variable();
+        text += &format!(
+            "{short}`--{}`{value}\n: {}. {}Variable: `{variable}`.\n\n",
+            option.long,
+            option.help,
+            default(option)
+        );
+    }
+    text
+}
+
+/// Every key of the configuration files, as a page's source.
+fn keys() -> String {
+    let mut text = String::new();
+    for option in OPTIONS.iter().filter(|option| option.place == Place::Anywhere) {
+        let value = match option.kind {
+            Kind::Value(name) => format!("*{name}*"),
+            Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(" | "),
+            Kind::Flag => "`true` | `false`".to_owned(),
+            Kind::Count => "`true` | `false` | *N*".to_owned(),
+        };
+        text += &format!("`{}` = {value}\n: {}. {}\n\n", option.long, option.help, default(option));
+    }
+    text
+}
+
+fn default(option: &Opt) -> String {
+    if option.default.is_empty() { String::new() } else { format!("Default: {}. ", option.default) }
+}
+
+fn exit_codes() -> String {
+    exit::TABLE.iter().map(|row| format!("`{}`\n: {}.\n\n", row.code, row.when)).collect()
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }).collect()
+}
+
+/// Makes a manual page of its source, which knows these marks: `# SECTION`, `## Subsection`, paragraphs, a term with
+/// `: ` and its meaning in the next line, and examples that are indented by four blanks; in a line, `bold` between
+/// backticks and *italic* between asterisks.
+struct Writer {
+    roff: Roff,
+    /// The heading has made the paragraph's distance already.
+    after_heading: bool,
+}
+
+impl Writer {
+    fn write(&mut self, source: &str) {
+        let mut lines = source.lines().peekable();
+        while let Some(line) = lines.next() {
+            if let Some(title) = line.strip_prefix("# ") {
+                self.heading("SH", title);
+            } else if let Some(title) = line.strip_prefix("## ") {
+                self.heading("SS", title);
+            } else if let Some(first) = line.strip_prefix("    ") {
+                self.example(first, &mut lines);
+            } else if !line.is_empty() {
+                self.paragraph(line, &mut lines);
+            }
+        }
+    }
+
+    fn heading(&mut self, kind: &str, title: &str) {
+        self.roff.control(kind, [title]);
+        self.after_heading = true;
+    }
+
+    fn example(&mut self, first: &str, lines: &mut Peekable<Lines<'_>>) {
+        let mut example = vec![first];
+        while let Some(line) = lines.next_if(|line| line.is_empty() || line.starts_with("    ")) {
+            example.push(line.strip_prefix("    ").unwrap_or_default());
+        }
+        while example.last().is_some_and(|line| line.is_empty()) {
+            example.pop();
+        }
+        self.distance();
+        self.roff.control("RS", ["4"]).control("EX", []);
+        for line in example {
+            self.roff.text([roman(line)]);
+        }
+        // `EE` switches hyphens back on.
+        self.roff.control("EE", []).control("RE", []).control("nh", []);
+        self.after_heading = false;
+    }
+
+    /// Sets a paragraph apart from what is above it.
+    fn distance(&mut self) {
+        if !self.after_heading {
+            self.roff.control("PP", []);
+        }
+    }
+
+    fn paragraph(&mut self, first: &str, lines: &mut Peekable<Lines<'_>>) {
+        let mut rest: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| !line.is_empty())).collect();
+        if let Some(meaning) = rest.first().and_then(|line| line.strip_prefix(": ")) {
+            rest[0] = meaning;
+            self.roff.control("TP", []).text(inline(first)).text(inline(&rest.join(" ")));
+        } else {
+            self.distance();
+            rest.insert(0, first);
+            self.roff.text(inline(&rest.join(" ")));
+        }
+        self.after_heading = false;
+    }
+}
+
+/// Reads the marks within a paragraph. Words that begin with `--` are bold too, as the help has them without marks.
+fn inline(text: &str) -> Vec<Inline> {
+    let mut parts = Vec::new();
+    for (index, part) in text.split('`').enumerate() {
+        if index % 2 == 1 {
+            parts.push(bold(part));
+            continue;
+        }
+        for (index, part) in part.split('*').enumerate() {
+            if index % 2 == 1 {
+                parts.push(italic(part));
+            } else {
+                parts.extend(with_options_bold(part));
+            }
+        }
+    }
+    parts
+}
+
+fn with_options_bold(text: &str) -> Vec<Inline> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("--") {
+        let option = &rest[start..];
+        let length = option.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(option.len());
+        parts.extend([roman(&rest[..start]), bold(&option[..length])]);
+        rest = &option[length..];
+    }
+    parts.push(roman(rest));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// Compares what is committed with what the tables make; SHEDLOCK_BLESS=1 writes it instead.
+    fn is_fresh(file: &str, made: &str) {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
+        if std::env::var_os("SHEDLOCK_BLESS").is_some() {
+            fs::write(path, made).unwrap();
+            return;
+        }
+        assert!(
+            fs::read_to_string(path).unwrap_or_default() == made,
+            "{file} is stale; SHEDLOCK_BLESS=1 cargo test generate:: writes it anew"
+        );
+    }
+
+    /// Puts `block` between the README's marks of this name.
+    fn with_block(readme: &str, name: &str, block: &str) -> String {
+        let begin = format!("<!-- generated: {name} -->\n");
+        let (before, rest) = readme.split_once(&begin).unwrap();
+        let (_, after) = rest.split_once("<!-- /generated -->").unwrap();
+        format!("{before}{begin}{block}<!-- /generated -->{after}")
+    }
+
+    /// Rows of cells as a table of Markdown.
+    fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+        let line = |cells: &[String]| {
+            format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "))
+        };
+        let head = head.map(str::to_owned);
+        let rule = format!("|{}\n", " --- |".repeat(N));
+        rows.fold(line(&head) + &rule, |table, row| table + &line(&row))
+    }
+
+    fn option_row(option: &Opt) -> [String; 3] {
+        let short = option.short.map(|letter| format!("-{letter}, ")).unwrap_or_default();
+        let value = match option.kind {
+            Kind::Value(name) => format!(" {name}"),
+            Kind::Choice(words) => format!(" {}", words.join("|")),
+            Kind::Flag | Kind::Count => String::new(),
+        };
+        [format!("`{short}--{}{value}`", option.long), option.help.to_owned(), option.default.to_owned()]
+    }
+
+    #[test]
+    fn the_manual_pages_are_fresh() {
+        for page in &PAGES {
+            is_fresh(&format!("man/{}.{}", page.name, page.section), &page.write());
+        }
+    }
+
+    #[test]
+    fn the_readme_is_fresh() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let readme = fs::read_to_string(path).unwrap();
+        let options = table(["option", "meaning", "default"], OPTIONS.iter().map(option_row));
+        let codes = table(["code", "when"], exit::TABLE.iter().map(|row| [row.code.to_owned(), row.when.to_owned()]));
+        let readme = with_block(&readme, "options", &options);
+        let readme = with_block(&readme, "exit codes", &codes);
+        let readme = with_block(&readme, "config", &format!("```toml\n{CONFIG}```\n"));
+        let readme = with_block(&readme, "crontab", &format!("```crontab\n{CRONTAB}```\n"));
+        is_fresh("README.md", &readme);
+    }
+
+    #[test]
+    fn every_page_that_can_be_asked_for_exists() {
+        let command = cli::command();
+        let man = command.find_subcommand("man").unwrap();
+        let names = man.get_arguments().find(|argument| argument.get_id() == "page").unwrap().get_possible_values();
+        assert_eq!(names.len(), PAGES.len());
+        for name in names {
+            assert!(page(name.get_name()).is_some(), "{}", name.get_name());
+        }
+    }
+
+    #[test]
+    fn every_mark_in_a_page_is_filled() {
+        for page in &PAGES {
+            assert!(!page.write().contains(['{', '}']), "{}", page.name);
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_event() {
+        let page = page("shedlock-run").unwrap();
+        let source = include_str!("report/line.rs");
+        let events: Vec<&str> = source
+            .split('"')
+            .filter(|text| text.contains('_') && text.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+            .collect();
+        assert!(events.len() >= 6, "{events:?}");
+        for event in events {
+            assert!(page.contains(event), "{event}");
+        }
+    }
+
+    #[test]
+    fn marks_become_fonts() {
+        let mut roff = Roff::new();
+        roff.text(inline("a `b-c` *d* (see --at-most, or --every)."));
+        assert_eq!(
+            roff.to_roff(),
+            "a \\fBb\\-c\\fR \\fId\\fR (see \\fB\\-\\-at\\-most\\fR, or \\fB\\-\\-every\\fR).\n"
+        );
+    }
+}

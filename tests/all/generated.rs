@@ -1,0 +1,176 @@
+//! What is made of the tables, and the examples: they are read by those for whom they are made.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::support::{Place, finish};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
+const PAGES: [&str; 3] = ["shedlock.1", "shedlock-run.1", "shedlock.toml.5"];
+
+fn text(file: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
+}
+
+/// `sh -eu -c SCRIPT`, with shedlock in PATH.
+fn script(place: &Place, script: &str) -> Command {
+    let directory = Path::new(env!("CARGO_BIN_EXE_shedlock")).parent().unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let ours = place.shedlock::<_, &str>([]);
+    let mut command = Command::new("sh");
+    for (key, value) in ours.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    command.args(["-eu", "-c", script]).env("PATH", path).current_dir(place.path(""));
+    command
+}
+
+/// What stands between the fences of Markdown of one language.
+fn blocks(markdown: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    markdown.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// The file without its comments.
+fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.trim_start().starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn man_prints_the_pages_that_are_committed() {
+    let place = Place::new();
+    for page in PAGES {
+        let name = page.rsplit_once('.').unwrap().0;
+        let printed = finish(&mut place.shedlock(["man", name]));
+        assert_eq!((printed.code(), printed.stderr.as_str()), (Some(0), ""));
+        assert!(printed.stdout == text(&format!("man/{page}")), "man/{page}");
+    }
+    assert_eq!(finish(&mut place.shedlock(["man"])).stdout, text("man/shedlock.1"));
+    finish(&mut place.shedlock(["man", "ls"])).complains(125, "`ls`");
+}
+
+#[test]
+fn the_pages_are_set_without_a_warning() {
+    for page in PAGES {
+        let file = Path::new(ROOT).join("man").join(page);
+        let set = finish(Command::new("groff").args(["-ww", "-z", "-man", "-Tutf8"]).arg(file));
+        assert_eq!((set.code(), set.stderr.as_str()), (Some(0), ""), "{page}");
+    }
+}
+
+#[test]
+fn man_and_completions_do_not_mind_a_reader_who_has_seen_enough() {
+    let place = Place::new();
+    for command in ["man shedlock-run", "completions bash"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        finish(place.shedlock(command.split(' ')).stdout(writer)).is_silent_with(0);
+        let full = finish(&mut script(&place, &format!("shedlock {command} > /dev/full")));
+        full.complains(125, "cannot write to stdout");
+    }
+}
+
+#[test]
+fn there_are_completions_for_every_shell() {
+    let place = Place::new();
+    for shell in SHELLS {
+        let printed = finish(&mut place.shedlock(["completions", shell]));
+        assert_eq!((printed.code(), printed.stderr.as_str()), (Some(0), ""));
+        assert!(printed.stdout.contains("on-expiry"), "{shell}");
+    }
+    finish(&mut place.shedlock(["completions", "tcsh"])).complains(125, "`tcsh`");
+}
+
+#[test]
+fn bash_completes_with_them() {
+    let place = Place::new();
+    let ask = "source <(shedlock completions bash); complete -p shedlock; \
+               COMP_WORDS=(shedlock run --on-expiry ''); COMP_CWORD=3; _shedlock shedlock '' --on-expiry; echo \"${COMPREPLY[*]}\"";
+    let finished = finish(&mut script(&place, &format!("exec bash -c '{}'", ask.replace('\'', "'\\''"))));
+    assert_eq!(finished.stderr, "");
+    let mut lines = finished.stdout.lines();
+    assert!(lines.next().unwrap().ends_with("-F _shedlock shedlock"), "{}", finished.stdout);
+    assert_eq!(lines.next(), Some("kill extend ignore"));
+}
+
+#[test]
+fn the_readme_opens_with_the_two_commands_that_ci_runs() {
+    let readme = text("README.md");
+    let commands: Vec<String> = blocks(&readme, "sh").into_iter().take(2).collect();
+    assert_eq!(commands, ["cargo run --release -- run --name hello --at-most 1m -- echo hello\n", "tests/run\n"]);
+    let ci = text(".ci/run");
+    for command in commands {
+        assert!(ci.lines().any(|line| line == command.trim_end()), "{command}");
+    }
+}
+
+#[test]
+fn the_readmes_other_commands_work() {
+    let place = Place::new();
+    let mut printed = String::new();
+    for block in blocks(&text("README.md"), "sh").iter().skip(2) {
+        let finished = finish(&mut script(&place, block));
+        assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
+        printed += &finished.stdout;
+    }
+    assert_eq!(printed, "the report\nthe only backup of the day\ndeployed\n");
+}
+
+#[test]
+fn the_example_of_a_configuration_file_is_read() {
+    let place = Place::new();
+    let config = Path::new(ROOT).join("packaging/examples/config.toml");
+    for job in ["backup", "import of orders", "another"] {
+        let mut command = place.shedlock(["run", "--config", config.to_str().unwrap(), "--name", job, "true"]);
+        finish(&mut command).is_silent_with(0);
+    }
+    // Its settings have come through: the lock stays held, and that has the code of the file.
+    let mut again = place.shedlock([
+        "run",
+        "--config",
+        config.to_str().unwrap(),
+        "--name",
+        "import of orders",
+        "--wait",
+        "0",
+        "true",
+    ]);
+    finish(&mut again).is_silent_with(75);
+}
+
+#[test]
+fn the_lines_of_the_example_crontab_work() {
+    let place = Place::new();
+    let crontab = without_comments(&text("packaging/examples/crontab"));
+    let lines: Vec<&str> = crontab.lines().filter(|line| line.contains("shedlock")).collect();
+    assert_eq!(lines.len(), 4);
+    for line in lines {
+        let (_, command) = line.split_once("shedlock ").unwrap();
+        let (options, job) = command.split_once(" -- ").unwrap();
+        let options = options.replace("sqlite:/srv/locks/", "sqlite:");
+        let finished = finish(&mut script(&place, &format!("shedlock {options} -- echo {job}")));
+        assert_eq!(
+            (finished.code(), finished.stdout, finished.stderr),
+            (Some(0), format!("{job}\n"), String::new()),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_command_lines_of_the_other_examples_work() {
+    let place = Place::new();
+    let list = text("packaging/examples/cronjob.yaml");
+    let list = list.lines().find_map(|line| line.trim().strip_prefix("command: [")).unwrap().strip_suffix(']').unwrap();
+    let unit = text("packaging/examples/report.service");
+    let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/")).unwrap();
+    for line in [list.replace(", ", " "), unit.to_owned()] {
+        let (command, _) = line.split_once(" -- ").unwrap();
+        finish(&mut script(&place, &format!("{command} -- true"))).is_silent_with(0);
+    }
+}
