@@ -106,13 +106,19 @@ impl Work {
                 let (answer, sent) = self.persist(deadline, |backend| backend.renew(claim));
                 Event::Renewed { answer, sent }
             }
-            Request::Release(claim, hold) => Event::Released(self.persist(deadline, |backend| backend.release(claim, *hold)).0),
+            Request::Release(claim, hold) => {
+                Event::Released(self.persist(deadline, |backend| backend.release(claim, *hold)).0)
+            }
         }
     }
 
     /// Tries until it works, until trouble is lasting, or until the deadline. Returns with the answer the moment
     /// before the try that brought it.
-    fn persist<T>(&mut self, deadline: Moment, mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>) -> (Result<T, Trouble>, Moment) {
+    fn persist<T>(
+        &mut self,
+        deadline: Moment,
+        mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
+    ) -> (Result<T, Trouble>, Moment) {
         let pace = self.backend.pace();
         let mut pause = pace.first;
         loop {

@@ -349,7 +349,12 @@ impl Run {
                 todo.push(Action::StopTrying);
             }
             Phase::Releasing { then: Then::Exit(_), .. } | Phase::Done => {}
-            Phase::New | Phase::Splaying { .. } | Phase::Waiting { .. } | Phase::GivingBack { .. } | Phase::Spawning { .. } | Phase::Releasing { .. } => {
+            Phase::New
+            | Phase::Splaying { .. }
+            | Phase::Waiting { .. }
+            | Phase::GivingBack { .. }
+            | Phase::Spawning { .. }
+            | Phase::Releasing { .. } => {
                 self.exit(Outcome::Stopped(signal), todo);
             }
         }
@@ -363,7 +368,8 @@ impl Run {
             (Some(lease), OnExpiry::Extend) => Renewal::Due(self.timing.renew_at(lease.taken)),
             _ => Renewal::Off,
         };
-        let running = Running { lease, end, lost: false, told: false, renewal, stop_at: None, ending: None, ended: None };
+        let running =
+            Running { lease, end, lost: false, told: false, renewal, stop_at: None, ending: None, ended: None };
         self.phase = Phase::Running(running);
     }
 
@@ -535,7 +541,12 @@ impl Run {
             if running.ending.is_none_or(|ending| !ending.killed) {
                 todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
             }
-            let ending = running.ending.get_or_insert(Ending { why: Why::StopTimeout, kill_at: now, killed: false, told: false });
+            let ending = running.ending.get_or_insert(Ending {
+                why: Why::StopTimeout,
+                kill_at: now,
+                killed: false,
+                told: false,
+            });
             ending.kill_at = ending.kill_at.min(now);
         }
         if let Some(ending) = &mut running.ending {

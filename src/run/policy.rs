@@ -113,8 +113,11 @@ impl Placement {
     /// The terminal sends ^C, ^\, ^Z and changes of its size to the whole foreground group. In a shared group the job
     /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!").
     pub(crate) fn passes_on(self, signal: Signal, sender: Sender) -> bool {
-        let wanted = signal.terminates() || matches!(signal, Signal::WINCH | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU);
-        let had_it = self.group == Group::Shared && sender == Sender::Terminal && !(signal == Signal::HUP && self.session_leader);
+        let wanted = signal.terminates()
+            || matches!(signal, Signal::WINCH | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU);
+        let had_it = self.group == Group::Shared
+            && sender == Sender::Terminal
+            && !(signal == Signal::HUP && self.session_leader);
         wanted && !had_it
     }
 }
