@@ -61,7 +61,8 @@ pub(crate) enum Event {
     OrphanEnded,
     /// Nothing of the job lives.
     TreeGone,
-    /// The time that [`Run::deadline`] named has come.
+    /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
+    /// stall an answer may be there that makes up for a deadline that has passed.
     Tick,
 }
 
@@ -210,9 +211,8 @@ impl Run {
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
             Event::OrphanEnded => self.look_for_rest(&mut todo),
             Event::TreeGone => self.on_tree_gone(now, &mut todo),
-            Event::Tick => {}
+            Event::Tick => self.on_time(now, &mut todo),
         }
-        self.on_time(now, &mut todo);
         todo
     }
 

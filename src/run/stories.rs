@@ -864,3 +864,24 @@ fn signals_that_do_not_ask_to_stop_do_not_hasten_the_release() {
         assert_eq!(story.due(), 11_250);
     }
 }
+
+// Stalls.
+
+#[test]
+fn an_answer_that_came_while_we_were_stopped_counts() {
+    // What we find on waking is a signal, an answer and a timer, in this order.
+    let mut asking = Story::begun(policy());
+    assert_eq!(asking.on(30_000, signalled(Signal::CONT)), []);
+    assert_eq!(asking.on(30_000, granted(0)), [Action::Spawn(Some(GRANT))]);
+
+    let mut extended = Story::running(extend());
+    extended.tick(66_667);
+    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Forward(Signal::CONT)]);
+    assert_eq!(extended.on(95_000, renewed(Ok(Kept::Kept), 66_670)), []);
+    assert_eq!(extended.tick(95_000), []);
+
+    let mut releasing = Story::running(policy());
+    releasing.on(1_000, exited(0));
+    assert_eq!(releasing.on(60_000, signalled(Signal::CONT)), []);
+    assert_eq!(releasing.on(60_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
