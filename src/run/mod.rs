@@ -348,15 +348,14 @@ impl Run {
                 *until = (*until).min(now + GIVE_BACK);
                 todo.push(Action::StopTrying);
             }
-            Phase::Releasing { then: Then::Exit(_), .. } | Phase::Done => {}
+            // The lock that came too late still goes back, but there will be no job.
+            Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
             Phase::New
             | Phase::Splaying { .. }
             | Phase::Waiting { .. }
-            | Phase::GivingBack { .. }
-            | Phase::Spawning { .. }
-            | Phase::Releasing { .. } => {
-                self.exit(Outcome::Stopped(signal), todo);
-            }
+            | Phase::GivingBack { then: Outcome::Stopped(_), .. } => self.exit(Outcome::Stopped(signal), todo),
+            // How we end is decided. Spawning is over before anything else is looked at.
+            Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
         }
     }
 

@@ -335,6 +335,32 @@ fn a_second_stop_signal_while_giving_back_ends_us_at_once() {
 }
 
 #[test]
+fn a_stop_signal_while_a_grant_that_came_too_late_goes_back_lets_it_go_back() {
+    let policy = Policy { on_backend_error: OnBackendError::Run, backend_timeout: ms(90_000), ..policy() };
+    let mut story = Story::begun(policy);
+    assert_eq!(story.on(60_000, granted(0)), [release(0, 61_000)]);
+    assert_eq!(story.on(60_100, signalled(Signal::TERM)), []);
+    assert_eq!(story.due(), 61_000);
+    assert_eq!(story.on(60_200, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+}
+
+#[test]
+fn a_stop_signal_does_not_change_how_we_end_once_that_is_decided() {
+    let mut troubled = Story::begun(policy());
+    troubled.tick(10_250);
+    assert_eq!(troubled.on(10_300, signalled(Signal::TERM)), []);
+    assert_eq!(troubled.on(10_400, granted(0)), [release(0, 11_250)]);
+    assert_eq!(troubled.on(10_500, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+
+    let mut without = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+    without.tick(10_250);
+    without.on(10_250, Event::Spawned);
+    without.on(11_000, exited(4));
+    assert_eq!(without.on(11_100, signalled(Signal::TERM)), []);
+    assert_eq!(without.tick(12_000), exit(Outcome::Exited(4)));
+}
+
+#[test]
 fn signals_that_do_not_terminate_change_nothing() {
     for signal in [Signal::WINCH, Signal::CONT] {
         let mut story = Story::begun(policy());
