@@ -346,7 +346,6 @@ impl Run {
             // the release deserves its second.
             Phase::Releasing { until, then: Then::Exit(_) } if signal.asks_to_stop() => {
                 *until = (*until).min(now + GIVE_BACK);
-                todo.push(Action::StopTrying);
             }
             // The lock that came too late still goes back, but there will be no job.
             Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),

@@ -882,6 +882,25 @@ fn the_release_is_tried_for_backend_timeout() {
 }
 
 #[test]
+fn a_stop_signal_gives_the_release_a_second() {
+    for signal in STOP_SIGNALS {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        // It goes on trying: the backend may only be busy, since a host that is shut down stops all its jobs at once.
+        assert_eq!(story.on(2_000, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.on(2_500, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.tick(3_000), exit(Outcome::Exited(6)));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    }
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(11_000, signalled(Signal::TERM));
+    assert_eq!(story.due(), 11_250, "it prolongs nothing");
+}
+
+#[test]
 fn signals_that_do_not_ask_to_stop_do_not_hasten_the_release() {
     for signal in [Signal::USR1, Signal::CONT, Signal::WINCH] {
         let mut story = Story::running(policy());
