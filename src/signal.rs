@@ -26,6 +26,8 @@ impl Signal {
     pub(crate) const TSTP: Self = Self(libc::SIGTSTP);
     pub(crate) const TTIN: Self = Self(libc::SIGTTIN);
     pub(crate) const TTOU: Self = Self(libc::SIGTTOU);
+    #[cfg(test)]
+    pub(crate) const USR1: Self = Self(libc::SIGUSR1);
     pub(crate) const WINCH: Self = Self(libc::SIGWINCH);
 
     /// Makes a signal of a number that the kernel gave us.

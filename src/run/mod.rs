@@ -61,7 +61,8 @@ pub(crate) enum Event {
     OrphanEnded,
     /// Nothing of the job lives.
     TreeGone,
-    /// The time that [`Run::deadline`] named has come.
+    /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
+    /// stall an answer may be there that makes up for a deadline that has passed.
     Tick,
 }
 
@@ -210,9 +211,8 @@ impl Run {
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
             Event::OrphanEnded => self.look_for_rest(&mut todo),
             Event::TreeGone => self.on_tree_gone(now, &mut todo),
-            Event::Tick => {}
+            Event::Tick => self.on_time(now, &mut todo),
         }
-        self.on_time(now, &mut todo);
         todo
     }
 
@@ -346,17 +346,15 @@ impl Run {
             // the release deserves its second.
             Phase::Releasing { until, then: Then::Exit(_) } if signal.asks_to_stop() => {
                 *until = (*until).min(now + GIVE_BACK);
-                todo.push(Action::StopTrying);
             }
-            Phase::Releasing { then: Then::Exit(_), .. } | Phase::Done => {}
+            // The lock that came too late still goes back, but there will be no job.
+            Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
             Phase::New
             | Phase::Splaying { .. }
             | Phase::Waiting { .. }
-            | Phase::GivingBack { .. }
-            | Phase::Spawning { .. }
-            | Phase::Releasing { .. } => {
-                self.exit(Outcome::Stopped(signal), todo);
-            }
+            | Phase::GivingBack { then: Outcome::Stopped(_), .. } => self.exit(Outcome::Stopped(signal), todo),
+            // How we end is decided. Spawning is over before anything else is looked at.
+            Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
         }
     }
 

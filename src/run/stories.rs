@@ -1,1 +1,932 @@
-//! Stories of runs.
+//! Stories of runs, told with made-up instants: each is a sentence of the manual.
+//!
+//! Unless a story says otherwise at-most is 100 s. Then its job gets the first signal after 87.95 s and SIGKILL after
+//! 97.95 s.
+
+use super::*;
+use crate::clock::Timestamp;
+use crate::lock::Record;
+
+const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
+const STOP_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// The first signal, and SIGKILL, in milliseconds.
+const STOP_AT: u64 = 87_950;
+const KILL_AT: u64 = 97_950;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The moment `millis` after the run began.
+fn t(millis: u64) -> Moment {
+    Moment::at(ms(1_000_000 + millis))
+}
+
+fn policy() -> Policy {
+    Policy {
+        at_most: ms(100_000),
+        at_least: Duration::ZERO,
+        every: None,
+        wait: Patience::UpTo(Duration::ZERO),
+        splay: Duration::ZERO,
+        on_expiry: OnExpiry::Kill,
+        on_lost: OnLost::Kill,
+        signal: Signal::TERM,
+        kill_after: ms(10_000),
+        stop_timeout: None,
+        on_failure: OnFailure::AtLeast,
+        success_codes: vec![0],
+        on_backend_error: OnBackendError::Fail,
+        backend_timeout: ms(10_000),
+        placement: Placement { group: Group::Own, terminal: false, session_leader: false },
+        seed: 1,
+    }
+}
+
+fn granted(sent: u64) -> Event {
+    Event::Acquired { answer: Ok(Acquired::Granted(GRANT)), sent: t(sent) }
+}
+
+fn held(left: u64, sent: u64) -> Event {
+    let record = Record { owner: "other:1:2".to_owned(), since: None, until: None, left: ms(left) };
+    Event::Acquired { answer: Ok(Acquired::Held(record)), sent: t(sent) }
+}
+
+fn refused(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::lasting("no such database")), sent: t(sent) }
+}
+
+fn renewed(answer: Result<Kept, Trouble>, sent: u64) -> Event {
+    Event::Renewed { answer, sent: t(sent) }
+}
+
+fn signalled(signal: Signal) -> Event {
+    Event::Signalled { signal, sender: Sender::Process }
+}
+
+fn exited(code: u8) -> Event {
+    Event::JobEnded(JobEnd::Exited(code))
+}
+
+fn not_started(kind: SpawnTroubleKind) -> Event {
+    Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None })
+}
+
+fn release(hold: u64, deadline: u64) -> Action {
+    Action::Release { hold: ms(hold), deadline: t(deadline) }
+}
+
+fn renew(deadline: u64) -> Action {
+    Action::Renew { lease: ms(100_000), deadline: t(deadline) }
+}
+
+/// The beginning of the job's end.
+fn first_signals() -> Vec<Action> {
+    vec![Action::SignalTree(Signal::TERM), Action::SignalTree(Signal::CONT)]
+}
+
+fn exit(outcome: Outcome) -> Vec<Action> {
+    vec![Action::Exit(outcome)]
+}
+
+/// A run, and what it has told its user.
+struct Story {
+    run: Run,
+    told: Vec<Notice>,
+}
+
+impl Story {
+    fn begun(policy: Policy) -> Self {
+        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new() };
+        story.on(0, Event::Begin);
+        story
+    }
+
+    /// The lock was granted at once, and the job runs.
+    fn running(policy: Policy) -> Self {
+        let mut story = Self::begun(policy);
+        assert_eq!(story.on(0, granted(0)), [Action::Spawn(Some(GRANT))]);
+        assert_eq!(story.on(0, Event::Spawned), []);
+        story
+    }
+
+    /// The backend could not be asked, and the job runs all the same.
+    fn running_without(policy: Policy) -> Self {
+        let mut story = Self::begun(Policy { on_backend_error: OnBackendError::Run, ..policy });
+        assert_eq!(story.on(0, refused(0)), [Action::Spawn(None)]);
+        story.on(0, Event::Spawned);
+        story.told.clear();
+        story
+    }
+
+    /// Feeds an event, and returns what is to be done but for the telling.
+    fn on(&mut self, at: u64, event: Event) -> Vec<Action> {
+        let mut todo = Vec::new();
+        for action in self.run.on(event, t(at)) {
+            match action {
+                Action::Tell(notice) => self.told.push(notice),
+                action => todo.push(action),
+            }
+        }
+        todo
+    }
+
+    fn tick(&mut self, at: u64) -> Vec<Action> {
+        self.on(at, Event::Tick)
+    }
+
+    /// When the next tick is due, rounded up.
+    fn due(&self) -> u64 {
+        let at = self.run.deadline().expect("a deadline");
+        u64::try_from(at.since(t(0)).as_nanos().div_ceil(1_000_000)).unwrap()
+    }
+
+    fn told(&self, is: impl Fn(&Notice) -> bool) -> usize {
+        self.told.iter().filter(|notice| is(notice)).count()
+    }
+}
+
+// Taking, running, releasing.
+
+#[test]
+fn the_job_runs_under_the_lock_which_is_then_released() {
+    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new() };
+    assert_eq!(story.run.deadline(), None);
+    assert_eq!(story.on(0, Event::Begin), [Action::Acquire { deadline: t(10_000) }]);
+    assert_eq!(story.on(5, granted(1)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(6, Event::Spawned), []);
+    assert_eq!(story.on(3_000, exited(0)), [release(0, 13_000)]);
+    assert_eq!(story.on(3_005, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.run.deadline(), None);
+    assert_eq!(story.tick(99_000), []);
+}
+
+#[test]
+fn the_exit_code_is_the_jobs_own() {
+    for (end, outcome) in
+        [(JobEnd::Exited(7), Outcome::Exited(7)), (JobEnd::Killed(Signal::INT), Outcome::Killed(Signal::INT))]
+    {
+        let mut story = Story::running(policy());
+        assert_eq!(story.on(1_000, Event::JobEnded(end)), [release(0, 11_000)]);
+        assert_eq!(story.on(1_001, Event::Released(Ok(Kept::Kept))), exit(outcome));
+    }
+}
+
+#[test]
+fn after_a_normal_end_what_the_job_left_running_is_left_alone() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.on(1_000, exited(0)), [release(0, 11_000)]);
+    assert_eq!(story.on(1_001, Event::OrphanEnded), []);
+    assert_eq!(story.on(1_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_held_lock_is_a_skip() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(5, held(60_000, 0)), exit(Outcome::Skipped));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
+}
+
+#[test]
+fn at_least_counts_from_the_taking() {
+    let mut story = Story::running(Policy { at_least: ms(30_000), ..policy() });
+    assert_eq!(story.on(1_000, exited(0)), [release(30_000, 11_000)]);
+}
+
+#[test]
+fn every_counts_from_the_firing_before_splay_and_wait() {
+    let wait = Patience::UpTo(ms(300_000));
+    let mut story = Story::begun(Policy { every: Some(Every(ms(3_600_000))), splay: ms(2_000), wait, ..policy() });
+    story.tick(2_000);
+    story.on(2_000, held(60_000, 2_000));
+    let at = story.due();
+    story.tick(at);
+    // Fired at 18:00:38.9, taken 20 s later by the backend's clock: the next one gets in at 19:00:00.
+    assert_eq!(story.on(20_010, granted(20_000)), [Action::Spawn(Some(GRANT))]);
+    story.on(20_010, Event::Spawned);
+    let until_19 = 3_600_000 - 58_900;
+    assert_eq!(story.on(30_000, exited(0)), [release(until_19, 40_000)]);
+}
+
+// Splaying and waiting.
+
+#[test]
+fn splay_sleeps_before_anything_is_asked() {
+    let mut story = Story { run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)), told: Vec::new() };
+    assert_eq!(story.on(0, Event::Begin), []);
+    assert_eq!(story.due(), 5_000);
+    assert_eq!(story.tick(4_999), []);
+    assert_eq!(story.tick(5_000), [Action::Acquire { deadline: t(15_000) }]);
+}
+
+#[test]
+fn a_waiter_gets_in_when_the_lock_is_free() {
+    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(60_000)), ..policy() });
+    assert_eq!(story.on(5, held(60_000, 0)), []);
+    let again = story.due();
+    assert_eq!(story.tick(again - 1), []);
+    assert_eq!(story.tick(again), [Action::Acquire { deadline: t(again + 10_000) }]);
+    assert_eq!(story.on(again + 5, granted(again)), [Action::Spawn(Some(GRANT))]);
+    story.on(again + 5, Event::Spawned);
+    assert_eq!(story.due(), again + STOP_AT);
+}
+
+#[test]
+fn a_waiter_gives_up_when_its_time_is_over() {
+    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(3_000)), ..policy() });
+    let mut now = 5;
+    while story.on(now, held(60_000, now)).is_empty() {
+        now = story.due();
+        assert!(now <= 3_005, "{now}");
+        story.tick(now);
+    }
+    assert_eq!(now, 3_005, "the last try is at the end of the wait");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
+}
+
+#[test]
+fn a_waiter_tries_within_a_second_and_after_a_minute_within_five() {
+    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let (mut asked, mut now) = (0, 20);
+    while now < 200_000 {
+        assert_eq!(story.on(now, held(1_000_000, asked)), []);
+        asked = story.due();
+        let longest = if now < 60_020 { 1_000 } else { 5_000 };
+        assert!(asked > now, "{asked} after {now}");
+        assert_eq!(story.tick(asked), [Action::Acquire { deadline: t(asked + 10_000) }]);
+        // The server takes a while, and all of the time from try to answer counts.
+        assert!(asked + 20 - now <= longest, "{asked} after {now}");
+        now = asked + 20;
+    }
+}
+
+#[test]
+fn a_waiter_tries_as_soon_as_the_holders_time_is_up() {
+    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    for now in [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000] {
+        story.on(now, held(10, now));
+        let again = story.due();
+        assert!((now + 5..=now + 40).contains(&again), "{again} after {now}");
+        story.tick(again);
+    }
+}
+
+// Stop signals before the job.
+
+#[test]
+fn a_stop_signal_while_sleeping_or_waiting_ends_us_with_128_plus_n() {
+    for signal in STOP_SIGNALS.into_iter().chain([Signal::USR1, Signal::from_number(40)]) {
+        let mut splaying = Story::begun(Policy { splay: ms(5_000), ..policy() });
+        assert_eq!(splaying.on(100, signalled(signal)), exit(Outcome::Stopped(signal)));
+
+        let mut waiting = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+        waiting.on(5, held(60_000, 0));
+        assert_eq!(waiting.on(6, signalled(signal)), exit(Outcome::Stopped(signal)));
+        assert_eq!(waiting.tick(99_000), [], "nothing is asked any more");
+    }
+}
+
+#[test]
+fn a_stop_signal_while_asking_gives_back_what_the_answer_brings() {
+    for signal in STOP_SIGNALS {
+        let mut story = Story::begun(policy());
+        assert_eq!(story.on(100, signalled(signal)), [Action::StopTrying]);
+        assert_eq!(story.on(200, granted(50)), [release(0, 1_100)]);
+        assert_eq!(story.on(210, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(signal)));
+    }
+}
+
+#[test]
+fn a_stop_signal_that_comes_with_the_grant_keeps_the_job_from_being_started() {
+    let mut story = Story::begun(policy());
+    story.on(100, signalled(Signal::TERM));
+    assert_eq!(story.on(100, granted(50)), [release(0, 1_100)]);
+}
+
+#[test]
+fn a_stop_signal_while_asking_waits_for_the_answer_no_longer_than_a_second() {
+    let mut story = Story::begun(policy());
+    story.on(100, signalled(Signal::TERM));
+    assert_eq!(story.due(), 1_100);
+    assert_eq!(story.tick(1_099), []);
+    assert_eq!(story.tick(1_100), exit(Outcome::Stopped(Signal::TERM)));
+
+    let mut story = Story::begun(policy());
+    story.on(100, signalled(Signal::TERM));
+    story.on(1_000, granted(50));
+    assert_eq!(story.due(), 1_100, "the giving back shares the second");
+    assert_eq!(story.tick(1_100), exit(Outcome::Stopped(Signal::TERM)));
+}
+
+#[test]
+fn a_stop_signal_while_asking_ends_us_when_there_is_nothing_to_give_back() {
+    for answer in [held(60_000, 50), refused(50)] {
+        let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+        story.on(100, signalled(Signal::INT));
+        assert_eq!(story.on(200, answer), exit(Outcome::Stopped(Signal::INT)));
+    }
+}
+
+#[test]
+fn a_second_stop_signal_while_giving_back_ends_us_at_once() {
+    let mut story = Story::begun(policy());
+    story.on(100, signalled(Signal::TERM));
+    assert_eq!(story.on(200, signalled(Signal::INT)), exit(Outcome::Stopped(Signal::INT)));
+}
+
+#[test]
+fn a_stop_signal_while_a_grant_that_came_too_late_goes_back_lets_it_go_back() {
+    let policy = Policy { on_backend_error: OnBackendError::Run, backend_timeout: ms(90_000), ..policy() };
+    let mut story = Story::begun(policy);
+    assert_eq!(story.on(60_000, granted(0)), [release(0, 61_000)]);
+    assert_eq!(story.on(60_100, signalled(Signal::TERM)), []);
+    assert_eq!(story.due(), 61_000);
+    assert_eq!(story.on(60_200, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+}
+
+#[test]
+fn a_stop_signal_does_not_change_how_we_end_once_that_is_decided() {
+    let mut troubled = Story::begun(policy());
+    troubled.tick(10_250);
+    assert_eq!(troubled.on(10_300, signalled(Signal::TERM)), []);
+    assert_eq!(troubled.on(10_400, granted(0)), [release(0, 11_250)]);
+    assert_eq!(troubled.on(10_500, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+
+    let mut without = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+    without.tick(10_250);
+    without.on(10_250, Event::Spawned);
+    without.on(11_000, exited(4));
+    assert_eq!(without.on(11_100, signalled(Signal::TERM)), []);
+    assert_eq!(without.tick(12_000), exit(Outcome::Exited(4)));
+}
+
+#[test]
+fn signals_that_do_not_terminate_change_nothing() {
+    for signal in [Signal::WINCH, Signal::CONT] {
+        let mut story = Story::begun(policy());
+        assert_eq!(story.on(100, signalled(signal)), []);
+        assert_eq!(story.on(200, granted(0)), [Action::Spawn(Some(GRANT))]);
+    }
+}
+
+// Backend trouble before the job.
+
+#[test]
+fn backend_trouble_is_125_or_a_skip_or_a_run_without_a_lock() {
+    for (choice, todo) in [
+        (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
+        (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
+        (OnBackendError::Run, Action::Spawn(None)),
+    ] {
+        let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
+        assert_eq!(story.on(5, refused(0)), [todo]);
+        assert!(matches!(&story.told[..], [Notice::Backend(_, told)] if *told == choice));
+    }
+}
+
+#[test]
+fn a_run_without_a_lock_has_nothing_to_release() {
+    let mut story = Story::running_without(policy());
+    assert_eq!(story.on(1_000, exited(3)), exit(Outcome::Exited(3)));
+}
+
+#[test]
+fn a_silent_backend_counts_as_trouble_after_backend_timeout() {
+    for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+        let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
+        assert_eq!(story.due(), 10_250);
+        assert_eq!(story.tick(10_249), []);
+        assert_eq!(story.tick(10_250), [Action::StopTrying]);
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
+        // The request may yet be executed, and what it takes goes back.
+        assert_eq!(story.on(10_500, granted(10_000)), [release(0, 11_250)]);
+        assert_eq!(story.on(10_600, Event::Released(Ok(Kept::Kept))), exit(outcome));
+    }
+    let mut story = Story::begun(policy());
+    story.tick(10_250);
+    assert_eq!(story.tick(11_250), exit(Outcome::Failed), "it gets a second");
+}
+
+#[test]
+fn a_late_grant_is_given_back_while_the_job_runs_without_a_lock() {
+    let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+    assert_eq!(story.tick(10_250), [Action::Spawn(None)]);
+    story.on(10_250, Event::Spawned);
+    assert_eq!(story.on(12_000, granted(0)), [release(0, 22_000)]);
+    assert_eq!(story.on(12_010, Event::Released(Ok(Kept::Kept))), []);
+    assert_eq!(story.on(13_000, exited(0)), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_grant_that_may_yet_come() {
+    let without = || {
+        let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+        story.tick(10_250);
+        story.on(10_250, Event::Spawned);
+        story
+    };
+    let mut story = without();
+    assert_eq!(story.on(11_000, exited(4)), [Action::StopTrying]);
+    assert_eq!(story.on(11_500, granted(0)), [release(0, 12_000)]);
+    assert_eq!(story.on(11_600, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(4)));
+
+    let mut story = without();
+    story.on(11_000, exited(4));
+    assert_eq!(story.tick(12_000), exit(Outcome::Exited(4)));
+
+    let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+    story.tick(10_250);
+    assert_eq!(story.on(10_250, not_started(SpawnTroubleKind::NotFound)), [Action::StopTrying]);
+    assert_eq!(story.on(10_300, granted(0)), [release(0, 11_250)]);
+    assert_eq!(story.on(10_310, Event::Released(Ok(Kept::Kept))), exit(Outcome::NotFound));
+}
+
+#[test]
+fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_trouble() {
+    for (choice, then) in [
+        (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
+        (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
+        (OnBackendError::Run, Action::Spawn(None)),
+    ] {
+        let policy = Policy { on_backend_error: choice, backend_timeout: ms(90_000), ..policy() };
+        let mut story = Story::begun(policy.clone());
+        assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
+        assert!(matches!(&story.told[..], [Notice::Backend(_, told)] if *told == choice));
+        assert_eq!(story.on(50_100, Event::Released(Ok(Kept::Kept))), std::slice::from_ref(&then));
+
+        let mut story = Story::begun(policy);
+        story.on(50_001, granted(0));
+        assert_eq!(story.tick(51_001), [then], "giving back gets a second");
+    }
+}
+
+#[test]
+fn an_answer_that_took_half_of_at_most_is_good() {
+    let mut story = Story::begun(Policy { backend_timeout: ms(90_000), ..policy() });
+    assert_eq!(story.on(50_000, granted(0)), [Action::Spawn(Some(GRANT))]);
+    story.on(50_000, Event::Spawned);
+    assert_eq!(story.due(), STOP_AT, "time counts from before the request");
+}
+
+#[test]
+fn an_answer_counts_from_the_try_that_brought_it() {
+    let mut story = Story::begun(Policy { backend_timeout: ms(90_000), ..policy() });
+    assert_eq!(story.on(80_000, granted(79_000)), [Action::Spawn(Some(GRANT))]);
+    story.on(80_000, Event::Spawned);
+    assert_eq!(story.due(), 79_000 + STOP_AT);
+}
+
+// The start of the job.
+
+#[test]
+fn a_command_that_could_not_be_started_frees_the_lock_at_once() {
+    for (kind, outcome) in [
+        (SpawnTroubleKind::NotFound, Outcome::NotFound),
+        (SpawnTroubleKind::CannotExecute, Outcome::CannotExecute),
+        (SpawnTroubleKind::NoProcess, Outcome::Failed),
+    ] {
+        let policy =
+            Policy { at_least: ms(60_000), every: Some(Every(ms(3_600_000))), on_failure: OnFailure::Hold, ..policy() };
+        let mut story = Story::begun(policy);
+        story.on(5, granted(0));
+        assert_eq!(story.on(6, not_started(kind)), [release(0, 10_006)]);
+        assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(outcome));
+
+        let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..self::policy() });
+        story.on(5, refused(0));
+        assert_eq!(story.on(6, not_started(kind)), exit(outcome));
+    }
+}
+
+// Expiry.
+
+#[test]
+fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_killed_the_margin_before() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.due(), STOP_AT);
+    assert_eq!(story.tick(STOP_AT - 1), []);
+    assert_eq!(story.tick(STOP_AT), first_signals());
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(_))), 1);
+    assert_eq!(story.due(), KILL_AT);
+    assert_eq!(story.tick(KILL_AT - 1), []);
+    for again in [KILL_AT, KILL_AT + 50, KILL_AT + 100] {
+        assert_eq!(story.due(), again, "SIGKILL is repeated: the job may be forking");
+        assert_eq!(story.tick(again), [Action::KillTree]);
+    }
+    assert_eq!(story.on(98_060, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
+    assert_eq!(story.on(98_060, Event::TreeGone), [release(0, 108_060)]);
+    assert_eq!(story.on(98_070, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+#[test]
+fn kill_after_is_at_most_a_fifth_of_at_most() {
+    let mut story = Story::running(Policy { kill_after: ms(3_600_000), ..policy() });
+    assert_eq!(story.due(), KILL_AT - 20_000);
+    story.tick(KILL_AT - 20_000);
+    assert_eq!(story.due(), KILL_AT);
+}
+
+#[test]
+fn the_first_signal_can_be_chosen() {
+    let mut story = Story::running(Policy { signal: Signal::INT, ..policy() });
+    assert_eq!(story.tick(STOP_AT), [Action::SignalTree(Signal::INT), Action::SignalTree(Signal::CONT)]);
+    let mut story = Story::running(Policy { signal: Signal::KILL, ..policy() });
+    assert_eq!(story.tick(STOP_AT), [Action::SignalTree(Signal::KILL)]);
+}
+
+#[test]
+fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
+    let mut story = Story::running(policy());
+    story.tick(STOP_AT);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest]);
+    assert_eq!(story.on(88_000, Event::TreeGone), [release(0, 98_000)]);
+    assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+#[test]
+fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
+    let mut story = Story::running(policy());
+    story.tick(STOP_AT);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest]);
+    // A daemon is left; another one dies, and it is not all.
+    assert_eq!(story.on(88_100, Event::OrphanEnded), [Action::LookForRest]);
+    assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest]);
+    assert_eq!(story.on(97_960, Event::TreeGone), [release(0, 107_960)]);
+}
+
+#[test]
+fn nothing_is_over_before_the_command_itself_was_reaped() {
+    let mut story = Story::running(policy());
+    story.tick(STOP_AT);
+    assert_eq!(story.on(88_000, Event::OrphanEnded), []);
+    assert_eq!(story.on(88_000, Event::TreeGone), []);
+    assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest]);
+}
+
+#[test]
+fn after_a_stall_past_the_end_the_job_is_killed_at_once() {
+    let mut story = Story::running(policy());
+    let todo = story.tick(500_000);
+    assert_eq!(todo[..2], first_signals());
+    assert_eq!(todo[2], Action::KillTree);
+}
+
+#[test]
+fn a_job_without_a_lock_is_stopped_at_at_most_too() {
+    let mut story = Story::running_without(policy());
+    assert_eq!(story.due(), STOP_AT);
+    assert_eq!(story.tick(STOP_AT), first_signals());
+    assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
+    story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(97_960, Event::TreeGone), exit(Outcome::Expired));
+}
+
+#[test]
+fn a_job_that_ends_in_time_was_not_stopped() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.on(STOP_AT, exited(0)), [release(0, STOP_AT + 10_000)]);
+    assert_eq!(story.on(STOP_AT + 1, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, at_least: ms(60_000), ..policy() });
+    assert_eq!(story.due(), 100_000);
+    assert_eq!(story.tick(100_000), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.run.deadline(), None);
+    assert_eq!(story.tick(200_000), []);
+    assert_eq!(story.on(300_000, exited(0)), exit(Outcome::Exited(0)), "the lock may be another's by now");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+}
+
+#[test]
+fn on_expiry_ignore_releases_what_is_still_ours() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..policy() });
+    assert_eq!(story.on(99_999, exited(0)), [release(0, 109_999)]);
+}
+
+// Extension.
+
+fn extend() -> Policy {
+    Policy { on_expiry: OnExpiry::Extend, ..policy() }
+}
+
+#[test]
+fn on_expiry_extend_renews_for_as_long_as_the_job_lives() {
+    let mut story = Story::running(extend());
+    assert_eq!(story.due(), 66_667);
+    assert_eq!(story.tick(66_667), [renew(STOP_AT)]);
+    assert_eq!(story.due(), STOP_AT);
+    assert_eq!(story.on(66_700, renewed(Ok(Kept::Kept), 66_670)), []);
+    assert_eq!(story.due(), 66_670 + 66_667);
+    assert_eq!(story.tick(133_337), [renew(66_670 + STOP_AT)]);
+    story.on(133_400, renewed(Ok(Kept::Kept), 133_340));
+    assert_eq!(story.on(190_000, exited(0)), [release(0, 200_000)]);
+    assert_eq!(story.on(190_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_renewal_never_shortens() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    // An answer to a request from before the taking cannot come, but the end would stay where it is.
+    story.on(66_700, Event::Renewed { answer: Ok(Kept::Kept), sent: t(0) - ms(50_000) });
+    story.tick(66_701);
+    assert_eq!(story.due(), STOP_AT);
+}
+
+#[test]
+fn a_lock_that_was_lost_ends_the_job_with_123() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    assert_eq!(story.on(66_700, renewed(Ok(Kept::Lost), 66_670)), first_signals());
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, _))), 1);
+    assert_eq!(story.due(), 76_700, "SIGKILL follows after kill-after");
+    assert_eq!(story.tick(76_700), [Action::KillTree]);
+    assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
+    assert_eq!(story.on(76_710, Event::TreeGone), exit(Outcome::Lost), "what is another's is not touched");
+}
+
+#[test]
+fn with_on_lost_ignore_the_job_runs_on() {
+    let mut story = Story::running(Policy { on_lost: OnLost::Ignore, ..extend() });
+    story.tick(66_667);
+    assert_eq!(story.on(66_700, renewed(Ok(Kept::Lost), 66_670)), []);
+    assert_eq!(story.run.deadline(), None);
+    assert_eq!(story.tick(200_000), []);
+    assert_eq!(story.on(300_000, exited(0)), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_renewal_that_failed_is_tried_again() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    assert_eq!(story.on(67_000, renewed(Err(Trouble::lasting("no right")), 66_670)), []);
+    let again = story.due();
+    assert!((67_050..STOP_AT).contains(&again), "{again}");
+    assert_eq!(story.tick(again), [renew(STOP_AT)]);
+    story.on(again + 10, renewed(Ok(Kept::Kept), again));
+    assert_eq!(story.due(), again + 66_667);
+}
+
+#[test]
+fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends() {
+    for answers in [false, true] {
+        let mut story = Story::running(extend());
+        story.tick(66_667);
+        if answers {
+            story.on(STOP_AT - 1, renewed(Err(Trouble::passing("down")), 66_670));
+        }
+        assert_eq!(story.due(), STOP_AT);
+        assert_eq!(story.tick(STOP_AT), first_signals());
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, _))), 1);
+        assert_eq!(story.due(), KILL_AT);
+        assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
+        story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+        assert_eq!(story.on(97_960, Event::TreeGone), [release(0, 107_960)], "for all we know it is still ours");
+        assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(Outcome::Lost));
+    }
+}
+
+#[test]
+fn a_job_without_a_lock_has_nothing_to_extend() {
+    let mut story = Story::running_without(extend());
+    assert_eq!(story.run.deadline(), None);
+    assert_eq!(story.tick(1_000_000), []);
+    assert_eq!(story.on(1_000_001, exited(0)), exit(Outcome::Exited(0)));
+}
+
+// What SIGKILL cannot end.
+
+#[test]
+fn what_sigkill_cannot_end_keeps_the_lock() {
+    let mut story = Story::running(policy());
+    let mut end = 100_000;
+    for _ in 0..3 {
+        let sent = loop {
+            let now = story.due();
+            assert!(now < end, "the lease ended at {end}");
+            if story.tick(now).contains(&renew(now + 10_000)) {
+                break now;
+            }
+        };
+        story.on(sent + 5, renewed(Ok(Kept::Kept), sent));
+        end = sent + 100_000;
+    }
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(end - 50_000, Event::TreeGone), [release(0, end - 40_000)]);
+    assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+// Signals while the job runs.
+
+#[test]
+fn a_stop_signal_is_passed_on_and_the_lock_released_after_the_job() {
+    let mut story = Story::running(policy());
+    assert_eq!(
+        story.on(1_000, signalled(Signal::TERM)),
+        [Action::Forward(Signal::TERM), Action::Forward(Signal::CONT)]
+    );
+    assert_eq!(story.on(1_500, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)]);
+    assert_eq!(story.due(), STOP_AT, "we wait for the job");
+    assert_eq!(story.on(2_000, exited(5)), [release(0, 12_000)]);
+    assert_eq!(story.on(2_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(5)));
+}
+
+#[test]
+fn what_the_terminal_has_sent_to_the_whole_group_is_not_sent_again() {
+    let placement = Placement { group: Group::Shared, terminal: true, session_leader: false };
+    let mut story = Story::running(Policy { placement, ..policy() });
+    let interrupt = Event::Signalled { signal: Signal::INT, sender: Sender::Terminal };
+    assert_eq!(story.on(1_000, interrupt), []);
+    assert_eq!(story.on(1_001, signalled(Signal::INT)), [Action::Forward(Signal::INT)]);
+}
+
+#[test]
+fn stop_timeout_kills_the_job_that_was_told_to_stop() {
+    for signal in STOP_SIGNALS {
+        let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), ..policy() });
+        story.on(1_000, signalled(signal));
+        assert_eq!(story.due(), 6_000);
+        story.on(3_000, signalled(signal));
+        assert_eq!(story.due(), 6_000, "the first stop signal counts");
+        assert_eq!(story.tick(5_999), []);
+        assert_eq!(story.tick(6_000), [Action::KillTree]);
+        assert_eq!(story.due(), 6_050);
+        assert_eq!(story.told(|notice| matches!(notice, Notice::StopTimeout(_))), 1);
+        assert_eq!(story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
+        assert_eq!(story.tick(6_050), [Action::KillTree], "a daemon is left");
+        assert_eq!(story.on(6_051, Event::TreeGone), [release(0, 16_051)]);
+        assert_eq!(story.on(6_060, Event::Released(Ok(Kept::Kept))), exit(Outcome::Killed(Signal::KILL)));
+    }
+}
+
+#[test]
+fn stop_timeout_is_for_stop_signals() {
+    let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), ..policy() });
+    story.on(1_000, signalled(Signal::USR1));
+    assert_eq!(story.due(), STOP_AT);
+}
+
+#[test]
+fn stop_timeout_hastens_an_expiry() {
+    let mut story = Story::running(Policy { stop_timeout: Some(ms(1_000)), ..policy() });
+    story.tick(STOP_AT);
+    story.on(88_000, signalled(Signal::TERM));
+    assert_eq!(story.tick(89_000), [Action::KillTree]);
+    story.on(89_001, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(89_001, Event::TreeGone), [release(0, 99_001)]);
+    assert_eq!(story.on(89_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+#[test]
+fn with_a_terminal_we_stop_with_the_job() {
+    let placement = Placement { group: Group::Shared, terminal: true, session_leader: false };
+    let mut story = Story::running(Policy { placement, ..policy() });
+    let from_terminal = Event::Signalled { signal: Signal::TSTP, sender: Sender::Terminal };
+    assert_eq!(story.on(1_000, from_terminal), [], "the job has got it already");
+    assert_eq!(story.on(1_001, Event::JobStopped(Signal::TSTP)), [Action::StopOurselves(Signal::TSTP)]);
+    assert_eq!(story.on(9_000, signalled(Signal::CONT)), [Action::Forward(Signal::CONT)]);
+    assert_eq!(story.due(), STOP_AT, "its time has run on");
+    story.tick(STOP_AT);
+    assert_eq!(story.on(88_000, Event::JobStopped(Signal::TSTP)), [], "we have to end it");
+}
+
+#[test]
+fn without_a_terminal_we_do_not_stop() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.on(1_001, Event::JobStopped(Signal::TSTP)), []);
+}
+
+#[test]
+fn before_the_job_a_stop_of_the_terminal_stops_us() {
+    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    story.on(5, held(60_000, 0));
+    assert_eq!(story.on(6, signalled(Signal::TSTP)), [Action::StopOurselves(Signal::TSTP)]);
+}
+
+// How long the lock stays held.
+
+/// How long the lock is held after a job of at-least 10 s that ended so.
+fn hold_after(end: JobEnd, policy: Policy) -> Duration {
+    let mut story = Story::running(Policy { at_least: ms(10_000), ..policy });
+    match &story.on(1_000, Event::JobEnded(end))[..] {
+        [Action::Release { hold, .. }] => *hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn on_failure_says_how_long_the_lock_is_held_after_a_failure() {
+    // The firing was at 18:00:58.9, so that is cut to the next full hour.
+    let hour = Some(Every(ms(3_600_000)));
+    let until_19 = 3_600_000 - 58_900;
+    for (on_failure, every, hold) in [
+        (OnFailure::Release, None, 0),
+        (OnFailure::Release, hour, 0),
+        (OnFailure::AtLeast, None, 10_000),
+        (OnFailure::AtLeast, hour, until_19),
+        (OnFailure::Hold, None, 100_000),
+        (OnFailure::Hold, hour, until_19),
+        (OnFailure::Hold, Some(Every(ms(60_000))), 100_000),
+    ] {
+        let policy = Policy { on_failure, every, ..policy() };
+        for end in [JobEnd::Exited(1), JobEnd::Killed(Signal::TERM)] {
+            assert_eq!(hold_after(end, policy.clone()), ms(hold), "{on_failure:?} {every:?} {end:?}");
+        }
+        let success = if every == hour { until_19 } else { 10_000 };
+        assert_eq!(hold_after(JobEnd::Exited(0), policy), ms(success), "{on_failure:?} {every:?}");
+    }
+}
+
+#[test]
+fn success_codes_are_those_that_are_named() {
+    let policy = Policy { success_codes: vec![3, 4], on_failure: OnFailure::Release, ..policy() };
+    for (code, hold) in [(0, 0), (3, 10_000), (4, 10_000), (5, 0)] {
+        assert_eq!(hold_after(JobEnd::Exited(code), policy.clone()), ms(hold), "{code}");
+    }
+}
+
+#[test]
+fn a_job_that_was_stopped_has_failed() {
+    let mut story = Story::running(Policy { at_least: ms(90_000), on_failure: OnFailure::Release, ..policy() });
+    story.tick(STOP_AT);
+    story.on(88_000, exited(0));
+    assert_eq!(story.on(88_000, Event::TreeGone), [release(0, 98_000)]);
+}
+
+// Releasing.
+
+#[test]
+fn trouble_with_the_release_never_changes_the_code() {
+    for answer in [Ok(Kept::Lost), Err(Trouble::lasting("no")), Err(Trouble::passing("down"))] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        story.told.clear();
+        assert_eq!(story.on(2_000, Event::Released(answer)), exit(Outcome::Exited(6)));
+        assert!(matches!(&story.told[..], [Notice::LostUnnoticed | Notice::NotReleased(_)]), "one line says so");
+    }
+}
+
+#[test]
+fn the_release_is_tried_for_backend_timeout() {
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    assert_eq!(story.due(), 11_250);
+    assert_eq!(story.tick(11_249), []);
+    assert_eq!(story.tick(11_250), exit(Outcome::Exited(6)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+}
+
+#[test]
+fn a_stop_signal_gives_the_release_a_second() {
+    for signal in STOP_SIGNALS {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        // It goes on trying: the backend may only be busy, since a host that is shut down stops all its jobs at once.
+        assert_eq!(story.on(2_000, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.on(2_500, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.tick(3_000), exit(Outcome::Exited(6)));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    }
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(11_000, signalled(Signal::TERM));
+    assert_eq!(story.due(), 11_250, "it prolongs nothing");
+}
+
+#[test]
+fn signals_that_do_not_ask_to_stop_do_not_hasten_the_release() {
+    for signal in [Signal::USR1, Signal::CONT, Signal::WINCH] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        assert_eq!(story.on(2_000, signalled(signal)), []);
+        assert_eq!(story.due(), 11_250);
+    }
+}
+
+// Stalls.
+
+#[test]
+fn an_answer_that_came_while_we_were_stopped_counts() {
+    // What we find on waking is a signal, an answer and a timer, in this order.
+    let mut asking = Story::begun(policy());
+    assert_eq!(asking.on(30_000, signalled(Signal::CONT)), []);
+    assert_eq!(asking.on(30_000, granted(0)), [Action::Spawn(Some(GRANT))]);
+
+    let mut extended = Story::running(extend());
+    extended.tick(66_667);
+    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Forward(Signal::CONT)]);
+    assert_eq!(extended.on(95_000, renewed(Ok(Kept::Kept), 66_670)), []);
+    assert_eq!(extended.tick(95_000), []);
+
+    let mut releasing = Story::running(policy());
+    releasing.on(1_000, exited(0));
+    assert_eq!(releasing.on(60_000, signalled(Signal::CONT)), []);
+    assert_eq!(releasing.on(60_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
