@@ -116,8 +116,15 @@ pub(crate) struct Run {
     timing: Timing,
     started: Moment,
     phase: Phase,
-    /// A request for the lock has not been answered yet.
-    unanswered: bool,
+    unanswered: Unanswered,
+}
+
+/// The request, if any, that has not been answered and is about a lock under which no job runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unanswered {
+    Nothing,
+    Taking,
+    Return,
 }
 
 #[derive(Debug)]
@@ -192,7 +199,7 @@ impl Run {
     /// Makes a run that started at `started`: the moment of firing, and the first moment of every deadline.
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
-        Self { policy, timing, started, phase: Phase::New, unanswered: false }
+        Self { policy, timing, started, phase: Phase::New, unanswered: Unanswered::Nothing }
     }
 
     /// Takes in what happened, at `now`, and returns what is to be done about it.
@@ -242,12 +249,12 @@ impl Run {
     fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let deadline = now + self.policy.backend_timeout;
         todo.push(Action::Acquire { deadline });
-        self.unanswered = true;
+        self.unanswered = Unanswered::Taking;
         self.phase = Phase::Asking { give_up: deadline + GRACE };
     }
 
     fn on_acquired(&mut self, answer: Result<Acquired, Trouble>, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        self.unanswered = false;
+        self.unanswered = Unanswered::Nothing;
         match (&self.phase, answer) {
             (Phase::Asking { .. }, Ok(Acquired::Granted(grant))) => self.on_granted(grant, sent, now, todo),
             (Phase::Asking { .. }, Ok(Acquired::Held(record))) => {
@@ -267,7 +274,7 @@ impl Run {
             // Whatever we gave up waiting for and got all the same goes back.
             (Phase::GivingBack { until, then }, Ok(Acquired::Granted(_))) => {
                 let (until, then) = (*until, *then);
-                todo.push(Action::Release { hold: Duration::ZERO, deadline: until });
+                self.return_unused(until, todo);
                 self.phase = Phase::Releasing { until, then: Then::Exit(then) };
             }
             (Phase::GivingBack { then, .. }, _) => {
@@ -275,7 +282,7 @@ impl Run {
                 self.exit(then, todo);
             }
             (Phase::Running(_) | Phase::Spawning { .. }, Ok(Acquired::Granted(_))) => {
-                todo.push(Action::Release { hold: Duration::ZERO, deadline: now + self.policy.backend_timeout });
+                self.return_unused(now + self.policy.backend_timeout, todo);
             }
             _ => {}
         }
@@ -291,7 +298,7 @@ impl Run {
             return;
         }
         // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
-        todo.push(Action::Release { hold: Duration::ZERO, deadline: now + GIVE_BACK });
+        self.return_unused(now + GIVE_BACK, todo);
         let trouble = Trouble::passing(format!("the backend took {} to grant the lock", crate::duration::format(age)))
             .hint("more than half of --at-most was gone, so the lock was given back");
         let then = self.tell_trouble(trouble, todo);
@@ -300,13 +307,27 @@ impl Run {
 
     fn on_trouble(&mut self, trouble: Trouble, now: Moment, todo: &mut Vec<Action>) {
         match self.tell_trouble(trouble, todo) {
-            Then::Exit(outcome) if self.unanswered => self.give_back(outcome, now, todo),
-            Then::Exit(outcome) => self.exit(outcome, todo),
+            Then::Exit(outcome) => self.leave(outcome, now, todo),
             Then::RunWithout => {
                 todo.push(Action::Spawn(None));
                 self.phase = Phase::Spawning { lease: None };
             }
         }
+    }
+
+    /// Ends a run that has no lock, as soon as it owes none.
+    fn leave(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
+        match self.unanswered {
+            Unanswered::Nothing => self.exit(then, todo),
+            Unanswered::Taking => self.give_back(then, now, todo),
+            Unanswered::Return => self.phase = Phase::Releasing { until: now + GIVE_BACK, then: Then::Exit(then) },
+        }
+    }
+
+    /// Returns a lock under which no job has run.
+    fn return_unused(&mut self, deadline: Moment, todo: &mut Vec<Action>) {
+        todo.push(Action::Release { hold: Duration::ZERO, deadline });
+        self.unanswered = Unanswered::Return;
     }
 
     /// Says that the backend cannot be asked, and what comes of it.
@@ -377,9 +398,12 @@ impl Run {
         let outcome = trouble.outcome();
         todo.push(Action::Tell(Notice::NotStarted(trouble)));
         match lease {
-            Some(_) => self.release(Duration::ZERO, outcome, now, todo),
-            None if self.unanswered => self.give_back(outcome, now, todo),
-            None => self.exit(outcome, todo),
+            Some(_) => {
+                let deadline = now + self.policy.backend_timeout;
+                self.return_unused(deadline, todo);
+                self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
+            }
+            None => self.leave(outcome, now, todo),
         }
     }
 
@@ -428,28 +452,32 @@ impl Run {
         match running.lease {
             Some(lease) if !running.lost && !abandoned => {
                 let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
-                self.release(hold, outcome, now, todo);
+                let deadline = now + self.policy.backend_timeout;
+                todo.push(Action::Release { hold, deadline });
+                self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
             }
-            None if self.unanswered => self.give_back(outcome, now, todo),
-            _ => self.exit(outcome, todo),
+            Some(_) => self.exit(outcome, todo),
+            None => self.leave(outcome, now, todo),
         }
-    }
-
-    fn release(&mut self, hold: Duration, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
-        let deadline = now + self.policy.backend_timeout;
-        todo.push(Action::Release { hold, deadline });
-        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(then) };
     }
 
     fn on_released(&mut self, answer: Result<Kept, Trouble>, todo: &mut Vec<Action>) {
-        let Phase::Releasing { then, .. } = &self.phase else { return };
-        let then = *then;
+        let unused = self.unanswered == Unanswered::Return;
+        let then = match &self.phase {
+            Phase::Releasing { then, .. } => Some(*then),
+            Phase::Running(_) if unused => None,
+            _ => return,
+        };
+        self.unanswered = Unanswered::Nothing;
         match answer {
             Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
+            Ok(Kept::Lost) if unused => {}
             Ok(Kept::Lost) => todo.push(Action::Tell(Notice::LostUnnoticed)),
             Err(trouble) => todo.push(Action::Tell(Notice::NotReleased(trouble))),
         }
-        self.after_release(then, todo);
+        if let Some(then) = then {
+            self.after_release(then, todo);
+        }
     }
 
     fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {
@@ -524,6 +552,7 @@ impl Run {
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
+                self.unanswered = Unanswered::Nothing;
                 todo.push(Action::Tell(Notice::NotReleased(Trouble::passing("the backend did not answer in time"))));
                 self.after_release(then, todo);
             }

@@ -418,6 +418,51 @@ fn a_late_grant_is_given_back_while_the_job_runs_without_a_lock() {
 }
 
 #[test]
+fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_late_grant_to_go_back() {
+    let giving_back = || {
+        let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+        story.tick(10_250);
+        story.on(10_250, Event::Spawned);
+        assert_eq!(story.on(12_000, granted(0)), [release(0, 22_000)]);
+        story.told.clear();
+        story
+    };
+    let mut story = giving_back();
+    assert_eq!(story.on(12_100, exited(4)), []);
+    assert_eq!(story.due(), 13_100);
+    assert_eq!(story.on(12_200, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(4)));
+
+    let mut story = giving_back();
+    story.on(12_100, exited(4));
+    assert_eq!(story.tick(13_100), exit(Outcome::Exited(4)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+
+    let mut story = giving_back();
+    assert_eq!(story.on(12_100, Event::Released(Err(Trouble::passing("down")))), []);
+    assert_eq!(
+        story.told(|notice| matches!(notice, Notice::NotReleased(_))),
+        1,
+        "the lock stays held, and a line says so"
+    );
+    assert_eq!(story.on(13_000, exited(4)), exit(Outcome::Exited(4)));
+}
+
+#[test]
+fn it_is_no_news_that_a_lock_was_lost_under_which_no_job_ran() {
+    let policy = || Policy { backend_timeout: ms(300_000), ..policy() };
+    let mut late = Story::begun(policy());
+    late.on(200_000, granted(0));
+    assert_eq!(late.on(200_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Failed));
+    assert!(matches!(&late.told[..], [Notice::Backend(..)]), "{:?}", late.told);
+
+    let mut unstarted = Story::begun(policy());
+    unstarted.on(1, granted(0));
+    unstarted.on(2, not_started(SpawnTroubleKind::NotFound));
+    unstarted.on(200_001, Event::Released(Ok(Kept::Lost)));
+    assert!(matches!(&unstarted.told[..], [Notice::Granted(_), Notice::NotStarted(_)]), "{:?}", unstarted.told);
+}
+
+#[test]
 fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_grant_that_may_yet_come() {
     let without = || {
         let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
