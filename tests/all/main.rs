@@ -3,5 +3,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod configuration;
 mod contention;
+mod exit_codes;
+mod options;
+mod sqlite;
+mod stage;
 mod support;
