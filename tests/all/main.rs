@@ -3,7 +3,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod configuration;
 mod contention;
 mod cron;
+mod exit_codes;
 mod generated;
+mod options;
+mod sqlite;
+mod stage;
 mod support;

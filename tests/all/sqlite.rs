@@ -1,0 +1,618 @@
+//! The SQLite backend: how its file comes to be, what its rows say, and what happens when the file is not as it
+//! should be.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::stage::{
+    Holder, among_mounts, bare, by_nobody, by_root, change, edit, find, hold, mode, names_in, open, open_to_nobody,
+    span, wait_until_open,
+};
+use super::support::{Finished, Place, finish, finish_child, kill, start, wait_until};
+
+/// `shedlock run --name a --at-most 1m ARGUMENTS` on this URL.
+fn on(place: &Place, url: &str, arguments: &[&str]) -> Command {
+    let mut command = place.run("a", arguments);
+    command.env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+fn url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+/// A directory in the place, to hold a database and nothing else.
+fn directory(place: &Place) -> std::path::PathBuf {
+    let directory = place.path("db");
+    fs::create_dir(&directory).unwrap();
+    directory
+}
+
+// The file
+
+#[test]
+fn the_file_is_made_at_first_use_for_its_user_alone() {
+    let place = Place::new();
+    let directory = directory(&place);
+    let file = directory.join("locks.db");
+    let inner = on(&place, &url(&file), &["true"]);
+    for umask in ["000", "022", "077", "777"] {
+        finish(&mut by_root(&["sh", "-c", &format!("umask {umask}; exec \"$@\""), "sh"], &inner)).is_silent_with(0);
+        let names = names_in(&directory);
+        assert_eq!(names, ["locks.db", "locks.db-shm", "locks.db-wal"]);
+        for name in names {
+            // A umask may take away what is ours, and never adds.
+            assert_eq!(mode(&directory.join(&name)) & !0o600, 0, "{umask} {name}");
+            fs::remove_file(directory.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_is_asked_for_is_given_whatever_the_umask() {
+    let place = Place::new();
+    let directory = directory(&place);
+    let inner = on(&place, &(url(&directory.join("locks.db")) + "?mode=0660"), &["true"]);
+    finish(&mut by_root(&["sh", "-c", "umask 077; exec \"$@\"", "sh"], &inner)).is_silent_with(0);
+    for name in ["locks.db", "locks.db-shm", "locks.db-wal"] {
+        assert_eq!(mode(&directory.join(name)), 0o660, "{name}");
+    }
+}
+
+#[test]
+fn modes_that_exist_are_kept() {
+    let place = Place::new();
+    let file = directory(&place).join("locks.db");
+    finish(&mut on(&place, &url(&file), &["true"])).is_silent_with(0);
+    change("chmod", "0644", &file);
+    finish(&mut on(&place, &(url(&file) + "?mode=0660"), &["true"])).is_silent_with(0);
+    assert_eq!(mode(&file), 0o644);
+    change("chmod", "0751", &place.path("db"));
+    finish(&mut on(&place, &url(&file), &["true"])).is_silent_with(0);
+    assert_eq!((mode(&file), mode(&place.path("db"))), (0o644, 0o751));
+}
+
+#[test]
+fn several_users_share_a_file_that_was_made_for_them() {
+    let place = Place::new();
+    let home = open_to_nobody(&place, "home");
+    change("chown", "0:65534", &home);
+    change("chmod", "2770", &home);
+    let url = url(&home.join("locks.db")) + "?mode=0660";
+    let holder = Holder::start(&place, &mut on(&place, &url, &[]), "true");
+    let mut other = on(&place, &url, &["-E", "75", "true"]);
+    other.current_dir("/");
+    finish(&mut by_nobody(&other)).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    finish(&mut by_nobody(&other)).is_silent_with(0);
+    finish(&mut on(&place, &url, &["true"])).is_silent_with(0);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_an_error() {
+    let place = Place::new();
+    let finished = finish(&mut on(&place, "sqlite:no/such/locks.db", &["touch", "ran"]));
+    finished.complains(125, "/no/such does not exist");
+    assert!(finished.stderr.contains("hint: make it with `mkdir -p"), "{}", finished.stderr);
+    assert_eq!(names_in(&place.path("")), [""; 0]);
+}
+
+#[test]
+fn of_64_processes_that_meet_no_file_all_succeed_with_one() {
+    let place = Place::new();
+    let directory = directory(&place);
+    let url = url(&directory.join("locks.db"));
+    let children: Vec<_> = (0..64)
+        .map(|number| {
+            let job = format!("echo {number} >> runs");
+            start(place.run(&format!("job-{number}"), ["sh", "-c", &job]).env("SHEDLOCK_BACKEND", &url))
+        })
+        .collect();
+    for child in children {
+        finish_child(child).is_silent_with(0);
+    }
+    assert_eq!(place.lines("runs").len(), 64);
+    assert_eq!(names_in(&directory), ["locks.db", "locks.db-shm", "locks.db-wal"]);
+    let rows: i64 = Connection::open(directory.join("locks.db"))
+        .unwrap()
+        .query_row("SELECT count(*) FROM shedlock", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(rows, 64);
+}
+
+#[test]
+fn a_kill_at_any_instant_damages_nothing_and_blocks_nobody_else() {
+    let place = Place::new();
+    let mut killed = 0;
+    // A new file every ten runs, so that its making is killed too.
+    for round in 0..15 {
+        let directory = place.path(&format!("round-{round}"));
+        fs::create_dir(&directory).unwrap();
+        let file = directory.join("locks.db");
+        for victim in 0..10 {
+            let mut child = start(place.run(&format!("victim-{victim}"), ["true"]).env("SHEDLOCK_BACKEND", url(&file)));
+            // Chance is the point here: no sign is waited for.
+            std::thread::sleep(Duration::from_micros(u64::from(getrandom::u32().unwrap() % 6_000)));
+            child.kill().unwrap();
+            killed += usize::from(child.wait().unwrap().code().is_none());
+        }
+        finish(place.run("bystander", ["true"]).env("SHEDLOCK_BACKEND", url(&file))).is_silent_with(0);
+        assert_eq!(names_in(&directory), ["locks.db", "locks.db-shm", "locks.db-wal"]);
+        for victim in 0..10 {
+            let name = format!("victim-{victim}");
+            let finished = finish(place.run(&name, ["-E", "75", "true"]).env("SHEDLOCK_BACKEND", url(&file)));
+            assert!(matches!(finished.code(), Some(0 | 75)) && finished.stderr.is_empty(), "{finished:?}");
+        }
+        let verdict: String =
+            Connection::open(&file).unwrap().query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+    assert!(killed > 0, "none of the runs was killed in time");
+}
+
+#[test]
+fn two_spellings_of_a_path_are_one_file() {
+    let place = Place::new();
+    let directory = place.path("a b%?");
+    fs::create_dir(&directory).unwrap();
+    let absolute = format!("{}/a%20b%25%3F/locks.db", place.path("").display());
+    let holder = Holder::start(&place, &mut on(&place, &format!("sqlite:{absolute}"), &[]), "true");
+    for spelling in [
+        format!("sqlite://{absolute}"),
+        "sqlite:a b%25%3f/locks.db".to_owned(),
+        "SQLITE:./a%20b%%3F/../a%20b%%3F/locks.db".to_owned(),
+    ] {
+        finish(&mut on(&place, &spelling, &["-E", "75", "true"])).is_silent_with(75);
+    }
+    std::os::unix::fs::symlink(&directory, place.path("link")).unwrap();
+    finish(&mut on(&place, "sqlite:link/locks.db", &["-E", "75", "true"])).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert_eq!(names_in(&directory), ["locks.db", "locks.db-shm", "locks.db-wal"]);
+}
+
+#[test]
+fn the_job_is_told_an_address_that_holds_in_any_directory() {
+    let place = Place::new();
+    finish(&mut on(&place, "sqlite:locks.db?table=mine", &["sh", "-c", "echo \"$SHEDLOCK_LOCK_BACKEND\" > address"]))
+        .is_silent_with(0);
+    assert_eq!(place.read("address"), format!("sqlite:{}?table=mine\n", place.database().display()));
+}
+
+// The table
+
+#[test]
+fn an_empty_database_gets_the_table() {
+    let place = Place::new();
+    open(&place)
+        .execute_batch("PRAGMA user_version = 7; CREATE TABLE other (x); INSERT INTO other VALUES (1)")
+        .unwrap();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    assert!(place.row("a").is_some());
+    assert_eq!((find::<i64>(&place, "PRAGMA user_version"), find::<i64>(&place, "SELECT count(*) FROM other")), (7, 1));
+    // So does a file without a byte in it.
+    fs::write(place.path("empty.db"), "").unwrap();
+    finish(&mut on(&place, "sqlite:empty.db", &["true"])).is_silent_with(0);
+}
+
+/// The statement of the Java library.
+const JAVA: &str = "CREATE TABLE shedlock (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TIMESTAMP NOT NULL, \
+                    locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
+
+#[test]
+fn a_table_with_the_columns_of_the_java_library_gets_two_more() {
+    let place = Place::new();
+    let application = open(&place);
+    application.execute_batch(JAVA).unwrap();
+    let taken = "INSERT INTO shedlock VALUES ('java', '2099-01-01T00:00:00.000Z', '2026-01-31T18:00:00.000Z', 'app-server-1'), \
+                 ('free', '2026-01-31T18:10:00.000Z', '2026-01-31T18:00:00.000Z', 'app-server-1')";
+    application.execute_batch(taken).unwrap();
+    let skipped = finish(&mut place.run("java", ["-v", "-E", "75", "true"]));
+    assert_eq!(skipped.code(), Some(75));
+    assert!(
+        skipped.stderr.contains("held by app-server-1 since 2026-01-31T18:00:00.000Z until 2099-01-01T00:00:00.000Z"),
+        "{skipped:?}"
+    );
+    finish(&mut place.run("free", ["--at-least", "30s", "true"])).is_silent_with(0);
+    let columns: String =
+        find(&place, "SELECT group_concat(name) FROM (SELECT name FROM pragma_table_info('shedlock') ORDER BY cid)");
+    assert_eq!(columns, "name,lock_until,locked_at,locked_by,boot_id,boot_until");
+    // What the application does not know of does not disturb it.
+    let statement = "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('new', '2099-01-01T00:00:00.000Z', '2026-01-31T18:00:00.000Z', 'x')";
+    assert_eq!(application.execute(statement, ()).unwrap(), 1);
+    finish(&mut place.run("new", ["-E", "75", "true"])).is_silent_with(75);
+    assert_eq!(span(&place, "free"), 30_000);
+}
+
+#[test]
+fn of_many_processes_that_meet_an_older_table_all_succeed() {
+    let place = Place::new();
+    open(&place).execute_batch(JAVA).unwrap();
+    let children: Vec<_> = (0..16).map(|number| start(&mut place.run(&format!("job-{number}"), ["true"]))).collect();
+    for child in children {
+        finish_child(child).is_silent_with(0);
+    }
+    assert_eq!(find::<i64>(&place, "SELECT count(*) FROM shedlock"), 16);
+}
+
+#[test]
+fn another_table_has_locks_of_its_own() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    finish(&mut on(&place, &(url(&place.database()) + "?table=mine"), &["--at-least", "30s", "-E", "75", "true"]))
+        .is_silent_with(0);
+    finish(&mut on(&place, &(url(&place.database()) + "?table=mine"), &["-E", "75", "true"])).is_silent_with(75);
+    assert_eq!(find::<String>(&place, "SELECT group_concat(name) FROM mine"), "a");
+    holder.end().is_silent_with(0);
+    // A name that SQL has a meaning for is as good as any.
+    finish(&mut on(&place, &(url(&place.database()) + "?table=select"), &["true"])).is_silent_with(0);
+    finish(&mut on(&place, "sqlite:fresh.db?table=mine", &["true"])).is_silent_with(0);
+    let tables: String = Connection::open(place.path("fresh.db"))
+        .unwrap()
+        .query_row("SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, "mine");
+}
+
+#[test]
+fn a_row_has_the_form_that_the_java_library_reads() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    let row = place.row("a").unwrap();
+    for time in [&row.locked_at, &row.lock_until] {
+        let form: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(form, "0000-00-00T00:00:00.000Z");
+    }
+    let parts: Vec<&str> = row.locked_by.split(':').collect();
+    assert_eq!((parts.len(), parts[1]), (3, holder.pid().to_string().as_str()), "{}", row.locked_by);
+    assert!(row.boot_id.is_some_and(|id| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim() == id));
+    holder.end().is_silent_with(0);
+    assert_eq!(place.row("a").unwrap().boot_id, None);
+}
+
+#[test]
+fn no_row_is_ever_deleted() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    open(&place)
+        .execute_batch("CREATE TRIGGER keep BEFORE DELETE ON shedlock BEGIN SELECT RAISE(ABORT, 'deleted'); END")
+        .unwrap();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    finish(&mut place.run("a", ["false"])).is_silent_with(1);
+    finish(&mut place.run("a", ["--on-failure", "release", "--at-least", "1m", "false"])).is_silent_with(1);
+    finish(&mut place.run("a", ["./missing"])).complains(127, "./missing");
+    let expired = finish(&mut bare(&place, ["--name", "a", "--at-most", "1s", "sleep", "1000"]));
+    assert_eq!(expired.code(), Some(124));
+    let row = place.row("a").unwrap();
+    assert!(!row.held && row.lock_until >= row.locked_at, "{row:?}");
+}
+
+#[test]
+fn a_lock_that_stays_held_bears_its_owner_marked_as_ended() {
+    let place = Place::new();
+    let holder = Holder::start(&place, &mut place.run("a", ["--at-least", "30s"]), "true");
+    let owner = place.row("a").unwrap().locked_by;
+    holder.end().is_silent_with(0);
+    assert_eq!(place.row("a").unwrap().locked_by, format!("{owner}:ended"));
+}
+
+// Who may touch a row
+
+#[test]
+fn a_late_release_does_not_touch_the_lock_of_the_next_owner() {
+    let place = Place::new();
+    let holder = Holder::start(&place, &mut place.run("a", ["--at-least", "1m"]), "exit 7");
+    edit(
+        &place,
+        "UPDATE shedlock SET locked_by = 'thief', lock_until = '2099-01-01T00:00:00.000Z', boot_id = NULL, boot_until = NULL",
+    );
+    let stolen = place.row("a").unwrap();
+    holder.end().complains(7, "warning: the lock was no longer ours when the job ended");
+    assert_eq!(place.row("a").unwrap(), stolen);
+}
+
+#[test]
+fn a_late_release_does_not_touch_a_running_thief_either() {
+    let place = Place::new();
+    let first = Holder::start(&place, &mut place.run::<_, &str>("a", []), "exit 7");
+    edit(&place, "UPDATE shedlock SET boot_until = 0");
+    let second = hold(&place, "a");
+    let stolen = place.row("a").unwrap();
+    first.end().complains(7, "warning: the lock was no longer ours when the job ended");
+    assert_eq!(place.row("a").unwrap(), stolen);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+    second.end().is_silent_with(0);
+}
+
+#[test]
+fn a_lock_that_has_expired_is_not_released_or_renewed_although_it_bears_our_name() {
+    let place = Place::new();
+    let holder = Holder::start(&place, &mut place.run("a", ["--at-least", "1m"]), "exit 7");
+    edit(&place, "UPDATE shedlock SET boot_until = 0");
+    let expired = place.row("a").unwrap();
+    holder.end().complains(7, "warning: the lock was no longer ours when the job ended");
+    assert_eq!(place.row("a").unwrap(), expired);
+
+    let mut command = bare(&place, ["--name", "b", "--at-most", "2s", "--on-expiry", "extend"]);
+    let holder = Holder::start(&place, &mut command, "true");
+    edit(&place, "UPDATE shedlock SET boot_until = 0 WHERE name = 'b'");
+    let expired = place.row("b").unwrap();
+    holder.finish().complains(123, "the lock was lost");
+    assert_eq!(place.row("b").unwrap(), expired);
+}
+
+// Clocks and reboots
+
+/// A lock whose holder was killed.
+fn abandon(place: &Place, name: &str) {
+    let holder = hold(place, name);
+    kill(holder.pid(), "KILL");
+    let job = holder.job();
+    holder.finish();
+    wait_until("the job to die with shedlock", || (!super::support::is_alive(job)).then_some(()));
+}
+
+#[test]
+fn a_reboot_frees_the_lock_of_a_running_job_at_once() {
+    let place = Place::new();
+    abandon(&place, "a");
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+    edit(&place, "UPDATE shedlock SET boot_id = '00000000-0000-4000-8000-000000000000'");
+    assert!(place.row("a").unwrap().held);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+}
+
+#[test]
+fn a_clock_that_was_set_forward_does_not_free_the_lock_of_a_running_job() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    edit(&place, "UPDATE shedlock SET lock_until = '2001-01-01T00:01:00.000Z', locked_at = '2001-01-01T00:00:00.000Z'");
+    finish(&mut place.run("a", ["-E", "75", "touch", "ran"])).is_silent_with(75);
+    finish(&mut place.run("a", ["-E", "75", "-w", "100ms", "touch", "ran"])).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_prolong_the_lock_of_a_dead_job() {
+    let place = Place::new();
+    abandon(&place, "a");
+    edit(&place, "UPDATE shedlock SET lock_until = '2099-01-01T00:00:00.000Z'");
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+    edit(&place, "UPDATE shedlock SET boot_until = 0");
+    assert!(place.row("a").unwrap().held);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+}
+
+#[test]
+fn at_least_and_every_survive_a_reboot_and_go_by_the_wall_clock() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["--at-least", "1m", "true"])).is_silent_with(0);
+    finish(&mut place.run("b", ["--every", "1h", "true"])).is_silent_with(0);
+    for name in ["a", "b"] {
+        let row = place.row(name).unwrap();
+        assert!(row.held && row.boot_id.is_none(), "{row:?}");
+    }
+    edit(&place, "UPDATE shedlock SET lock_until = locked_at WHERE name = 'a'");
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+    finish(&mut place.run("b", ["-E", "75", "true"])).is_silent_with(75);
+}
+
+// What is wrong with the file
+
+/// The run fails with this complaint, and the job does not run.
+#[track_caller]
+fn is_refused(place: &Place, finished: &Finished, complaint: &str) {
+    finished.complains(125, complaint);
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn what_is_no_database_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    let text = "this is no database, but longer than the header of one would be\n".repeat(20);
+    fs::write(place.path("text.db"), &text).unwrap();
+    let finished = finish(&mut on(&place, "sqlite:text.db", &["touch", "ran"]));
+    is_refused(&place, &finished, "text.db: the file is damaged or is no SQLite database");
+    assert_eq!(place.read("text.db"), text);
+    fs::create_dir(place.path("directory")).unwrap();
+    let finished = finish(&mut on(&place, "sqlite:directory", &["touch", "ran"]));
+    is_refused(&place, &finished, "directory: is a directory");
+    let finished = finish(&mut on(&place, "sqlite:text.db/locks.db", &["touch", "ran"]));
+    is_refused(&place, &finished, "text.db/locks.db: ");
+    let finished = finish(&mut on(&place, "sqlite:/dev/null", &["touch", "ran"]));
+    is_refused(&place, &finished, "/dev/null: ");
+    std::os::unix::fs::symlink("nowhere/locks.db", place.path("dangling")).unwrap();
+    let finished = finish(&mut on(&place, "sqlite:dangling", &["touch", "ran"]));
+    is_refused(&place, &finished, "dangling: ");
+}
+
+#[test]
+fn a_damaged_database_is_refused() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    open(&place).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let file = fs::OpenOptions::new().write(true).open(place.database()).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.write_all_at(&vec![0xff; usize::try_from(length - 100).unwrap()], 100).unwrap();
+    let finished = finish(&mut place.run("a", ["touch", "ran"]));
+    is_refused(&place, &finished, "locks.db: the file is damaged or is no SQLite database");
+    file.set_len(1024).unwrap();
+    let finished = finish(&mut place.run("a", ["touch", "ran"]));
+    is_refused(&place, &finished, "locks.db: the file is damaged or is no SQLite database");
+}
+
+#[test]
+fn a_database_that_is_damaged_while_the_job_runs_does_not_change_its_code() {
+    let place = Place::new();
+    let holder = Holder::start(&place, &mut place.run::<_, &str>("a", []), "exit 7");
+    wait_until_closed(holder.pid(), &place.database());
+    for name in ["locks.db-wal", "locks.db-shm"] {
+        fs::remove_file(place.path(name)).unwrap();
+    }
+    fs::write(place.database(), "this is no database, but longer than the header of one would be\n".repeat(20))
+        .unwrap();
+    let finished = holder.end();
+    finished.complains(7, "warning: ");
+    assert!(
+        finished.stderr.contains("is damaged or is no SQLite database; the lock frees when its time is up"),
+        "{finished:?}"
+    );
+}
+
+/// Waits until a process has a file open no more.
+fn wait_until_closed(pid: i32, file: &Path) {
+    wait_until(&format!("{} to be closed", file.display()), || {
+        let mut open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        (!open.any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))).then_some(())
+    });
+}
+
+#[test]
+fn while_the_job_runs_the_file_is_not_kept_open() {
+    let place = Place::new();
+    let child = start(&mut place.run("a", ["sh", "-c", "while [ ! -e end ]; do sleep 0.01; done"]));
+    let pid = i32::try_from(child.id()).unwrap();
+    wait_until_open(pid, &place.database());
+    wait_until_closed(pid, &place.database());
+    assert!(place.row("a").unwrap().held);
+    fs::write(place.path("end"), "").unwrap();
+    finish_child(child).is_silent_with(0);
+    assert!(!place.row("a").unwrap().held);
+}
+
+#[test]
+fn a_file_of_another_user_is_refused_with_what_to_do() {
+    let place = Place::new();
+    let home = open_to_nobody(&place, "home");
+    let file = home.join("locks.db");
+    finish(&mut on(&place, &url(&file), &["true"])).is_silent_with(0);
+    for name in names_in(&home) {
+        change("chown", "0:0", &home.join(name));
+    }
+    let mut inner = on(&place, &url(&file), &["touch", "ran"]);
+    inner.current_dir("/");
+    for mode in ["0444", "0600", "0000"] {
+        change("chmod", mode, &file);
+        let finished = finish(&mut by_nobody(&inner));
+        is_refused(&place, &finished, "locks.db: no permission to read and write it; it belongs to user 0");
+        assert!(finished.stderr.contains("mode=0660"), "{}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused() {
+    let place = Place::new();
+    let home = open_to_nobody(&place, "home");
+    change("chown", "0:0", &home);
+    let file = home.join("locks.db");
+    let mut inner = on(&place, &url(&file), &["touch", "ran"]);
+    inner.current_dir("/");
+    let finished = finish(&mut by_nobody(&inner));
+    is_refused(&place, &finished, "locks.db: no permission to make it in ");
+    Connection::open(&file).unwrap().execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE x (y)").unwrap();
+    change("chmod", "0666", &file);
+    let finished = finish(&mut by_nobody(&inner));
+    is_refused(&place, &finished, "locks.db: no permission to write to ");
+    change("chmod", "0700", &home);
+    let finished = finish(&mut by_nobody(&inner));
+    is_refused(&place, &finished, "locks.db: permission denied");
+}
+
+#[test]
+fn a_read_only_mount_is_refused() {
+    let place = Place::new();
+    let directory = directory(&place);
+    let setup = format!("mount --bind {0} {0}; mount -o remount,bind,ro {0}", directory.display());
+    let inner = on(&place, &url(&directory.join("locks.db")), &["touch", "ran"]);
+    let finished = finish(&mut among_mounts(&setup, &inner));
+    is_refused(&place, &finished, "locks.db: it cannot be made: read-only file system");
+    finish(&mut on(&place, &url(&directory.join("locks.db")), &["true"])).is_silent_with(0);
+    let finished = finish(&mut among_mounts(&setup, &inner));
+    is_refused(&place, &finished, "locks.db: its file system is mounted read-only");
+    for name in ["locks.db-shm", "locks.db-wal"] {
+        fs::remove_file(directory.join(name)).unwrap();
+    }
+    let finished = finish(&mut among_mounts(&setup, &inner));
+    is_refused(&place, &finished, "locks.db: its file system is mounted read-only");
+}
+
+/// Mounts a disk of a megabyte at `db`, with a database in it whose every commit needs a block more; `$FILL` fills it.
+fn small_disk(place: &Place) -> String {
+    let directory = directory(place);
+    let seed = Connection::open(place.path("seed.db")).unwrap();
+    seed.execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = WAL; CREATE TABLE x (y)").unwrap();
+    drop(seed);
+    format!(
+        "mount -t tmpfs -o size=1m,mode=0700 none {directory}; cp {seed} {directory}/locks.db; \
+         fill() {{ ! dd if=/dev/zero of={directory}/fill bs=4k 2> /dev/null; }}",
+        directory = directory.display(),
+        seed = place.path("seed.db").display(),
+    )
+}
+
+#[test]
+fn a_full_disk_at_the_take_is_refused() {
+    let place = Place::new();
+    let disk = small_disk(&place);
+    let inner = on(&place, &url(&place.path("db/locks.db")), &["touch", "ran"]);
+    // With a database that nobody has open, and with one whose log and index are there already.
+    for setup in [format!("{disk}; fill"), format!("{disk}; \"$@\"; rm ran; fill")] {
+        let finished = finish(&mut among_mounts(&setup, &inner));
+        finished.complains(125, "locks.db: ");
+        assert!(finished.stderr.contains("full") || finished.stderr.contains("no space left"), "{}", finished.stderr);
+        assert!(!place.path("ran").exists());
+    }
+    // Without any; nothing half made is left.
+    let list = format!("ls -A {0} > left", place.path("db").display());
+    let setup = format!("{disk}; rm {}/locks.db; fill; trap '{list}' EXIT; \"$@\"; exit", place.path("db").display());
+    let finished = finish(&mut among_mounts(&setup, &inner));
+    is_refused(&place, &finished, "locks.db: it cannot be made: no space left on device");
+    assert_eq!(place.lines("left"), ["fill"]);
+}
+
+#[test]
+fn a_full_disk_at_the_release_is_a_warning_and_the_jobs_code_is_kept() {
+    let place = Place::new();
+    let disk = small_disk(&place);
+    let job = format!("dd if=/dev/zero of={}/fill bs=4k 2> /dev/null; exit 7", place.path("db").display());
+    let inner = on(&place, &url(&place.path("db/locks.db")), &["--backend-timeout", "200ms", "sh", "-c", &job]);
+    let finished = finish(&mut among_mounts(&disk, &inner));
+    finished.complains(7, "warning: ");
+    assert!(
+        finished.stderr.contains("no space left on its disk; the lock frees when its time is up"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn a_network_file_system_is_refused() {
+    for program in ["/usr/bin/sshfs", "/usr/lib/openssh/sftp-server"] {
+        assert!(Path::new(program).exists(), "{program} is missing; install sshfs and openssh-sftp-server");
+    }
+    let place = Place::new();
+    for name in ["far", "near"] {
+        fs::create_dir(place.path(name)).unwrap();
+    }
+    finish(&mut on(&place, "sqlite:far/old.db", &["true"])).is_silent_with(0);
+    // Both ends are here, and only the pipe between them stands for the network.
+    let script = "mkfifo pipe\n\
+                  /usr/lib/openssh/sftp-server < pipe | sshfs -f -o passive :\"$PWD/far\" near > pipe 2> sshfs.log &\n\
+                  tries=0\n\
+                  until mountpoint -q near; do tries=$((tries + 1)); [ $tries -lt 1000 ]; sleep 0.01; done\n\
+                  code=0; \"$@\" || code=$?\n\
+                  umount near; wait; exit $code";
+    for file in ["near/new.db", "near/old.db"] {
+        let inner = on(&place, &format!("sqlite:{file}"), &["touch", "ran"]);
+        let finished = finish(&mut among_mounts(script, &inner));
+        is_refused(&place, &finished, "SQLite is refused on the network file system fuse.sshfs");
+        fs::remove_file(place.path("pipe")).unwrap();
+    }
+    assert!(!place.path("far/new.db").exists());
+}

@@ -1,0 +1,184 @@
+//! What the tests of options, codes and files set up before the program comes on: a lock that is held, a row that is
+//! older than it is, another user, another root directory.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rusqlite::Connection;
+
+use super::support::{Finished, PATIENCE, Place, finish_child, start, wait_until};
+
+/// A job that holds its lock until it is told to end, or until its place is gone.
+pub(crate) struct Holder {
+    child: Child,
+    going: PathBuf,
+    started: PathBuf,
+}
+
+impl Holder {
+    /// Starts `shedlock ARGUMENTS JOB` in `command`, and returns when the job runs. When told to end, the job runs `last`.
+    pub(crate) fn start(place: &Place, command: &mut Command, last: &str) -> Self {
+        let files = (0..).map(|number| ["going", "started"].map(|what| place.path(&format!("{what}-{number}"))));
+        let [going, started] = files.into_iter().find(|[_, started]| !started.exists()).unwrap();
+        fs::write(&going, "").unwrap();
+        let script = "echo $$ > \"$2\"; while [ -e \"$1\" ]; do sleep 0.01; done; ";
+        let child =
+            start(command.arg("sh").arg("-c").arg(format!("{script}{last}")).arg("job").args([&going, &started]));
+        wait_until("the job that holds the lock", || fs::read_to_string(&started).ok()?.ends_with('\n').then_some(()));
+        Self { child, going, started }
+    }
+
+    /// The pid of shedlock.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// The pid of the job.
+    pub(crate) fn job(&self) -> i32 {
+        fs::read_to_string(&self.started).unwrap().trim().parse().unwrap()
+    }
+
+    /// Ends the job, and waits for shedlock.
+    pub(crate) fn end(self) -> Finished {
+        fs::remove_file(&self.going).unwrap();
+        finish_child(self.child)
+    }
+
+    /// Waits for shedlock, which ends without our telling the job to.
+    pub(crate) fn finish(self) -> Finished {
+        finish_child(self.child)
+    }
+}
+
+/// A job holds the lock, for at most a minute.
+pub(crate) fn hold(place: &Place, name: &str) -> Holder {
+    Holder::start(place, &mut place.run::<_, &str>(name, []), "true")
+}
+
+/// A connection of the test's own to the place's database.
+pub(crate) fn open(place: &Place) -> Connection {
+    let connection = Connection::open(place.database()).unwrap();
+    connection.busy_timeout(PATIENCE).unwrap();
+    connection
+}
+
+/// Runs a statement that must change exactly one row.
+pub(crate) fn edit(place: &Place, sql: &str) {
+    assert_eq!(open(place).execute(sql, ()).unwrap(), 1, "{sql}");
+}
+
+/// Returns what a query finds, one number or text.
+pub(crate) fn find<T: rusqlite::types::FromSql>(place: &Place, sql: &str) -> T {
+    open(place).query_row(sql, (), |row| row.get(0)).unwrap()
+}
+
+/// From the taking of a lock to its end, in milliseconds, by its row.
+pub(crate) fn span(place: &Place, name: &str) -> i64 {
+    let sql = "SELECT CAST(round((julianday(lock_until) - julianday(locked_at)) * 86400000) AS INTEGER) FROM shedlock WHERE name = ?1";
+    open(place).query_row(sql, [name], |row| row.get(0)).unwrap()
+}
+
+/// Lets `by` (such as `1 hour`) go by for a lock: its row says the same of a time so much earlier.
+pub(crate) fn pass_time(place: &Place, name: &str, by: &str) {
+    let sql = format!(
+        "UPDATE shedlock SET lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', lock_until, '-{by}'), \
+                             locked_at = strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, '-{by}'), \
+                             boot_until = boot_until - (strftime('%s', 'now', '{by}') - strftime('%s', 'now')) * 1000 \
+         WHERE name = '{name}'"
+    );
+    edit(place, &sql);
+}
+
+/// Waits until a process has a file open.
+pub(crate) fn wait_until_open(pid: i32, file: &Path) {
+    wait_until(&format!("{} to be open", file.display()), || {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file)).then_some(())
+    });
+}
+
+/// Waits until a process takes its signals in itself, so that none ends it before it has begun.
+pub(crate) fn wait_until_signals_are_caught(pid: i32) {
+    wait_until("signals to be caught", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?.trim();
+        (u64::from_str_radix(blocked, 16).unwrap() & (1 << 14) != 0).then_some(())
+    });
+}
+
+/// The same command, started by another that only root can run, such as setpriv(1) or unshare(1). Who is not root needs
+/// sudo(8) without a password.
+pub(crate) fn by_root(words: &[&str], inner: &Command) -> Command {
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let mut command = Command::new(if root { words[0] } else { "sudo" });
+    for (key, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    if !root {
+        command.args(["-n", "env"]);
+        command.args(inner.get_envs().filter_map(|(key, value)| {
+            let mut pair = OsString::from(key);
+            pair.push("=");
+            pair.push(value?);
+            Some(pair)
+        }));
+        command.arg(words[0]);
+    }
+    command.args(&words[1..]).arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::null());
+    if let Some(directory) = inner.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
+/// The same command as the user nobody.
+pub(crate) fn by_nobody(inner: &Command) -> Command {
+    by_root(&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], inner)
+}
+
+/// The same command after `setup`, a shell script that may mount what it likes: nobody else sees it.
+pub(crate) fn among_mounts(setup: &str, inner: &Command) -> Command {
+    let script = format!("{setup}\nexec \"$@\"");
+    by_root(&["unshare", "--mount", "--propagation", "private", "sh", "-ec", &script, "sh"], inner)
+}
+
+/// Lets every user into the place, and makes a directory in it that belongs to nobody.
+pub(crate) fn open_to_nobody(place: &Place, directory: &str) -> PathBuf {
+    let path = place.path(directory);
+    fs::create_dir(&path).unwrap();
+    change("chmod", "0755", &place.path(""));
+    change("chown", "65534:65534", &path);
+    path
+}
+
+/// chmod(1), chown(1): changes a file with a command of the system, as root.
+pub(crate) fn change(program: &str, to: &str, path: &Path) {
+    let status = by_root(&["env"], Command::new(program).arg(to).arg(path)).status().unwrap();
+    assert!(status.success(), "{program} {to} {}", path.display());
+}
+
+/// The permission bits of a file.
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// The names in a directory, sorted.
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// `shedlock run ARGUMENTS` with this place's database.
+pub(crate) fn bare<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = place.shedlock(["run"]);
+    command.args(arguments);
+    command
+}
