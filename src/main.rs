@@ -28,7 +28,6 @@ use exit::Exit;
 #[cfg_attr(not(test), expect(unsafe_code, reason = "a symbol that the C library looks for"))]
 // SAFETY: the program has no other function of this name, and the C library calls it once, as it is declared.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, expect(dead_code, reason = "the tests bring a main of their own"))]
 extern "C" fn main() -> i32 {
     let started = Moment::now();
     job::fill_standard_descriptors();
