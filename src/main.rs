@@ -1,6 +1,7 @@
 //! shedlock: run a command under a named lock, so that it never runs twice at once.
 
 #![cfg_attr(not(test), no_main)]
+#![cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "much is there for the sake of some backend"))]
 
 mod backend;
 mod cli;
@@ -19,6 +20,8 @@ mod signal;
 mod supervise;
 mod usage;
 
+use std::ffi::OsString;
+
 use clock::Moment;
 use config::Mistake;
 use exit::Exit;
@@ -28,7 +31,7 @@ use exit::Exit;
 #[cfg_attr(not(test), expect(unsafe_code, reason = "a symbol that the C library looks for"))]
 // SAFETY: the program has no other function of this name, and the C library calls it once, as it is declared.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn main() -> i32 {
+extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     let started = Moment::now();
     job::fill_standard_descriptors();
     std::panic::set_hook(Box::new(|panic| {
@@ -38,7 +41,7 @@ extern "C" fn main() -> i32 {
         );
         job::exit(exit::FAILED);
     }));
-    let exit = match dispatch(started) {
+    let exit = match dispatch(job::arguments(count, words), started) {
         Ok(exit) => exit,
         Err(error) => {
             job::ignore_pipe();
@@ -53,8 +56,8 @@ extern "C" fn main() -> i32 {
     job::exit(exit.code)
 }
 
-fn dispatch(started: Moment) -> anyhow::Result<Exit> {
-    let matches = match cli::command().try_get_matches() {
+fn dispatch(arguments: Vec<OsString>, started: Moment) -> anyhow::Result<Exit> {
+    let matches = match cli::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::answer(&error),
     };

@@ -12,7 +12,7 @@ mod wait;
 
 pub(crate) use environ::Environment;
 use nix::unistd::{Pid, getpgid};
-pub(crate) use process::{exit, fill_standard_descriptors};
+pub(crate) use process::{arguments, exit, fill_standard_descriptors};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 

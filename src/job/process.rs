@@ -1,7 +1,9 @@
 //! This process: how it begins and how it ends.
 
+use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::fs::OpenOptions;
 use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -26,6 +28,24 @@ pub(crate) fn fill_standard_descriptors() {
             let _ = null.map(IntoRawFd::into_raw_fd).map(keep_over_exec);
         }
     }
+}
+
+/// The command line, as the C library hands it to `main`.
+pub(crate) fn arguments(count: i32, words: *const *const c_char) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    for index in 0..usize::try_from(count).unwrap_or_default() {
+        #[expect(unsafe_code, reason = "Rust's own start, which would do it, is left out")]
+        // SAFETY: the array has `count` entries.
+        let place = unsafe { words.add(index) };
+        #[expect(unsafe_code, reason = "see above")]
+        // SAFETY: the entry is in the array.
+        let word = unsafe { *place };
+        #[expect(unsafe_code, reason = "see above")]
+        // SAFETY: every entry is a C string that lives as long as the process.
+        let word = unsafe { CStr::from_ptr(word) };
+        arguments.push(OsStr::from_bytes(word.to_bytes()).to_owned());
+    }
+    arguments
 }
 
 fn keep_over_exec(number: i32) {
