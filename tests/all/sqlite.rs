@@ -240,6 +240,22 @@ fn of_many_processes_that_meet_an_older_table_all_succeed() {
 }
 
 #[test]
+fn a_lock_is_granted_only_when_the_new_columns_are_committed() {
+    let place = Place::new();
+    open(&place).execute_batch(JAVA).unwrap();
+    // In rollback mode, a reader lets a writer begin, and keeps it from committing.
+    let reader = open(&place);
+    reader.execute_batch("BEGIN; SELECT count(*) FROM shedlock").unwrap();
+    let finished = finish(&mut place.run("a", ["--backend-timeout", "300ms", "touch", "ran"]));
+    is_refused(&place, &finished, "the database is locked by another process");
+    let child = start(&mut place.run("a", ["touch", "ran"]));
+    wait_until_open(i32::try_from(child.id()).unwrap(), &place.database());
+    reader.execute_batch("COMMIT").unwrap();
+    finish_child(child).is_silent_with(0);
+    assert!(place.row("a").is_some());
+}
+
+#[test]
 fn another_table_has_locks_of_its_own() {
     let place = Place::new();
     let holder = hold(&place, "a");

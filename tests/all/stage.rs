@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use rusqlite::Connection;
 
-use super::support::{Finished, PATIENCE, Place, finish_child, start, wait_until};
+use super::support::{Finished, PATIENCE, Place, finish_child, is_alive, start, wait_until};
 
 /// A job that holds its lock until it is told to end, or until its place is gone.
 pub(crate) struct Holder {
@@ -49,6 +49,8 @@ impl Holder {
 
     /// Waits for shedlock, which ends without our telling the job to.
     pub(crate) fn finish(self) -> Finished {
+        let pid = self.pid();
+        wait_until("shedlock to end by itself", || (!is_alive(pid)).then_some(()));
         finish_child(self.child)
     }
 }
@@ -181,4 +183,18 @@ pub(crate) fn bare<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<
     let mut command = place.shedlock(["run"]);
     command.args(arguments);
     command
+}
+
+/// The job was stopped because its second was used up. On a busy machine the dead may take longer to be gone than a
+/// lease of a second leaves them, and then that is told as well.
+#[track_caller]
+pub(crate) fn is_expired(finished: &Finished) {
+    assert_eq!((finished.code(), finished.stdout.as_str()), (Some(124), ""), "{finished:?}");
+    let mut lines = finished.stderr.lines();
+    assert!(
+        lines.next().is_some_and(|line| line.ends_with("the job is stopped because --at-most 1s is used up")),
+        "{finished:?}"
+    );
+    let known = ["SIGKILL has not ended all of the job", "hint: look for a process in uninterruptible sleep"];
+    assert!(lines.all(|line| known.iter().any(|known| line.contains(known))), "{finished:?}");
 }

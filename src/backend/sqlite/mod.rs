@@ -165,8 +165,9 @@ impl Sqlite {
             }
             Err(error) => {
                 let trouble = self.explain(&error);
-                // A connection that only met a writer is as good as before.
-                if is_busy(&error) {
+                // A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within
+                // its transaction, where a lock would be granted that nobody else sees.
+                if is_busy(&error) && connection.is_autocommit() {
                     self.connection = Some(connection);
                 }
                 Err(trouble)
