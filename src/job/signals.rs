@@ -120,6 +120,8 @@ pub(crate) fn raise_and_die(signal: Signal) {
     if getpid().as_raw() == 1 || is_ignored(signal) {
         return;
     }
+    // The limit does not count where cores go to a program, such as systemd's, and the other counts there only.
+    let _ = nix::sys::prctl::set_dumpable(false);
     if setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok() {
         raise(signal);
     }

@@ -609,7 +609,7 @@ fn make_rollback_database(place: &Place) {
     open(place)
         .execute_batch(
             "PRAGMA journal_mode = DELETE; CREATE TABLE shedlock (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
-             locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER)",
+             locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT)",
         )
         .unwrap();
 }

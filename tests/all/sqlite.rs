@@ -220,7 +220,7 @@ fn a_table_with_the_columns_of_the_java_library_gets_two_more() {
     finish(&mut place.run("free", ["--at-least", "30s", "true"])).is_silent_with(0);
     let columns: String =
         find(&place, "SELECT group_concat(name) FROM (SELECT name FROM pragma_table_info('shedlock') ORDER BY cid)");
-    assert_eq!(columns, "name,lock_until,locked_at,locked_by,boot_id,boot_until");
+    assert_eq!(columns, "name,lock_until,locked_at,locked_by,boot_id,boot_until,boot_for");
     // What the application does not know of does not disturb it.
     let statement = "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('new', '2099-01-01T00:00:00.000Z', '2026-01-31T18:00:00.000Z', 'x')";
     assert_eq!(application.execute(statement, ()).unwrap(), 1);
@@ -382,11 +382,36 @@ fn a_reboot_frees_the_lock_of_a_running_job_at_once() {
     finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
 }
 
+/// Makes the row what it would be if the clock had been set after the taking: all of it is another time, and whole.
+fn set_clock(place: &Place, lock_until: &str, locked_at: &str) {
+    let row = format!(
+        "lock_until = '{lock_until}', locked_at = '{locked_at}', boot_for = locked_by || ' ' || '{lock_until}'"
+    );
+    edit(place, &format!("UPDATE shedlock SET {row}"));
+}
+
+#[test]
+fn a_row_that_a_java_application_took_over_is_judged_by_the_wall_clock() {
+    let place = Place::new();
+    abandon(&place, "a");
+    // As its statements do it, once our lock has expired: the columns that it does not know stay as they are.
+    edit(
+        &place,
+        "UPDATE shedlock SET lock_until = '2099-01-01T00:00:00.000Z', locked_at = '2026-01-31T18:00:00.000Z', locked_by = 'app'",
+    );
+    edit(&place, "UPDATE shedlock SET boot_until = 0");
+    finish(&mut place.run("a", ["-E", "75", "touch", "ran"])).is_silent_with(75);
+    assert!(!place.path("ran").exists());
+    // And its release, or a person's.
+    edit(&place, "UPDATE shedlock SET lock_until = '2026-01-31T18:01:00.000Z', boot_until = 9223372036854775807");
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+}
+
 #[test]
 fn a_clock_that_was_set_forward_does_not_free_the_lock_of_a_running_job() {
     let place = Place::new();
     let holder = hold(&place, "a");
-    edit(&place, "UPDATE shedlock SET lock_until = '2001-01-01T00:01:00.000Z', locked_at = '2001-01-01T00:00:00.000Z'");
+    set_clock(&place, "2001-01-01T00:01:00.000Z", "2001-01-01T00:00:00.000Z");
     finish(&mut place.run("a", ["-E", "75", "touch", "ran"])).is_silent_with(75);
     finish(&mut place.run("a", ["-E", "75", "-w", "100ms", "touch", "ran"])).is_silent_with(75);
     holder.end().is_silent_with(0);
@@ -398,7 +423,7 @@ fn a_clock_that_was_set_forward_does_not_free_the_lock_of_a_running_job() {
 fn a_clock_that_was_set_back_does_not_prolong_the_lock_of_a_dead_job() {
     let place = Place::new();
     abandon(&place, "a");
-    edit(&place, "UPDATE shedlock SET lock_until = '2099-01-01T00:00:00.000Z'");
+    set_clock(&place, "2099-01-01T00:00:00.000Z", "2098-12-31T23:59:00.000Z");
     finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
     edit(&place, "UPDATE shedlock SET boot_until = 0");
     assert!(place.row("a").unwrap().held);

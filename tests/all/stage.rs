@@ -88,6 +88,7 @@ pub(crate) fn pass_time(place: &Place, name: &str, by: &str) {
     let sql = format!(
         "UPDATE shedlock SET lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', lock_until, '-{by}'), \
                              locked_at = strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, '-{by}'), \
+                             boot_for = locked_by || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', lock_until, '-{by}'), \
                              boot_until = boot_until - (strftime('%s', 'now', '{by}') - strftime('%s', 'now')) * 1000 \
          WHERE name = '{name}'"
     );

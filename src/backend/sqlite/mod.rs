@@ -1,8 +1,9 @@
 //! Locks in one SQLite file, for the processes of one host.
 //!
-//! The layout is the Java library's, plus two columns: a running job's row carries the boot id of the machine and
-//! the lease's end on the boot clock, and is judged by them. Setting the wall clock neither frees nor prolongs such a
-//! lock, and a reboot frees it at once. What outlives the job (at-least, every) is judged by the wall clock.
+//! The layout is the Java library's, plus three columns: a running job's row carries the boot id of the machine and
+//! the lease's end on the boot clock, and is judged by them for as long as the row says what it said when they were
+//! written. Setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. What outlives
+//! the job (at-least, every) is judged by the wall clock.
 //!
 //! Journal and durability. The file is in WAL mode with `synchronous=NORMAL`: a commit is a write without an fsync,
 //! readers never wait, and neither a kill nor a power cut can damage the file. A commit survives the death of every
@@ -26,51 +27,60 @@ use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Grant, Record};
 use file::{Directory, File};
 
-/// `{held}` in the statements below: is this row's lock held? The wall clock decides where there is no boot id.
-const HELD: &str = "CASE WHEN boot_id IS NULL OR :boot IS NULL THEN lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
-                    ELSE boot_id = :boot AND boot_until > boot_ms() END";
+/// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
+/// application or a person, has changed the row since.
+const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
+
+/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say.
+const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() \
+                    ELSE lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END";
 
 /// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
 const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, \
-                    CASE WHEN boot_id IS NULL OR :boot IS NULL \
-                         THEN CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) \
-                         ELSE boot_until - boot_ms() END \
+                    CASE WHEN {ours} THEN boot_until - boot_ms() \
+                         ELSE CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) END \
                     FROM {table} WHERE name = :name";
 
 /// The clocks are read inside the statement, that is after any wait for the write lock.
-const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until) \
+const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
                        VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                               :owner, :boot, CASE WHEN :boot IS NOT NULL THEN boot_ms() + :lease_ms END) \
+                               :owner, :boot, boot_ms() + :lease_ms, \
+                               :owner || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                        ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
-                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, boot_until = excluded.boot_until \
+                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, \
+                               boot_until = excluded.boot_until, boot_for = excluded.boot_for \
                        WHERE locked_by = :owner OR NOT {held} \
                        RETURNING locked_at, lock_until";
 
 const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)), \
-                            boot_until = max(boot_until, boot_ms() + :lease_ms) \
+                            boot_id = :boot, boot_until = max(boot_until, boot_ms() + :lease_ms), \
+                            boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                      WHERE name = :name AND locked_by = :owner AND {held}";
 
 /// A release that is repeated finds its own mark, and changes nothing.
-const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, boot_id = NULL, boot_until = NULL, \
+const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, boot_id = NULL, boot_until = NULL, boot_for = NULL, \
                               lock_until = CASE WHEN locked_by = :ended THEN lock_until \
                                            ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
                                                     strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold)) END \
                        WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
-                      locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER) WITHOUT ROWID";
+                      locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
+                      WITHOUT ROWID";
 
 /// For a table that has the four columns of the Java library only.
 const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
-                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; COMMIT";
+                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
+                           ALTER TABLE {table} ADD COLUMN boot_for TEXT; COMMIT";
 
 /// Small pages, since a commit writes whole pages and ours are a row each.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
-/// The write-ahead log is folded into the file, which takes two fsyncs, when a release finds this many pages in it.
-/// Whoever opens the file first has to read the whole log, so it is kept short; and that no job waits for its lock
-/// meanwhile, a taking leaves it be (up to SQLite's default of 1000 pages).
+/// Whoever opens the file first has to read the whole write-ahead log, so it is kept short. Folding it into the file
+/// takes two fsyncs, for which no job should wait: it is done while a job runs, when the connection is closed, or by a
+/// release that finds this many pages. A taking leaves the log be (up to SQLite's default of 1000 pages).
 const CHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 32";
+const CHECKPOINT_NOW: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// How often a taking may find the lock free and then taken before that counts as busy.
 const RACES: usize = 100;
@@ -276,7 +286,11 @@ impl Backend for Sqlite {
     }
 
     fn disconnect(&mut self) {
-        self.connection = None;
+        let Some(connection) = self.connection.take() else { return };
+        if connection.total_changes() > 0 {
+            // If others are at work it is theirs to do.
+            let _ = connection.query_row(CHECKPOINT_NOW, (), |_| Ok(()));
+        }
     }
 
     fn pace(&self) -> Pace {
@@ -299,7 +313,7 @@ struct Statements<'a> {
 
 impl Statements<'_> {
     fn fill(&self, statement: &str) -> String {
-        statement.replace("{held}", HELD).replace("{table}", &format!("\"{}\"", self.table))
+        statement.replace("{held}", HELD).replace("{ours}", OURS).replace("{table}", &format!("\"{}\"", self.table))
     }
 
     /// Who else holds the lock; `None` if nobody does, or we do.
