@@ -382,6 +382,29 @@ fn a_reboot_frees_the_lock_of_a_running_job_at_once() {
     finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
 }
 
+#[test]
+fn the_write_ahead_log_stays_short() {
+    let place = Place::new();
+    let longest = (0..60)
+        .map(|_| {
+            finish(&mut place.run("a", ["true"])).is_silent_with(0);
+            fs::metadata(place.path("locks.db-wal")).unwrap().len()
+        })
+        .max();
+    // Some 30 commits of one page each; 60 runs commit 120 times.
+    assert!(longest.unwrap() < 40 * 1024, "{longest:?}");
+}
+
+#[test]
+fn the_write_ahead_log_is_emptied_while_a_job_runs() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    let log = place.path("locks.db-wal");
+    wait_until("the log to be empty", || (fs::metadata(&log).unwrap().len() == 0).then_some(()));
+    holder.end().is_silent_with(0);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+}
+
 /// Makes the row what it would be if the clock had been set after the taking: all of it is another time, and whole.
 fn set_clock(place: &Place, lock_until: &str, locked_at: &str) {
     let row = format!(

@@ -58,6 +58,13 @@ impl File {
         matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
+    /// How long the write-ahead log beside the file is, in bytes.
+    pub(super) fn log_size(&self) -> u64 {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        fs::metadata(log).map_or(0, |data| data.len())
+    }
+
     /// Refuses a file on a network file system, where locks between hosts are not to be trusted.
     pub(super) fn refuse_network(&self) -> Result<(), Trouble> {
         // Where neither can be asked, opening the file will say why.

@@ -76,11 +76,14 @@ const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_
 /// Small pages, since a commit writes whole pages and ours are a row each.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
-/// Whoever opens the file first has to read the whole write-ahead log, so it is kept short. Folding it into the file
-/// takes two fsyncs, for which no job should wait: it is done while a job runs, when the connection is closed, or by a
-/// release that finds this many pages. A taking leaves the log be (up to SQLite's default of 1000 pages).
-const CHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 32";
-const CHECKPOINT_NOW: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+/// Folds the write-ahead log into the file, and empties it. Whoever opens the file first has to read the whole log, so
+/// it is kept short; a mere checkpoint would not do, since that reader does not learn how far it got, and the log would
+/// grow. It takes two fsyncs, for which no job should wait: it is done while a job runs, when the connection is closed,
+/// or by a release that finds the log longer than [`LONG_LOG`].
+const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+/// In bytes; some 30 commits.
+const LONG_LOG: u64 = 32 * 1024;
 
 /// How often a taking may find the lock free and then taken before that counts as busy.
 const RACES: usize = 100;
@@ -213,6 +216,13 @@ impl Sqlite {
         Ok(connection)
     }
 
+    fn fold_log(&self) {
+        if let Some(connection) = &self.connection {
+            // If others are at work it fails, and is theirs to do.
+            let _ = connection.query_row(FOLD_LOG, (), |_| Ok(()));
+        }
+    }
+
     fn fill_table(&self, statement: &str) -> String {
         Statements { table: &self.table, boot: None, synchronous: self.synchronous }.fill(statement)
     }
@@ -272,8 +282,7 @@ impl Backend for Sqlite {
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
-        self.with_table(|connection, statements| {
-            connection.query_row(CHECKPOINT, (), |_| Ok(()))?;
+        let answer = self.with_table(|connection, statements| {
             let (hold, _) = modifier(hold);
             let changed = statements.execute(
                 connection,
@@ -282,15 +291,18 @@ impl Backend for Sqlite {
                 &[(":hold", hold.into()), (":ended", claim.owner.ended().into())],
             )?;
             Ok(kept(changed))
-        })
+        })?;
+        if self.file.log_size() > LONG_LOG {
+            self.fold_log();
+        }
+        Ok(answer)
     }
 
     fn disconnect(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if connection.total_changes() > 0 {
-            // If others are at work it is theirs to do.
-            let _ = connection.query_row(CHECKPOINT_NOW, (), |_| Ok(()));
+        if self.connection.as_ref().is_some_and(|connection| connection.total_changes() > 0) {
+            self.fold_log();
         }
+        self.connection = None;
     }
 
     fn pace(&self) -> Pace {
