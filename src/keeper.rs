@@ -1,8 +1,9 @@
 //! The thread that talks to the backend, so that a backend that hangs is, for everybody else, a deadline that passes.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -27,45 +28,56 @@ pub(crate) enum Request {
     Release(Claim, Duration),
 }
 
+/// A request on its way. They are numbered from 1.
+struct Errand {
+    number: u64,
+    request: Request,
+    deadline: Moment,
+}
+
 /// The way to the thread. Requests are answered one by one, in order.
 pub(crate) struct Keeper {
-    requests: Sender<(Request, Moment)>,
+    requests: Sender<Errand>,
     answers: Receiver<Event>,
     awake: Arc<EventFd>,
-    stop_trying: Arc<AtomicBool>,
+    asked: Cell<u64>,
+    /// Up to this number nothing is tried again.
+    given_up: Arc<AtomicU64>,
 }
 
 impl Keeper {
     /// Starts the thread. It ends with the process; nothing waits for it, since it may hang.
     pub(crate) fn start(backend: Box<dyn Backend>) -> anyhow::Result<Self> {
         let awake = Arc::new(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
-        let stop_trying = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
-        let mut work = Work { backend, stop_trying: Arc::clone(&stop_trying) };
+        let mut work = Work { backend, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name("keeper".to_owned()).spawn(move || {
-            while let Some((request, deadline)) = work.next(&inbox) {
-                if outbox.send(work.answer(&request, deadline)).is_err() || bell.write(1).is_err() {
+            while let Some(errand) = work.next(&inbox) {
+                if outbox.send(work.answer(&errand)).is_err() || bell.write(1).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { requests, answers, awake, stop_trying })
+        Ok(Self { requests, answers, awake, asked: Cell::new(0), given_up })
     }
 
     /// Asks; the answer comes through [`Keeper::answer`]. Passing trouble is tried again until `deadline`.
     pub(crate) fn ask(&self, request: Request, deadline: Moment) {
+        let number = self.asked.get() + 1;
+        self.asked.set(number);
         // If the thread has died the answer never comes, which is what deadlines are for.
-        let _ = self.requests.send((request, deadline));
+        let _ = self.requests.send(Errand { number, request, deadline });
     }
 
-    /// Makes the try that is under way the last one.
+    /// Makes the try that is under way the last one of what has been asked so far.
     pub(crate) fn stop_trying(&self) {
-        self.stop_trying.store(true, Ordering::Relaxed);
+        self.given_up.store(self.asked.get(), Ordering::Relaxed);
     }
 
-    /// Returns an answer, if one has come.
+    /// Returns an answer, if one has come. The bell rings again only for what comes after the last look.
     pub(crate) fn answer(&self) -> Option<Event> {
         // Silenced before the look, so that an answer that comes in between rings again.
         let _ = self.awake.read();
@@ -80,14 +92,14 @@ impl Keeper {
 
 struct Work {
     backend: Box<dyn Backend>,
-    stop_trying: Arc<AtomicBool>,
+    given_up: Arc<AtomicU64>,
 }
 
 impl Work {
     /// Waits for a request; `None` if there will be none.
-    fn next(&mut self, inbox: &Receiver<(Request, Moment)>) -> Option<(Request, Moment)> {
+    fn next(&mut self, inbox: &Receiver<Errand>) -> Option<Errand> {
         match inbox.recv_timeout(IDLE) {
-            Ok(request) => Some(request),
+            Ok(errand) => Some(errand),
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.disconnect();
                 inbox.recv().ok()
@@ -96,18 +108,18 @@ impl Work {
         }
     }
 
-    fn answer(&mut self, request: &Request, deadline: Moment) -> Event {
-        match request {
+    fn answer(&mut self, errand: &Errand) -> Event {
+        match &errand.request {
             Request::Acquire(claim) => {
-                let (answer, sent) = self.persist(deadline, |backend| backend.acquire(claim));
+                let (answer, sent) = self.persist(errand, |backend| backend.acquire(claim));
                 Event::Acquired { answer, sent }
             }
             Request::Renew(claim) => {
-                let (answer, sent) = self.persist(deadline, |backend| backend.renew(claim));
+                let (answer, sent) = self.persist(errand, |backend| backend.renew(claim));
                 Event::Renewed { answer, sent }
             }
             Request::Release(claim, hold) => {
-                Event::Released(self.persist(deadline, |backend| backend.release(claim, *hold)).0)
+                Event::Released(self.persist(errand, |backend| backend.release(claim, *hold)).0)
             }
         }
     }
@@ -116,7 +128,7 @@ impl Work {
     /// before the try that brought it.
     fn persist<T>(
         &mut self,
-        deadline: Moment,
+        errand: &Errand,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
     ) -> (Result<T, Trouble>, Moment) {
         let pace = self.backend.pace();
@@ -127,7 +139,7 @@ impl Work {
                 Err(trouble) if trouble.kind == TroubleKind::Passing => {
                     // Half of every pause is at random, lest those who collided collide again.
                     let wait = pause.mul_f64(0.5 + 0.5 * random());
-                    if Moment::now() + wait >= deadline || !self.sleep(wait) {
+                    if Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {
                         return (Err(trouble), sent);
                     }
                     pause = (pause * 2).min(pace.longest);
@@ -137,11 +149,11 @@ impl Work {
         }
     }
 
-    /// Sleeps, and returns whether to go on trying.
-    fn sleep(&self, wait: Duration) -> bool {
+    /// Sleeps, and returns whether to go on trying what has this number.
+    fn sleep(&self, wait: Duration, number: u64) -> bool {
         let until = Moment::now() + wait;
         loop {
-            if self.stop_trying.load(Ordering::Relaxed) {
+            if number <= self.given_up.load(Ordering::Relaxed) {
                 return false;
             }
             let left = until.since(Moment::now());
@@ -156,4 +168,187 @@ impl Work {
 /// A number from 0 to 1; without randomness from the system, always 1.
 fn random() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+    use crate::backend::{Acquired, Kept, Pace};
+    use crate::clock::Timestamp;
+    use crate::lock::{Grant, LockName, Owner};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
+    const GRANT: Grant = Grant { locked_at: Timestamp(1), until: Timestamp(2) };
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Call {
+        Acquire(Moment),
+        Renew,
+        Release(Duration),
+        Disconnect,
+    }
+
+    /// A backend that reports every call, and fails as often as it was told to.
+    struct Fake {
+        calls: Sender<Call>,
+        /// What the next calls meet; after the last one all is well.
+        troubles: VecDeque<Trouble>,
+        /// For the first request; the others are quick.
+        pace: Cell<Pace>,
+    }
+
+    impl Fake {
+        fn answer<T>(&mut self, call: Call, good: T) -> Result<T, Trouble> {
+            self.calls.send(call).unwrap();
+            self.troubles.pop_front().map_or(Ok(good), Err)
+        }
+    }
+
+    impl Backend for Fake {
+        fn acquire(&mut self, _: &Claim) -> Result<Acquired, Trouble> {
+            self.answer(Call::Acquire(Moment::now()), Acquired::Granted(GRANT))
+        }
+
+        fn renew(&mut self, _: &Claim) -> Result<Kept, Trouble> {
+            self.answer(Call::Renew, Kept::Kept)
+        }
+
+        fn release(&mut self, _: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+            self.answer(Call::Release(hold), Kept::Kept)
+        }
+
+        fn disconnect(&mut self) {
+            self.calls.send(Call::Disconnect).unwrap();
+        }
+
+        fn pace(&self) -> Pace {
+            self.pace.replace(QUICK)
+        }
+
+        fn address(&self) -> &'static str {
+            "fake:"
+        }
+    }
+
+    fn keeper(troubles: impl IntoIterator<Item = Trouble>, pace: Pace) -> (Keeper, Receiver<Call>) {
+        let (calls, called) = channel();
+        let fake = Fake { calls, troubles: troubles.into_iter().collect(), pace: Cell::new(pace) };
+        (Keeper::start(Box::new(fake)).unwrap(), called)
+    }
+
+    fn passing(times: usize) -> Vec<Trouble> {
+        vec![Trouble::passing("busy"); times]
+    }
+
+    fn claim() -> Claim {
+        Claim { name: LockName::new("a").unwrap(), owner: Owner::new("host", 1, 2), lease: HOUR }
+    }
+
+    /// Returns the next answer, waiting for the bell.
+    fn answer(keeper: &Keeper) -> Event {
+        loop {
+            if let Some(event) = keeper.answer() {
+                return event;
+            }
+            let mut bells = [PollFd::new(keeper.bell(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut bells, PollTimeout::from(20_000_u16)), Ok(1), "no answer came");
+        }
+    }
+
+    fn next(called: &Receiver<Call>) -> Call {
+        called.recv_timeout(Duration::from_secs(20)).expect("the backend is called")
+    }
+
+    fn acquired(event: Event) -> (Result<Acquired, Trouble>, Moment) {
+        match event {
+            Event::Acquired { answer, sent } => (answer, sent),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn passing_trouble_is_tried_again_and_sent_is_from_before_the_try_that_was_answered() {
+        let (keeper, called) = keeper(passing(2), QUICK);
+        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        let (answer, sent) = acquired(answer(&keeper));
+        assert_eq!(answer, Ok(Acquired::Granted(GRANT)));
+        let tries: Vec<_> = called.try_iter().collect();
+        let [_, Call::Acquire(second), Call::Acquire(third)] = tries[..] else { panic!("{tries:?}") };
+        assert!(second < sent && sent <= third, "{second:?} {sent:?} {third:?}");
+    }
+
+    #[test]
+    fn passing_trouble_is_tried_until_the_deadline() {
+        let (keeper, called) = keeper(passing(100_000), QUICK);
+        keeper.ask(Request::Acquire(claim()), Moment::now() + Duration::from_millis(500));
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        assert!(called.try_iter().count() > 1);
+    }
+
+    #[test]
+    fn one_try_is_made_even_if_its_time_is_over() {
+        let (keeper, _called) = keeper([], QUICK);
+        keeper.ask(Request::Acquire(claim()), Moment::now());
+        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+    }
+
+    #[test]
+    fn lasting_trouble_is_an_error_at_once() {
+        let (keeper, called) = keeper([Trouble::lasting("wrong password")], QUICK);
+        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("wrong password")));
+        assert_eq!(called.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn stop_trying_ends_the_pause_between_tries() {
+        let (keeper, called) = keeper(passing(2), Pace { first: HOUR, longest: HOUR });
+        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR * 10);
+        next(&called);
+        keeper.stop_trying();
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        assert_eq!(called.try_iter().count(), 0);
+    }
+
+    #[test]
+    fn what_is_asked_after_stop_trying_is_tried_again() {
+        let (keeper, called) = keeper(passing(4), Pace { first: HOUR, longest: HOUR });
+        let deadline = Moment::now() + HOUR * 10;
+        keeper.ask(Request::Renew(claim()), deadline);
+        next(&called);
+        keeper.stop_trying();
+        // This is asked before that is answered.
+        keeper.ask(Request::Release(claim(), HOUR), deadline);
+        assert!(matches!(answer(&keeper), Event::Renewed { answer: Err(_), .. }));
+        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        assert_eq!(called.try_iter().count(), 4);
+    }
+
+    #[test]
+    fn requests_are_answered_in_order() {
+        let (keeper, called) = keeper([], QUICK);
+        let deadline = Moment::now() + HOUR;
+        keeper.ask(Request::Renew(claim()), deadline);
+        keeper.ask(Request::Release(claim(), HOUR), deadline);
+        assert!(matches!(answer(&keeper), Event::Renewed { answer: Ok(Kept::Kept), .. }));
+        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Release(HOUR)));
+        assert!(keeper.answer().is_none());
+    }
+
+    #[test]
+    fn an_idle_connection_is_closed_and_the_next_request_opens_one() {
+        let (keeper, called) = keeper([], QUICK);
+        keeper.ask(Request::Renew(claim()), Moment::now() + HOUR);
+        answer(&keeper);
+        assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
+        keeper.ask(Request::Release(claim(), HOUR), Moment::now() + HOUR);
+        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        assert_eq!((next(&called), next(&called)), (Call::Release(HOUR), Call::Disconnect));
+    }
 }
