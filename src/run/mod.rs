@@ -166,6 +166,8 @@ struct Running {
     lost: bool,
     told: bool,
     renewal: Renewal,
+    /// The last renewal failed, and that was told.
+    unrenewed: bool,
     /// When `--stop-timeout` is over.
     stop_at: Option<Moment>,
     ending: Option<Ending>,
@@ -231,7 +233,7 @@ impl Run {
             Phase::GivingBack { until, .. } | Phase::Releasing { until, .. } => Some(*until),
             Phase::Running(running) => {
                 let renewal = match running.renewal {
-                    Renewal::Due(at) if running.ending.is_none() => Some(at),
+                    Renewal::Due(at) if running.ending.is_none_or(|ending| ending.killed) => Some(at),
                     _ => None,
                 };
                 let limit = match (running.ending, self.policy.on_expiry) {
@@ -387,8 +389,17 @@ impl Run {
             (Some(lease), OnExpiry::Extend) => Renewal::Due(self.timing.renew_at(lease.taken)),
             _ => Renewal::Off,
         };
-        let running =
-            Running { lease, end, lost: false, told: false, renewal, stop_at: None, ending: None, ended: None };
+        let running = Running {
+            lease,
+            end,
+            lost: false,
+            told: false,
+            renewal,
+            unrenewed: false,
+            stop_at: None,
+            ending: None,
+            ended: None,
+        };
         self.phase = Phase::Running(running);
     }
 
@@ -448,9 +459,12 @@ impl Run {
             (_, None) => return,
         };
         todo.push(Action::Tell(Notice::Ended(outcome)));
-        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && now >= running.end;
+        if running.renewal == Renewal::InFlight {
+            // The release comes after it.
+            todo.push(Action::StopTrying);
+        }
         match running.lease {
-            Some(lease) if !running.lost && !abandoned => {
+            Some(lease) if self.holds(running, now) => {
                 let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
                 let deadline = now + self.policy.backend_timeout;
                 todo.push(Action::Release { hold, deadline });
@@ -459,6 +473,12 @@ impl Run {
             Some(_) => self.exit(outcome, todo),
             None => self.leave(outcome, now, todo),
         }
+    }
+
+    /// Whether the lock is ours, for all we know.
+    fn holds(&self, running: &Running, now: Moment) -> bool {
+        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && now >= running.end;
+        running.lease.is_some() && !running.lost && !abandoned
     }
 
     fn on_released(&mut self, answer: Result<Kept, Trouble>, todo: &mut Vec<Action>) {
@@ -495,9 +515,9 @@ impl Run {
         if running.renewal != Renewal::InFlight {
             return;
         }
-        let stop_at = self.timing.stop_at(running.end);
         match answer {
             Ok(Kept::Kept) => {
+                running.unrenewed = false;
                 let end = running.end.max(sent + self.policy.at_most);
                 running.end = end;
                 if let Some(lease) = &mut running.lease {
@@ -508,9 +528,12 @@ impl Run {
             }
             Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
             Err(trouble) => {
-                let pause = self.timing.renew_again(stop_at.since(now), trouble.kind == TroubleKind::Lasting);
+                let limit = if running.ending.is_some() { running.end } else { self.timing.stop_at(running.end) };
+                let pause = self.timing.renew_again(limit.since(now), trouble.kind == TroubleKind::Lasting);
                 running.renewal = Renewal::Due(now + pause);
-                todo.push(Action::Tell(Notice::NotRenewed(trouble)));
+                if !std::mem::replace(&mut running.unrenewed, true) {
+                    todo.push(Action::Tell(Notice::NotRenewed(trouble)));
+                }
             }
         }
     }
@@ -524,8 +547,20 @@ impl Run {
         todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
         if self.policy.on_lost == OnLost::Kill && running.ending.is_none() {
             let kill_at = self.timing.kill_at(running.end).min(now + self.timing.kill_after);
-            running.ending = Some(Ending { why: Why::Lost, kill_at, killed: false, told: false });
+            self.end_job(Why::Lost, kill_at, now);
             self.begin_the_end(todo);
+        }
+    }
+
+    /// Decides that the job is to end. What not even SIGKILL can end keeps the lock: it is renewed while anything of
+    /// the job lives.
+    fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
+        let Phase::Running(running) = &self.phase else { return };
+        let holds = self.holds(running, now);
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.ending = Some(Ending { why, kill_at, killed: false, told: false });
+        if holds && running.renewal == Renewal::Off {
+            running.renewal = Renewal::Due(self.timing.undead_at(running.end));
         }
     }
 
@@ -565,30 +600,18 @@ impl Run {
         let Phase::Running(running) = &mut self.phase else { return };
         if running.stop_at.is_some_and(|at| now >= at) {
             running.stop_at = None;
-            if running.ending.is_none_or(|ending| !ending.killed) {
-                todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
-            }
-            let ending = running.ending.get_or_insert(Ending {
-                why: Why::StopTimeout,
-                kill_at: now,
-                killed: false,
-                told: false,
-            });
-            ending.kill_at = ending.kill_at.min(now);
+            self.on_stop_timeout(now, todo);
         }
-        if let Some(ending) = &mut running.ending {
-            if now >= ending.kill_at {
-                ending.killed = true;
-                ending.kill_at = now + KILL_AGAIN;
-                todo.push(Action::KillTree);
-                self.hold_for_undead(now, todo);
-            }
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.ending.is_some() {
+            self.on_ending_time(now, todo);
             return;
         }
+        let stop_at = self.timing.stop_at(running.end);
         match running.renewal {
-            Renewal::Due(at) if now >= at && now < self.timing.stop_at(running.end) => {
+            Renewal::Due(at) if now >= at && now < stop_at => {
                 running.renewal = Renewal::InFlight;
-                todo.push(Action::Renew { lease: self.policy.at_most, deadline: self.timing.stop_at(running.end) });
+                todo.push(Action::Renew { lease: self.policy.at_most, deadline: stop_at });
             }
             _ => {}
         }
@@ -596,38 +619,56 @@ impl Run {
             return;
         }
         match self.policy.on_expiry {
-            OnExpiry::Kill if now >= self.timing.stop_at(running.end) => {
+            OnExpiry::Kill if now >= stop_at => {
                 let kill_at = self.timing.kill_at(running.end);
-                running.ending = Some(Ending { why: Why::Expired, kill_at, killed: false, told: false });
                 todo.push(Action::Tell(Notice::Expired(self.policy.at_most)));
+                self.end_job(Why::Expired, kill_at, now);
                 self.begin_the_end(todo);
                 // After a stall both may be due.
-                self.on_time(now, todo);
+                self.on_ending_time(now, todo);
             }
             OnExpiry::Ignore if now >= running.end => {
                 running.told = true;
                 todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most)));
             }
-            OnExpiry::Extend if running.lease.is_some() && now >= self.timing.stop_at(running.end) => {
+            OnExpiry::Extend if running.lease.is_some() && now >= stop_at => {
                 self.on_lost(NoticeKind::NotRenewed, now, todo);
-                self.on_time(now, todo);
+                self.on_ending_time(now, todo);
             }
             _ => {}
         }
     }
 
-    /// What not even SIGKILL can end keeps the lock: it is renewed while anything of the job lives.
-    fn hold_for_undead(&mut self, now: Moment, todo: &mut Vec<Action>) {
+    fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
-        let Some(ending) = &mut running.ending else { return };
-        let ours = running.lease.is_some() && !running.lost;
-        let late = now >= self.timing.undead_at(running.end);
-        if ours && late && running.renewal != Renewal::InFlight {
-            running.renewal = Renewal::InFlight;
-            todo.push(Action::Renew { lease: self.policy.at_most, deadline: now + self.policy.backend_timeout });
-            if !std::mem::replace(&mut ending.told, true) {
-                todo.push(Action::Tell(Notice::Undead));
+        match &mut running.ending {
+            Some(ending) if ending.killed => return,
+            Some(ending) => ending.kill_at = ending.kill_at.min(now),
+            None => self.end_job(Why::StopTimeout, now, now),
+        }
+        todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
+    }
+
+    fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(Running { ending: Some(ending), renewal, .. }) = &mut self.phase else { return };
+        if now >= ending.kill_at {
+            if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
+                // After a stall it would be due, and SIGKILL has not had the time to end anything.
+                *at = (*at).max(now + KILL_AGAIN);
             }
+            ending.killed = true;
+            ending.kill_at = now + KILL_AGAIN;
+            todo.push(Action::KillTree);
+        }
+        match *renewal {
+            Renewal::Due(at) if ending.killed && now >= at => {
+                *renewal = Renewal::InFlight;
+                todo.push(Action::Renew { lease: self.policy.at_most, deadline: now + self.policy.backend_timeout });
+                if !std::mem::replace(&mut ending.told, true) {
+                    todo.push(Action::Tell(Notice::Undead));
+                }
+            }
+            _ => {}
         }
     }
 

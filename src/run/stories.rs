@@ -612,9 +612,8 @@ fn nothing_is_over_before_the_command_itself_was_reaped() {
 #[test]
 fn after_a_stall_past_the_end_the_job_is_killed_at_once() {
     let mut story = Story::running(policy());
-    let todo = story.tick(500_000);
-    assert_eq!(todo[..2], first_signals());
-    assert_eq!(todo[2], Action::KillTree);
+    assert_eq!(story.tick(500_000), [first_signals(), vec![Action::KillTree]].concat());
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0, "SIGKILL has hardly been sent");
 }
 
 #[test]
@@ -736,6 +735,30 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
 }
 
 #[test]
+fn that_the_lock_is_not_renewed_yet_is_told_once() {
+    let mut story = Story::running(extend());
+    for (now, told) in [(66_667, 1), (70_000, 1), (75_000, 1)] {
+        story.tick(now);
+        story.on(now, renewed(Err(Trouble::passing("down")), now));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), told);
+    }
+    story.tick(80_000);
+    story.on(80_000, renewed(Ok(Kept::Kept), 80_000));
+    story.tick(150_000);
+    story.on(150_000, renewed(Err(Trouble::passing("down")), 150_000));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), 2);
+}
+
+#[test]
+fn the_release_does_not_wait_for_a_renewal_that_is_tried_again_and_again() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    assert_eq!(story.on(67_000, exited(0)), [Action::StopTrying, release(0, 77_000)]);
+    assert_eq!(story.on(67_001, renewed(Err(Trouble::passing("down")), 66_670)), []);
+    assert_eq!(story.on(67_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
 fn a_job_without_a_lock_has_nothing_to_extend() {
     let mut story = Story::running_without(extend());
     assert_eq!(story.run.deadline(), None);
@@ -764,6 +787,53 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(end - 50_000, Event::TreeGone), [release(0, end - 40_000)]);
     assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+#[test]
+fn what_sigkill_cannot_end_keeps_the_shortest_lock_too() {
+    let mut run = Story::running(Policy { at_most: ms(1_000), ..policy() }).run;
+    let mut end = t(1_000);
+    for _ in 0..3 {
+        let sent = loop {
+            let now = run.deadline().expect("there is always more to do");
+            assert!(now + ms(30) < end, "{now:?} is too late to renew what ends at {end:?}");
+            if run.on(Event::Tick, now).iter().any(|action| matches!(action, Action::Renew { .. })) {
+                break now;
+            }
+        };
+        run.on(Event::Renewed { answer: Ok(Kept::Kept), sent }, sent + ms(5));
+        end = sent + ms(1_000);
+    }
+}
+
+#[test]
+fn what_sigkill_cannot_end_is_told_once_whatever_the_backend_says() {
+    let mut story = Story::running(policy());
+    let mut requests = 0;
+    let mut now = STOP_AT;
+    while now < 110_000 {
+        now = story.due();
+        if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
+            requests += 1;
+            story.on(now, renewed(Err(Trouble::lasting("no right")), now));
+        }
+    }
+    assert!((2..30).contains(&requests), "{requests}");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), 1);
+}
+
+#[test]
+fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
+    let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), on_expiry: OnExpiry::Ignore, ..policy() });
+    story.tick(100_000);
+    story.on(150_000, signalled(Signal::TERM));
+    for now in [155_000, 155_050, 155_100, 155_150] {
+        assert_eq!(story.tick(now), [Action::KillTree]);
+    }
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
+    story.on(155_160, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(155_160, Event::TreeGone), exit(Outcome::Killed(Signal::KILL)));
 }
 
 // Signals while the job runs.

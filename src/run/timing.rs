@@ -57,10 +57,15 @@ impl Timing {
         sent + self.at_most * 2 / 3
     }
 
-    /// How long to pause after a failed renewal, with `left` until the job would have to be stopped.
+    /// How long to pause after a failed renewal, with `left` until it would come too late. Once that has come there is
+    /// no hurry.
     pub(super) fn renew_again(&self, left: Duration, lasting: bool) -> Duration {
+        let longest = Duration::from_secs(30);
+        if left.is_zero() {
+            return longest;
+        }
         let share = if lasting { left / 4 } else { left / 10 };
-        share.clamp(Duration::from_millis(50), Duration::from_secs(30))
+        share.clamp(Duration::from_millis(50), longest)
     }
 
     /// Notes how long the backend took to answer: who is slow is asked less often.
