@@ -30,6 +30,31 @@ pub(crate) struct Policy {
     pub(crate) seed: u64,
 }
 
+#[cfg(test)]
+impl Policy {
+    /// The defaults, without a terminal, and an at-most of 100 s.
+    pub(super) fn plain() -> Self {
+        Self {
+            at_most: Duration::from_secs(100),
+            at_least: Duration::ZERO,
+            every: None,
+            wait: Patience::UpTo(Duration::ZERO),
+            splay: Duration::ZERO,
+            on_expiry: OnExpiry::Kill,
+            on_lost: OnLost::Kill,
+            signal: Signal::TERM,
+            kill_after: Duration::from_secs(10),
+            stop_timeout: None,
+            on_failure: OnFailure::AtLeast,
+            success_codes: vec![0],
+            on_backend_error: OnBackendError::Fail,
+            backend_timeout: Duration::from_secs(10),
+            placement: Placement { group: Group::Own, terminal: false, session_leader: false },
+            seed: 1,
+        }
+    }
+}
+
 /// How long to wait for a lock that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {

@@ -23,24 +23,7 @@ fn t(millis: u64) -> Moment {
 }
 
 fn policy() -> Policy {
-    Policy {
-        at_most: ms(100_000),
-        at_least: Duration::ZERO,
-        every: None,
-        wait: Patience::UpTo(Duration::ZERO),
-        splay: Duration::ZERO,
-        on_expiry: OnExpiry::Kill,
-        on_lost: OnLost::Kill,
-        signal: Signal::TERM,
-        kill_after: ms(10_000),
-        stop_timeout: None,
-        on_failure: OnFailure::AtLeast,
-        success_codes: vec![0],
-        on_backend_error: OnBackendError::Fail,
-        backend_timeout: ms(10_000),
-        placement: Placement { group: Group::Own, terminal: false, session_leader: false },
-        seed: 1,
-    }
+    Policy::plain()
 }
 
 fn granted(sent: u64) -> Event {

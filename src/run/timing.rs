@@ -127,11 +127,157 @@ fn margin(lease: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Timestamp;
+    use crate::run::Every;
+    use crate::signal::Signal;
 
     #[test]
     fn the_margin_is_part_of_the_lease() {
         assert_eq!(margin(Duration::from_secs(1)), Duration::from_micros(100_500));
         assert_eq!(margin(Duration::from_secs(3600)), Duration::from_millis(3_800));
         assert_eq!(margin(Duration::from_secs(86_400)), Duration::from_millis(45_200));
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn t(millis: u64) -> Moment {
+        Moment::at(ms(1_000_000 + millis))
+    }
+
+    fn policy() -> Policy {
+        Policy { at_least: ms(10_000), wait: Patience::Forever, ..Policy::plain() }
+    }
+
+    fn waiting(wait: Patience, seed: u64) -> Timing {
+        Timing::new(&Policy { wait, seed, ..policy() })
+    }
+
+    #[test]
+    fn the_first_signal_sigkill_and_the_end_come_in_this_order() {
+        for at_most in [1_000, 1_500, 10_000, 3_600_000, 315_360_000_000] {
+            for kill_after in [0, 1, 10_000, 3_600_000] {
+                let timing = Timing::new(&Policy { at_most: ms(at_most), kill_after: ms(kill_after), ..policy() });
+                let (stop, kill) = (timing.stop_at(t(at_most)), timing.kill_at(t(at_most)));
+                let undead = timing.undead_at(t(at_most));
+                assert!(t(0) < stop && stop <= kill && kill < undead && undead < t(at_most), "{at_most} {kill_after}");
+                assert_eq!(kill.since(stop), ms(kill_after.min(at_most / 5)));
+                assert!(timing.renew_at(t(0)) < stop, "a renewal comes before the stop: {at_most} {kill_after}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_does_not_wait_does_not_try_again() {
+        assert_eq!(waiting(Patience::UpTo(ms(0)), 1).next_try(t(0), ms(1)), None);
+    }
+
+    #[test]
+    fn the_last_try_is_at_the_end_of_the_wait() {
+        let mut timing = waiting(Patience::UpTo(ms(2_000)), 1);
+        let mut now = t(0);
+        while let Some(at) = timing.next_try(now, ms(60_000)) {
+            assert!(now < at && at <= t(2_000), "{at:?}");
+            now = at;
+        }
+        assert_eq!(now, t(2_000));
+    }
+
+    #[test]
+    fn pauses_grow_to_a_second_and_after_a_minute_to_five() {
+        for seed in 0..50 {
+            let mut timing = waiting(Patience::Forever, seed);
+            let (mut now, mut longest_early, mut longest_late) = (t(0), ms(0), ms(0));
+            let mut tries = 0;
+            while now < t(120_000) {
+                let at = timing.next_try(now, ms(600_000)).unwrap();
+                let longest = if now < t(60_000) { &mut longest_early } else { &mut longest_late };
+                *longest = (*longest).max(at.since(now));
+                now = at;
+                tries += 1;
+            }
+            assert!(longest_early > ms(500) && longest_early <= ms(1_000), "{longest_early:?}");
+            assert!(longest_late > ms(2_500) && longest_late <= ms(5_000), "{longest_late:?}");
+            assert!(tries < 150, "{tries}");
+        }
+    }
+
+    #[test]
+    fn who_waits_slows_down_with_the_server() {
+        let first_pause = |answer| {
+            let mut timing = waiting(Patience::Forever, 1);
+            timing.answered(ms(answer));
+            timing.next_try(t(0), ms(60_000)).unwrap().since(t(0))
+        };
+        assert!(first_pause(1) <= ms(25));
+        assert!(first_pause(50) >= ms(200));
+        // From try to answer it is still within a second.
+        for answer in [100, 300, 500, 800] {
+            assert!(first_pause(answer) + ms(answer) <= ms(1_000), "{answer}");
+        }
+    }
+
+    #[test]
+    fn waiters_do_not_ask_all_at_once() {
+        let mut first: Vec<Moment> = (0..20)
+            .map(|seed| {
+                waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15))
+                    .next_try(t(0), ms(60_000))
+                    .unwrap()
+            })
+            .collect();
+        first.sort();
+        first.dedup();
+        assert!(first.len() > 15, "{first:?}");
+    }
+
+    #[test]
+    fn a_lock_whose_time_is_up_is_asked_for_at_once_and_not_before() {
+        for seed in 0..50 {
+            let mut timing = waiting(Patience::Forever, seed);
+            for _ in 0..20 {
+                timing.next_try(t(0), ms(60_000));
+            }
+            let at = timing.next_try(t(10_000), ms(100)).unwrap();
+            assert!(t(10_101) <= at && at <= t(10_120), "{at:?}");
+            assert!(timing.next_try(t(10_200), ms(0)).unwrap() > t(10_200));
+        }
+    }
+
+    #[test]
+    fn the_hold_counts_from_the_taking_and_every_from_the_firing() {
+        let grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(0) };
+        let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, grant, ms(waited));
+        let success = Outcome::Exited(0);
+        assert_eq!(hold(&policy(), success, 5_000), ms(10_000));
+        // Taken at 18:00:58.9.
+        let every = |every| Policy { every: Some(Every(ms(every))), ..policy() };
+        assert_eq!(hold(&every(3_600_000), success, 0), ms(3_600_000 - 58_900));
+        assert_eq!(hold(&every(3_600_000), success, 59_000), ms(3_540_000 - 58_900));
+        assert_eq!(hold(&every(60_000), success, 0), ms(10_000), "at-least is longer");
+        assert_eq!(hold(&every(60_000), success, 3_600_000), ms(10_000), "every is over");
+        assert_eq!(hold(&every(3_600_000), Outcome::Expired, 0), ms(3_600_000 - 58_900));
+    }
+
+    #[test]
+    fn only_the_codes_that_are_named_are_success() {
+        let grant = Grant { locked_at: Timestamp(0), until: Timestamp(0) };
+        let policy = Policy { on_failure: OnFailure::Release, success_codes: vec![0, 3], ..policy() };
+        let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, grant, ms(0)).is_zero();
+        assert!(held(Outcome::Exited(0)) && held(Outcome::Exited(3)));
+        for outcome in [Outcome::Exited(1), Outcome::Killed(Signal::TERM), Outcome::Expired, Outcome::Lost] {
+            assert!(!held(outcome), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_renewal_is_tried_again_the_sooner_the_less_time_is_left() {
+        let timing = waiting(Patience::Forever, 1);
+        assert_eq!(timing.renew_again(ms(3_600_000), true), ms(30_000));
+        assert_eq!(timing.renew_again(ms(40_000), true), ms(10_000));
+        assert_eq!(timing.renew_again(ms(40_000), false), ms(4_000));
+        assert_eq!(timing.renew_again(ms(1), false), ms(50));
+        assert_eq!(timing.renew_again(ms(0), false), ms(30_000), "it is too late");
     }
 }
