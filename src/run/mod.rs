@@ -543,8 +543,9 @@ impl Run {
         let Phase::Running(running) = &mut self.phase else { return };
         running.lost |= kind == NoticeKind::Gone;
         running.renewal = Renewal::Off;
-        running.told = true;
-        todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
+        if !std::mem::replace(&mut running.told, true) {
+            todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
+        }
         if self.policy.on_lost == OnLost::Kill && running.ending.is_none() {
             let kill_at = self.timing.kill_at(running.end).min(now + self.timing.kill_after);
             self.end_job(Why::Lost, kill_at, now);

@@ -807,6 +807,20 @@ fn what_sigkill_cannot_end_is_told_once_whatever_the_backend_says() {
 }
 
 #[test]
+fn that_the_lock_was_lost_is_told_once() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    story.tick(STOP_AT);
+    story.tick(KILL_AT);
+    let now = story.due().max(99_000);
+    assert!(story.tick(now).contains(&renew(now + 10_000)), "it could not be renewed, and cannot be killed");
+    story.on(now + 1, renewed(Ok(Kept::Lost), now));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 1);
+    story.on(now + 2, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(now + 2, Event::TreeGone), exit(Outcome::Lost));
+}
+
+#[test]
 fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), on_expiry: OnExpiry::Ignore, ..policy() });
     story.tick(100_000);
