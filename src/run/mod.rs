@@ -512,10 +512,8 @@ impl Run {
 
     fn on_renewed(&mut self, answer: Result<Kept, Trouble>, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
-        if running.renewal != Renewal::InFlight {
-            return;
-        }
         match answer {
+            // Kept or lost is true whenever we learn of it.
             Ok(Kept::Kept) => {
                 running.unrenewed = false;
                 let end = running.end.max(sent + self.policy.at_most);
@@ -523,10 +521,13 @@ impl Run {
                 if let Some(lease) = &mut running.lease {
                     lease.end = end;
                 }
-                running.renewal = Renewal::Due(self.timing.renew_at(sent));
+                if running.renewal != Renewal::Off {
+                    running.renewal = Renewal::Due(self.timing.renew_at(sent));
+                }
                 todo.push(Action::Tell(Notice::Renewed));
             }
             Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
+            Err(_) if running.renewal != Renewal::InFlight => {}
             Err(trouble) => {
                 let limit = if running.ending.is_some() { running.end } else { self.timing.stop_at(running.end) };
                 let pause = self.timing.renew_again(limit.since(now), trouble.kind == TroubleKind::Lasting);

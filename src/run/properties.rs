@@ -1,1 +1,656 @@
-//! Properties of runs.
+//! Properties of every run, tried in made-up worlds: a backend, a job and its processes, and people who send signals,
+//! all with latencies, failures and losses at random.
+
+use std::collections::VecDeque;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use super::*;
+use crate::clock::Timestamp;
+use crate::lock::Record;
+
+const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
+/// When the world begins.
+const DAWN: Moment = Moment::at(Duration::from_secs(1_000));
+/// More steps than any run here takes, unless it turns in circles.
+const STEPS: usize = 50_000;
+
+/// What happens in a world; what depends on the run follows from it.
+#[derive(Debug, Clone)]
+struct Fate {
+    /// What the requests meet, one by one. After the last one all goes well.
+    replies: Vec<Reply>,
+    signals: Vec<(Duration, Signal, Sender)>,
+    spawn: Result<(), SpawnTroubleKind>,
+    /// The first one is the command.
+    processes: Vec<Process>,
+    code: u8,
+    stops: Vec<Duration>,
+    /// When somebody takes our lock away, after it was granted.
+    robbed: Option<Duration>,
+    /// How late every tick comes.
+    late: Duration,
+    /// We are frozen from when for how long.
+    frozen: Option<(Duration, Duration)>,
+}
+
+/// What a request meets.
+#[derive(Debug, Clone)]
+struct Reply {
+    /// How long passing trouble lasts first.
+    trouble: Duration,
+    took: Duration,
+    kind: ReplyKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReplyKind {
+    Good,
+    /// The lock is another's for so long; to a renewal or a release it is good.
+    Held(Duration),
+    Lasting,
+}
+
+/// A process of the job.
+#[derive(Debug, Clone)]
+struct Process {
+    /// It ends by itself after so long.
+    lives: Duration,
+    /// It ends so long after a signal that terminates; `None` for one that ignores them.
+    obeys: Option<Duration>,
+    /// It ends so long after SIGKILL.
+    dies: Duration,
+}
+
+fn ms(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_millis)
+}
+
+fn seconds(choices: &'static [u64]) -> impl Strategy<Value = Duration> {
+    prop::sample::select(choices).prop_map(Duration::from_secs)
+}
+
+fn a_signal() -> impl Strategy<Value = Signal> {
+    prop::sample::select(
+        &[Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1, Signal::WINCH, Signal::CONT, Signal::TSTP][..],
+    )
+}
+
+fn a_policy() -> impl Strategy<Value = Policy> {
+    let times = (
+        seconds(&[1, 2, 10, 60, 600]),
+        seconds(&[0, 1]),
+        option::of(seconds(&[1, 60, 3600])),
+        prop_oneof![seconds(&[0, 0, 2, 30]).prop_map(Patience::UpTo), Just(Patience::Forever)],
+        seconds(&[0, 0, 3]),
+        seconds(&[0, 1, 10]),
+        option::of(seconds(&[0, 1, 5])),
+        seconds(&[0, 1, 10, 30]),
+    );
+    let choices = (
+        prop::sample::select(&[OnExpiry::Kill, OnExpiry::Kill, OnExpiry::Extend, OnExpiry::Ignore][..]),
+        prop::sample::select(&[OnLost::Kill, OnLost::Kill, OnLost::Ignore][..]),
+        prop::sample::select(&[OnFailure::Release, OnFailure::AtLeast, OnFailure::Hold][..]),
+        prop::sample::select(&[OnBackendError::Fail, OnBackendError::Skip, OnBackendError::Run][..]),
+        prop::sample::select(&[Signal::TERM, Signal::TERM, Signal::KILL][..]),
+        any::<bool>(),
+        any::<u64>(),
+    );
+    (times, choices).prop_map(|(times, choices)| {
+        let (at_most, at_least, every, wait, splay, kill_after, stop_timeout, backend_timeout) = times;
+        let (on_expiry, on_lost, on_failure, on_backend_error, signal, terminal, seed) = choices;
+        let group = if terminal { Group::Shared } else { Group::Own };
+        Policy {
+            at_most,
+            at_least,
+            every: every.map(Every),
+            wait,
+            splay,
+            on_expiry,
+            on_lost,
+            signal,
+            kill_after,
+            stop_timeout,
+            on_failure,
+            on_backend_error,
+            backend_timeout,
+            placement: Placement { group, terminal, session_leader: false },
+            seed,
+            ..Policy::plain()
+        }
+    })
+}
+
+fn a_reply() -> impl Strategy<Value = Reply> {
+    let trouble = prop_oneof![4 => Just(Duration::ZERO), 1 => ms(0..60_000)];
+    let took = prop_oneof![6 => ms(0..30), 2 => ms(0..2_000), 1 => ms(0..60_000)];
+    let kind = prop_oneof![
+        5 => Just(ReplyKind::Good),
+        2 => ms(0..20_000).prop_map(ReplyKind::Held),
+        1 => Just(ReplyKind::Lasting),
+    ];
+    (trouble, took, kind).prop_map(|(trouble, took, kind)| Reply { trouble, took, kind })
+}
+
+fn a_process() -> impl Strategy<Value = Process> {
+    let lives = prop_oneof![ms(0..3_000), ms(0..1_500_000)];
+    let dies = prop_oneof![8 => ms(0..20), 1 => ms(0..4_000)];
+    (lives, option::of(ms(0..3_000)), dies).prop_map(|(lives, obeys, dies)| Process { lives, obeys, dies })
+}
+
+fn a_fate() -> impl Strategy<Value = Fate> {
+    let sender = prop::sample::select(&[Sender::Process, Sender::Terminal][..]);
+    let when = || prop_oneof![ms(0..4_000), ms(0..100_000)];
+    let spawn = prop_oneof![
+        9 => Just(Ok(())),
+        1 => Just(Err(SpawnTroubleKind::NotFound)),
+        1 => Just(Err(SpawnTroubleKind::NoProcess)),
+    ];
+    let job = (spawn, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
+    let people = (vec((when(), a_signal(), sender), 0..4), option::weighted(0.2, when()));
+    let us = (ms(0..20), option::weighted(0.2, (when(), ms(0..200_000))));
+    (vec(a_reply(), 0..8), job, people, us).prop_map(|(replies, job, people, us)| {
+        let ((spawn, processes, code, stops), (signals, robbed), (late, frozen)) = (job, people, us);
+        Fate { replies, signals, spawn, processes, code, stops, robbed, late, frozen }
+    })
+}
+
+/// Something that the world does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happening {
+    Signal(Signal, Sender),
+    Stop,
+    Death(usize),
+    Robbery,
+    /// The backend carries out the request of this number, or answers it.
+    Execution(usize),
+    Answer(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Acquire,
+    Renew(Duration),
+    Release,
+}
+
+/// A request on its way through keeper and backend.
+#[derive(Debug, Clone)]
+struct Request {
+    what: What,
+    deadline: Moment,
+    /// When the try that is answered is sent; after the deadline none is.
+    sent: Moment,
+    reply: Reply,
+    answer: Option<Answer>,
+    started: bool,
+    done: bool,
+}
+
+/// What the backend has decided.
+#[derive(Debug, Clone)]
+enum Answer {
+    Acquired(Result<Acquired, Trouble>),
+    Kept(Result<Kept, Trouble>),
+}
+
+struct Living {
+    ends: Moment,
+    alive: bool,
+    end: JobEnd,
+}
+
+/// A world with one run in it.
+struct World {
+    run: Run,
+    policy: Policy,
+    fate: Fate,
+    now: Moment,
+    to_come: Vec<(Moment, Happening)>,
+    replies: VecDeque<Reply>,
+    requests: Vec<Request>,
+    /// Until when the backend holds the lock for us.
+    held: Option<Moment>,
+    tree: Vec<Living>,
+    seen: Seen,
+}
+
+/// What was seen of the run.
+#[derive(Debug, Default)]
+struct Seen {
+    spawns: usize,
+    running: bool,
+    /// The lease of the job that runs: its end as the run may believe it.
+    lease: Option<Moment>,
+    job_end: Option<JobEnd>,
+    /// We have begun to end the job.
+    ending: bool,
+    killed: bool,
+    /// Granted, and not asked back yet.
+    granted: bool,
+    lost: bool,
+    release_failed: bool,
+    signals: Vec<Signal>,
+    stopped_trying: Option<(Moment, usize)>,
+    told: Vec<Notice>,
+    exit: Option<Outcome>,
+}
+
+impl World {
+    fn new(policy: &Policy, fate: &Fate) -> Self {
+        let mut to_come: Vec<_> =
+            fate.signals.iter().map(|(at, signal, sender)| (DAWN + *at, Happening::Signal(*signal, *sender))).collect();
+        to_come.extend(fate.stops.iter().map(|at| (DAWN + *at, Happening::Stop)));
+        to_come.extend(fate.robbed.map(|at| (DAWN + at, Happening::Robbery)));
+        Self {
+            run: Run::new(policy.clone(), DAWN),
+            policy: policy.clone(),
+            replies: fate.replies.clone().into(),
+            fate: fate.clone(),
+            now: DAWN,
+            to_come,
+            requests: Vec::new(),
+            held: None,
+            tree: Vec::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Lives the run through, and returns what was seen.
+    fn live(mut self) -> Seen {
+        self.feed(Event::Begin);
+        for _ in 0..STEPS {
+            if self.seen.exit.is_some() {
+                return self.seen;
+            }
+            let events = self.wait();
+            for event in events {
+                self.feed(event);
+                if self.seen.exit.is_some() {
+                    return self.seen;
+                }
+            }
+            if let Some(deadline) = self.run.deadline() {
+                assert!(deadline > self.now, "the deadline {deadline:?} is over at {:?}", self.now);
+            }
+            self.check_exclusion();
+        }
+        panic!("the run does not end: {:?} at {:?}", self.run.phase, self.now);
+    }
+
+    /// Waits for what comes next, as the supervisor does: signals, the ends of processes, answers, and the tick.
+    fn wait(&mut self) -> Vec<Event> {
+        let deadline = self.run.deadline().map(|at| at + self.fate.late);
+        let next = self.to_come.iter().map(|(at, _)| *at).chain(deadline).min();
+        let mut now = self.now.max(next.expect("something is always to come"));
+        if let Some((from, long)) = self.fate.frozen
+            && now >= DAWN + from
+        {
+            now = now.max(DAWN + from + long);
+        }
+        let (mut signals, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some((at, happening)) = self.next_happening(now) {
+            self.now = self.now.max(at);
+            match happening {
+                Happening::Signal(signal, sender) => signals.push(Event::Signalled { signal, sender }),
+                Happening::Stop if self.is_alive(0) => ends.push(Event::JobStopped(Signal::TSTP)),
+                Happening::Stop => {}
+                Happening::Death(index) => ends.extend(self.die(index, at)),
+                Happening::Robbery => self.held = None,
+                Happening::Execution(number) => self.execute(number, at),
+                Happening::Answer(number) => answers.extend(self.answer(number, at)),
+            }
+        }
+        self.now = now;
+        signals.into_iter().chain(ends).chain(answers).chain([Event::Tick]).collect()
+    }
+
+    fn next_happening(&mut self, now: Moment) -> Option<(Moment, Happening)> {
+        let (index, _) =
+            self.to_come.iter().enumerate().filter(|(_, (at, _))| *at <= now).min_by_key(|(_, (at, _))| *at)?;
+        Some(self.to_come.remove(index))
+    }
+
+    /// Feeds an event, and performs what is to be done about it, as the supervisor does.
+    fn feed(&mut self, event: Event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            self.note(&event);
+            let todo = self.run.on(event, self.now);
+            for action in todo {
+                assert_eq!(self.seen.exit, None, "{action:?} after the exit");
+                events.extend(self.perform(action));
+            }
+            if self.seen.exit.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Signalled { signal, .. } => self.seen.signals.push(*signal),
+            Event::Acquired { answer: Ok(Acquired::Granted(_)), .. } => self.seen.granted = true,
+            Event::Renewed { answer: Ok(Kept::Kept), sent } => {
+                let end = *sent + self.policy.at_most;
+                self.seen.lease = self.seen.lease.map(|before| before.max(end));
+            }
+            Event::Renewed { answer: Ok(Kept::Lost), .. } => self.seen.lost = true,
+            Event::JobEnded(end) => self.seen.job_end = Some(*end),
+            Event::Spawned => self.seen.running = true,
+            _ => {}
+        }
+    }
+
+    fn perform(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Acquire { deadline } => self.ask(What::Acquire, deadline),
+            Action::Renew { lease, deadline } => {
+                assert!(self.seen.lease.is_some() && !self.seen.lost, "a renewal without a lock");
+                self.ask(What::Renew(lease), deadline);
+            }
+            Action::Release { deadline, .. } => {
+                self.check_release();
+                self.seen.granted = false;
+                self.ask(What::Release, deadline);
+            }
+            Action::StopTrying => self.stop_trying(),
+            Action::Spawn(grant) => return Some(self.spawn(grant)),
+            Action::Forward(signal) => {
+                self.check_signal(&action);
+                self.signal(0..1, signal);
+            }
+            Action::SignalTree(signal) => {
+                self.check_signal(&action);
+                self.seen.ending = true;
+                self.signal(0..self.tree.len(), signal);
+            }
+            Action::KillTree => {
+                self.check_signal(&action);
+                self.seen.ending = true;
+                self.seen.killed = true;
+                self.signal(0..self.tree.len(), Signal::KILL);
+                return self.look_for_rest();
+            }
+            Action::LookForRest => return self.look_for_rest(),
+            Action::StopOurselves(_) => {}
+            Action::Tell(notice) => {
+                self.seen.release_failed |= matches!(notice, Notice::NotReleased(_));
+                self.seen.told.push(notice);
+            }
+            Action::Exit(outcome) => {
+                self.check_exit(outcome);
+                self.seen.exit = Some(outcome);
+            }
+        }
+        None
+    }
+
+    // The job.
+
+    fn spawn(&mut self, grant: Option<Grant>) -> Event {
+        self.seen.spawns += 1;
+        assert_eq!(self.seen.spawns, 1, "the command is started once");
+        assert!(grant.is_none() || self.seen.granted);
+        if let Err(kind) = self.fate.spawn {
+            return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
+        }
+        let taken = self.requests.iter().rfind(|request| request.what == What::Acquire).expect("it was asked for").sent;
+        self.seen.lease = grant.map(|_| taken + self.policy.at_most);
+        let now = self.now;
+        for (index, process) in self.fate.processes.iter().enumerate() {
+            let ends = now + process.lives;
+            self.tree.push(Living { ends, alive: true, end: JobEnd::Exited(self.fate.code) });
+            self.to_come.push((ends, Happening::Death(index)));
+        }
+        Event::Spawned
+    }
+
+    fn is_alive(&self, index: usize) -> bool {
+        self.tree.get(index).is_some_and(|process| process.alive)
+    }
+
+    fn signal(&mut self, whom: std::ops::Range<usize>, signal: Signal) {
+        for index in whom {
+            let process = &self.fate.processes[index];
+            let ends = match process.obeys {
+                _ if signal == Signal::KILL => self.now + process.dies,
+                Some(obeys) if signal.terminates() => self.now + obeys,
+                _ => continue,
+            };
+            let living = &mut self.tree[index];
+            if living.alive && ends < living.ends {
+                living.ends = ends;
+                living.end = JobEnd::Killed(signal);
+                self.to_come.push((ends, Happening::Death(index)));
+            }
+        }
+    }
+
+    /// A process ends. Those of the job that outlive the command are our children.
+    fn die(&mut self, index: usize, at: Moment) -> Option<Event> {
+        let orphaned = !self.is_alive(0);
+        let living = &mut self.tree[index];
+        if !living.alive || living.ends != at {
+            return None;
+        }
+        living.alive = false;
+        match index {
+            0 => Some(Event::JobEnded(living.end)),
+            _ => orphaned.then_some(Event::OrphanEnded),
+        }
+    }
+
+    fn look_for_rest(&self) -> Option<Event> {
+        self.tree.iter().all(|process| !process.alive).then_some(Event::TreeGone)
+    }
+
+    // The backend.
+
+    fn ask(&mut self, what: What, deadline: Moment) {
+        let reply = self.replies.pop_front().unwrap_or(Reply {
+            trouble: Duration::ZERO,
+            took: Duration::from_millis(1),
+            kind: ReplyKind::Good,
+        });
+        self.requests.push(Request {
+            what,
+            deadline,
+            sent: self.now,
+            reply,
+            answer: None,
+            started: false,
+            done: false,
+        });
+        self.start_next(self.now);
+    }
+
+    /// Requests are answered one by one.
+    fn start_next(&mut self, now: Moment) {
+        let Some(number) = self.requests.iter().position(|request| !request.done) else { return };
+        let request = &mut self.requests[number];
+        if request.started {
+            return;
+        }
+        request.started = true;
+        request.sent = now + request.reply.trouble;
+        if request.reply.trouble > Duration::ZERO && request.sent >= request.deadline {
+            request.sent = now.max(request.deadline);
+            request.reply.kind = ReplyKind::Lasting;
+            request.reply.took = Duration::ZERO;
+        }
+        let (sent, took) = (request.sent, request.reply.took);
+        self.to_come.push((sent + took / 2, Happening::Execution(number)));
+        self.to_come.push((sent + took, Happening::Answer(number)));
+    }
+
+    fn stop_trying(&mut self) {
+        let (now, stops) = (self.now, self.stop_signals());
+        self.seen.stopped_trying = Some((now, stops));
+        let Some(number) = self.requests.iter().position(|request| !request.done) else { return };
+        let request = &mut self.requests[number];
+        if request.sent > now {
+            request.sent = now;
+            request.reply = Reply { trouble: Duration::ZERO, took: Duration::ZERO, kind: ReplyKind::Lasting };
+            self.to_come
+                .retain(|(_, what)| !matches!(what, Happening::Execution(n) | Happening::Answer(n) if *n == number));
+            self.to_come.extend([(now, Happening::Execution(number)), (now, Happening::Answer(number))]);
+        }
+    }
+
+    fn execute(&mut self, number: usize, at: Moment) {
+        let ours = self.held.is_some_and(|until| until > at);
+        let request = &mut self.requests[number];
+        let trouble = Trouble::lasting("no");
+        request.answer = Some(match (request.what, request.reply.kind) {
+            (What::Acquire, ReplyKind::Lasting) => Answer::Acquired(Err(trouble)),
+            (_, ReplyKind::Lasting) => Answer::Kept(Err(trouble)),
+            (What::Acquire, ReplyKind::Held(left)) => Answer::Acquired(Ok(Acquired::Held(Record {
+                owner: "other".to_owned(),
+                since: None,
+                until: None,
+                left,
+            }))),
+            (What::Acquire, ReplyKind::Good) => {
+                self.held = Some(at + self.policy.at_most);
+                Answer::Acquired(Ok(Acquired::Granted(GRANT)))
+            }
+            (What::Renew(lease), _) if ours => {
+                self.held = self.held.max(Some(at + lease));
+                Answer::Kept(Ok(Kept::Kept))
+            }
+            (What::Release, _) if ours => {
+                self.held = None;
+                Answer::Kept(Ok(Kept::Kept))
+            }
+            (What::Renew(_) | What::Release, _) => Answer::Kept(Ok(Kept::Lost)),
+        });
+    }
+
+    fn answer(&mut self, number: usize, at: Moment) -> Option<Event> {
+        let request = &mut self.requests[number];
+        request.done = true;
+        let (sent, what, answer) = (request.sent, request.what, request.answer.take());
+        self.start_next(at);
+        Some(match (answer?, what) {
+            (Answer::Acquired(answer), _) => Event::Acquired { answer, sent },
+            (Answer::Kept(answer), What::Renew(_)) => Event::Renewed { answer, sent },
+            (Answer::Kept(answer), _) => Event::Released(answer),
+        })
+    }
+
+    fn in_flight(&self, what: What) -> bool {
+        self.requests.iter().any(|request| request.what == what && !request.done)
+    }
+
+    // The properties.
+
+    fn stop_signals(&self) -> usize {
+        self.seen.signals.iter().filter(|signal| signal.terminates()).count()
+    }
+
+    fn is_in_time(&self) -> bool {
+        self.fate.frozen.is_none()
+    }
+
+    /// Nothing is sent to a job that was not started, or that has ended by itself.
+    fn check_signal(&self, action: &Action) {
+        assert!(self.seen.running, "{action:?} before the job");
+        assert!(self.seen.job_end.is_none() || self.seen.ending, "{action:?} after the job");
+    }
+
+    /// A lock goes back only after its job, and after all of the job if we have ended it.
+    fn check_release(&self) {
+        if self.seen.lease.is_some() {
+            assert!(self.seen.job_end.is_some(), "the lock is released under its job");
+            let rest = self.tree.iter().any(|process| process.alive);
+            assert!(!self.seen.ending || !rest, "the lock is released before all that we had to end is dead");
+        }
+    }
+
+    /// The job does not outlive its lock.
+    fn check_exclusion(&self) {
+        let Some(end) = self.seen.lease else { return };
+        let bound = match self.policy.on_expiry {
+            OnExpiry::Kill => true,
+            OnExpiry::Extend => self.policy.on_lost == OnLost::Kill,
+            OnExpiry::Ignore => false,
+        };
+        // What was left running after a normal end is left alone.
+        let alive = match self.seen.ending {
+            true => self.tree.iter().any(|process| process.alive),
+            false => self.is_alive(0),
+        };
+        if !alive || !bound || !self.is_in_time() {
+            return;
+        }
+        assert!(self.now < end || self.seen.killed, "SIGKILL comes before the lease ends at {end:?}");
+        let mortal = self.fate.processes.iter().all(|process| process.dies <= Duration::from_millis(20));
+        if mortal && !self.seen.lost && self.fate.robbed.is_none() {
+            assert!(self.held.is_some_and(|until| self.now < until), "the job lives at {:?}, without a lock", self.now);
+        }
+    }
+
+    fn check_exit(&self, outcome: Outcome) {
+        let seen = &self.seen;
+        // No lock is forgotten.
+        let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.lease.is_some_and(|end| self.now >= end);
+        assert!(!seen.granted || seen.lost || let_go, "a granted lock was not given back");
+        assert!(
+            !self.in_flight(What::Release) || seen.release_failed,
+            "a release was not waited for, and no line says so"
+        );
+        if self.in_flight(What::Acquire) {
+            let (at, stops) = seen.stopped_trying.expect("a request in flight is told not to be tried again");
+            let impatient = matches!(outcome, Outcome::Stopped(_)) && self.stop_signals() > stops;
+            assert!(self.now >= at + GIVE_BACK || impatient, "the answer to the taking was not waited for");
+        }
+        let rest = self.tree.iter().any(|process| process.alive);
+        assert!(!seen.ending || !rest, "what we had to end outlives us");
+        // How it ended is what happened.
+        let told = |is: fn(&Notice) -> bool| seen.told.iter().filter(|notice| is(notice)).count();
+        let expired = told(|notice| matches!(notice, Notice::Expired(_)));
+        let lost = told(|notice| matches!(notice, Notice::Lost(_, OnLost::Kill)));
+        if seen.running {
+            match outcome {
+                Outcome::Exited(code) => assert_eq!(seen.job_end, Some(JobEnd::Exited(code))),
+                Outcome::Killed(signal) => assert_eq!(seen.job_end, Some(JobEnd::Killed(signal))),
+                Outcome::Expired => assert_eq!(expired, 1),
+                Outcome::Lost => assert_eq!(lost, 1),
+                other => panic!("{other:?} after the job ran"),
+            }
+            assert!(seen.job_end.is_some(), "the job outlives us");
+        } else {
+            match outcome {
+                Outcome::Stopped(signal) => assert!(seen.signals.contains(&signal)),
+                Outcome::NotFound => assert_eq!(self.fate.spawn, Err(SpawnTroubleKind::NotFound)),
+                Outcome::Skipped | Outcome::Failed => {}
+                other => panic!("{other:?} without a job"),
+            }
+        }
+        // Nothing is told twice.
+        for (what, times) in [
+            ("expired", expired),
+            ("lost", told(|notice| matches!(notice, Notice::Lost(..)))),
+            ("undead", told(|notice| matches!(notice, Notice::Undead))),
+            ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
+            ("runs on", told(|notice| matches!(notice, Notice::RunsOn(_)))),
+            ("not released", told(|notice| matches!(notice, Notice::NotReleased(_)))),
+            ("backend", told(|notice| matches!(notice, Notice::Backend(..)))),
+        ] {
+            assert!(times <= 1, "{what} was told {times} times");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 4_000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn every_run_ends_and_keeps_its_promises(policy in a_policy(), fate in a_fate()) {
+        World::new(&policy, &fate).live();
+    }
+}

@@ -821,6 +821,33 @@ fn that_the_lock_was_lost_is_told_once() {
 }
 
 #[test]
+fn a_late_answer_to_a_renewal_counts() {
+    // It could not be renewed in time, and the answer comes when the job is being ended already.
+    let mut gone = Story::running(extend());
+    gone.tick(66_667);
+    gone.tick(STOP_AT);
+    gone.on(90_000, renewed(Ok(Kept::Lost), 66_670));
+    gone.on(90_001, exited(0));
+    assert_eq!(gone.on(90_001, Event::TreeGone), exit(Outcome::Lost), "there is nothing to release");
+
+    let mut kept = Story::running(extend());
+    kept.tick(66_667);
+    kept.tick(STOP_AT);
+    kept.on(90_000, renewed(Ok(Kept::Kept), 66_670));
+    for now in [KILL_AT, 98_500, 99_500] {
+        assert_eq!(kept.tick(now), [Action::KillTree], "there is no hurry to renew it again");
+    }
+
+    let mut refused = Story::running(extend());
+    refused.tick(66_667);
+    refused.tick(STOP_AT);
+    refused.on(STOP_AT + 1, renewed(Err(Trouble::passing("down")), 66_670));
+    assert_eq!(refused.tick(KILL_AT), [Action::KillTree]);
+    assert_eq!(refused.tick(98_500), [Action::KillTree], "SIGKILL has its time");
+    assert!(refused.tick(99_500).contains(&renew(109_500)));
+}
+
+#[test]
 fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), on_expiry: OnExpiry::Ignore, ..policy() });
     story.tick(100_000);
