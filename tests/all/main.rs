@@ -4,4 +4,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod contention;
+mod init;
+mod job;
+mod signals;
 mod support;
+mod terminal;

@@ -1,5 +1,8 @@
 //! What the tests need to run the program in a place of its own and to see what it did.
 
+pub(crate) mod process;
+pub(crate) mod pty;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,7 +180,11 @@ impl Finished {
         assert_eq!(self.code(), Some(code), "{self:?}");
         assert_eq!(self.stdout, "");
         let lines: Vec<&str> = self.stderr.lines().collect();
-        assert!(lines.first().is_some_and(|line| line.starts_with("shedlock: ") && line.contains(text)), "{text} is not in {}", self.stderr);
+        assert!(
+            lines.first().is_some_and(|line| line.starts_with("shedlock: ") && line.contains(text)),
+            "{text} is not in {}",
+            self.stderr
+        );
         assert!(matches!(lines.get(1..), Some([] | [_])), "{}", self.stderr);
         assert!(lines.get(1).is_none_or(|hint| hint.starts_with("hint: ")), "{}", self.stderr);
     }
