@@ -541,7 +541,10 @@ impl Run {
         if let Some(ending) = &mut running.ending {
             if now >= ending.kill_at {
                 ending.killed = true;
-                ending.kill_at = now + KILL_AGAIN;
+                // Not past the moment to renew for what does not die: the margin is hardly longer than the pause.
+                let undead_at = self.timing.undead_at(running.end);
+                let again = now + KILL_AGAIN;
+                ending.kill_at = if now < undead_at { again.min(undead_at) } else { again };
                 todo.push(Action::KillTree);
                 self.hold_for_undead(now, todo);
             }
