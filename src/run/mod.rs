@@ -69,7 +69,7 @@ pub(crate) enum Event {
 /// Where a signal came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, on behalf of the terminal.
+    /// The kernel, most often on behalf of the terminal.
     Terminal,
     Process,
 }

@@ -136,13 +136,18 @@ impl Placement {
     /// Whether a signal that came to us is to be passed on to the job.
     ///
     /// The terminal sends ^C, ^\, ^Z and changes of its size to the whole foreground group. In a shared group the job
-    /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!").
+    /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!"). A
+    /// hang-up, and the CONT that comes with it, goes to the session's leader alone. Whatever else the kernel sends,
+    /// such as the alarm that our caller set before it became us, has nothing to do with the terminal.
     pub(crate) fn passes_on(self, signal: Signal, sender: Sender) -> bool {
         let wanted = signal.terminates()
             || matches!(signal, Signal::WINCH | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU);
-        let had_it = self.group == Group::Shared
-            && sender == Sender::Terminal
-            && !(signal == Signal::HUP && self.session_leader);
+        let to_the_group = match signal {
+            Signal::INT | Signal::QUIT | Signal::TSTP | Signal::TTIN | Signal::TTOU | Signal::WINCH => true,
+            Signal::HUP | Signal::CONT => !self.session_leader,
+            _ => false,
+        };
+        let had_it = self.group == Group::Shared && sender == Sender::Terminal && to_the_group;
         wanted && !had_it
     }
 }
@@ -177,7 +182,9 @@ mod tests {
             assert!(at(Group::Shared, false).passes_on(signal, Sender::Process), "{signal}");
             assert!(at(Group::Own, false).passes_on(signal, Sender::Terminal), "{signal}");
         }
-        assert!(at(Group::Shared, true).passes_on(Signal::HUP, Sender::Terminal));
+        for signal in [Signal::HUP, Signal::CONT, Signal::TERM, Signal::PIPE] {
+            assert!(at(Group::Shared, true).passes_on(signal, Sender::Terminal), "{signal}");
+        }
         assert!(!at(Group::Own, false).passes_on(Signal::CHLD, Sender::Process));
     }
 }

@@ -1,5 +1,8 @@
 //! What the tests need to run the program in a place of its own and to see what it did.
 
+pub(crate) mod process;
+pub(crate) mod pty;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
