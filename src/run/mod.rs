@@ -33,8 +33,6 @@ use timing::Timing;
 const GIVE_BACK: Duration = Duration::from_secs(1);
 /// How much longer than `--backend-timeout` we wait for the keeper, who minds that time too.
 const GRACE: Duration = Duration::from_millis(250);
-/// How often SIGKILL is repeated until the whole job is dead: it may be forking.
-const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// What happened.
 #[derive(Debug)]
@@ -541,7 +539,7 @@ impl Run {
         if let Some(ending) = &mut running.ending {
             if now >= ending.kill_at {
                 ending.killed = true;
-                ending.kill_at = now + KILL_AGAIN;
+                ending.kill_at = self.timing.kill_again(now, running.end);
                 todo.push(Action::KillTree);
                 self.hold_for_undead(now, todo);
             }

@@ -8,6 +8,8 @@ use crate::exit::Outcome;
 use crate::lock::Grant;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How often SIGKILL is repeated until the whole job is dead: it may be forking.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// The times that follow from a run's policy.
 #[derive(Debug)]
@@ -45,6 +47,13 @@ impl Timing {
     /// When it gets SIGKILL.
     pub(super) fn kill_at(&self, end: Moment) -> Moment {
         end - self.margin
+    }
+
+    /// When it gets SIGKILL once more. Not past [`Timing::undead_at`], which is looked at only then: a short margin is
+    /// hardly longer than the pause, and the lock would be lost before it is renewed.
+    pub(super) fn kill_again(&self, now: Moment, end: Moment) -> Moment {
+        let (again, undead_at) = (now + KILL_AGAIN, self.undead_at(end));
+        if now < undead_at { again.min(undead_at) } else { again }
     }
 
     /// When what SIGKILL has not ended must be taken for lasting.
@@ -128,5 +137,18 @@ mod tests {
         assert_eq!(margin(Duration::from_secs(1)), Duration::from_micros(100_500));
         assert_eq!(margin(Duration::from_secs(3600)), Duration::from_millis(3_800));
         assert_eq!(margin(Duration::from_secs(86_400)), Duration::from_millis(45_200));
+    }
+
+    #[test]
+    fn a_kill_is_repeated_no_later_than_the_undead_are_looked_for() {
+        let margin = margin(Duration::from_secs(1));
+        let (at_most, waiting, answer) = (Duration::from_secs(1), None, Duration::ZERO);
+        let timing = Timing { at_most, kill_after: at_most / 5, margin, wait: Patience::Forever, waiting, answer, random: 1 };
+        let end = Moment::at(Duration::from_secs(100));
+        let first = timing.kill_at(end);
+        assert_eq!(timing.kill_again(first, end), first + KILL_AGAIN);
+        assert_eq!(timing.kill_again(first + KILL_AGAIN, end), timing.undead_at(end));
+        let late = timing.undead_at(end);
+        assert_eq!(timing.kill_again(late, end), late + KILL_AGAIN);
     }
 }
