@@ -258,14 +258,14 @@ const FAMILY: [&str; 3] = ["daemon", "child", "command"];
 /// it back.
 fn expires(options: &[&str], deaf: bool) {
     let place = Place::new();
-    let run = limited(&place, "job", "3s", options.iter().copied().chain(["bash", "-c", &family(deaf)]));
+    let run = limited(&place, "job", "5s", options.iter().copied().chain(["bash", "-c", &family(deaf)]));
     let started = detached(&place, "run", &run);
     let pids = FAMILY.map(|name| pid_in(&place, &format!("{name}.pid")));
     for name in FAMILY {
         place.wait_for_lines(name, 1);
     }
     let until = millis(&place.row("job").unwrap().lock_until);
-    started.finish().complains(124, "the job is stopped because --at-most 3s is used up");
+    started.finish().complains(124, "the job is stopped because --at-most 5s is used up");
     for (name, pid) in FAMILY.into_iter().zip(pids) {
         assert!(!is_alive(pid), "{name}");
     }
@@ -290,6 +290,10 @@ fn a_tree_that_ignores_term_is_killed_before_the_lock_frees() {
 #[test]
 fn without_kill_after_the_tree_is_dead_before_the_lock_frees_too() {
     expires(&["--kill-after", "0"], true);
+}
+
+#[test]
+fn with_sigkill_at_once_the_tree_is_dead_before_the_lock_frees_too() {
     expires(&["--signal", "KILL"], true);
 }
 
@@ -306,7 +310,7 @@ fn signal_is_what_the_job_gets_first() {
         let started = detached(&place, "run", &run);
         // When both are pending the kernel delivers the lower number first.
         assert!(place.wait_for_lines("log", 3).iter().any(|line| line == logged), "{name}");
-        started.finish().complains(124, "--at-most 1s");
+        assert_eq!(started.finish().code(), Some(124));
     }
 }
 
@@ -316,7 +320,7 @@ fn first_signal_before_the_end(options: &[&str]) -> i64 {
     let job = ["bash", "-c", &heartbeat("beats")];
     let started = detached(&place, "run", &limited(&place, "job", "3s", options.iter().copied().chain(job)));
     let until = millis(&wait_until_held(&place, "job").lock_until);
-    started.finish().complains(124, "--at-most 3s is used up");
+    assert_eq!(started.finish().code(), Some(124));
     until - last_beat(&place, "beats")
 }
 
@@ -389,12 +393,12 @@ fn extend_renews_while_the_job_lives() {
     let run = limited(
         &place,
         "job",
-        "1s",
+        "3s",
         ["--on-expiry", "extend", "sh", "-c", &format!("{}; exit 5", until_exists("done"))],
     );
     let started = detached(&place, "run", &run);
     let first = wait_until_held(&place, "job");
-    let end = millis(&first.lock_until) + 1000;
+    let end = millis(&first.lock_until) + 3000;
     let later = wait_until("two renewals", || place.row("job").filter(|row| millis(&row.lock_until) > end));
     assert_eq!((&later.locked_by, &later.locked_at), (&first.locked_by, &first.locked_at));
     touch(&place, "done");
@@ -464,13 +468,13 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
     let install = ["install", "-o", "root", "-m", "4755", "/usr/bin/setpriv"].map(OsStr::new);
     as_root(&[&install[..], &[setpriv.as_os_str()]].concat());
     let job = format!("id -u > uid; echo $$ > pid; {}", until_exists("done"));
-    let words = ["run", "--name", "job", "--at-most", "1s", "./setpriv", "--reuid=0", "--regid=0", "--clear-groups"];
+    let words = ["run", "--name", "job", "--at-most", "3s", "./setpriv", "--reuid=0", "--regid=0", "--clear-groups"];
     let script = [&DETACHED[..], &plain_user(), &["./shedlock"], &words, &["sh", "-c", &job]].concat();
     let mut started = Started::new(&place, "run", &mut beside(&place, &script));
     let pid = pid_in(&place, "pid");
     assert_eq!(place.lines("uid"), ["0"]);
     let end = millis(&place.row("job").unwrap().lock_until);
-    let renewed = wait_until("two renewals", || place.row("job").filter(|row| millis(&row.lock_until) > end + 1000));
+    let renewed = wait_until("two renewals", || place.row("job").filter(|row| millis(&row.lock_until) > end + 3000));
     assert!(renewed.held && is_alive(pid) && !started.has_ended());
     is_held(&place, "job");
     touch(&place, "done");
@@ -478,7 +482,7 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
     assert!(!is_alive(pid));
     let lines: Vec<&str> = finished.stderr.lines().collect();
     assert_eq!((finished.code(), lines.len()), (Some(124), 3), "{lines:?}");
-    assert!(lines[0].contains("--at-most 1s is used up"), "{lines:?}");
+    assert!(lines[0].contains("--at-most 3s is used up"), "{lines:?}");
     assert!(lines[1].contains("SIGKILL has not ended all of the job"), "{lines:?}");
     assert!(lines[2].starts_with("hint: "), "{lines:?}");
     is_free(&place, "job");

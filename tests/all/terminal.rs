@@ -250,24 +250,25 @@ fn an_alarm_that_was_set_before_us_is_no_key_of_the_terminal() {
     assert_eq!(place.wait_for_lines("code", 1), ["0"]);
 }
 
-/// Types a pipeline of which the job is the middle, and waits until all three run. Returns the pid of shedlock.
-fn start_pipeline(place: &Place, terminal: &mut Terminal, run: &str) -> i32 {
+/// Types a pipeline of which the job is the middle, and waits until all three run. Returns the pid of shedlock and those
+/// of its neighbours.
+fn start_pipeline(place: &Place, terminal: &mut Terminal, run: &str) -> (i32, Vec<i32>) {
     terminal
         .type_line(&format!("./logger left | {run} ./logger log | ./logger right; echo ${{PIPESTATUS[@]}} > codes"));
     for file in ["left", "log", "right"] {
         place.wait_for_lines(file, 1);
     }
     let program = fs::canonicalize(env!("CARGO_BIN_EXE_shedlock")).unwrap();
-    let members = children(terminal.pid());
-    let is_ours = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-    members.iter().map(|member| member.pid).find(|pid| is_ours(*pid)).unwrap()
+    let is_ours = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    let members = children(terminal.pid()).into_iter().map(|member| member.pid);
+    let (us, neighbours): (Vec<i32>, _) = members.partition(is_ours);
+    (us[0], neighbours)
 }
 
 /// Both neighbours have logged nothing but this last signal.
-fn neighbours_saw_nothing(place: &Place, terminal: &Terminal) {
-    let members = children(terminal.pid());
-    for member in &members {
-        kill(member.pid, "USR1");
+fn neighbours_saw_nothing(place: &Place, neighbours: &[i32]) {
+    for pid in neighbours {
+        kill(*pid, "USR1");
     }
     for file in ["left", "right"] {
         assert_eq!(place.wait_for_lines(file, 2), ["ready", "USR1"], "{file}");
@@ -279,10 +280,10 @@ fn a_term_to_us_reaches_the_command_and_not_the_pipeline() {
     for option in ["", "--new-group"] {
         let place = Place::new();
         let mut terminal = Terminal::bash(&place);
-        let wrapper = start_pipeline(&place, &mut terminal, &format!("{RUN} {option}"));
+        let (wrapper, neighbours) = start_pipeline(&place, &mut terminal, &format!("{RUN} {option}"));
         kill(wrapper, "TERM");
         assert_eq!(place.wait_for_lines("log", 3), ["ready", "TERM", "CONT"], "{option}");
-        neighbours_saw_nothing(&place, &terminal);
+        neighbours_saw_nothing(&place, &neighbours);
         touch(&place, "done");
         assert_eq!(place.wait_for_lines("codes", 1), ["0 0 0"], "{option}");
     }
@@ -293,9 +294,10 @@ fn at_expiry_the_pipeline_is_left_alone() {
     for option in ["", "--new-group"] {
         let place = Place::new();
         let mut terminal = Terminal::bash(&place);
-        start_pipeline(&place, &mut terminal, &format!("$PROGRAM run --name job --at-most 1s {option}"));
+        let (_, neighbours) =
+            start_pipeline(&place, &mut terminal, &format!("$PROGRAM run --name job --at-most 1s {option}"));
         wait_until_free(&place, "job");
-        neighbours_saw_nothing(&place, &terminal);
+        neighbours_saw_nothing(&place, &neighbours);
         touch(&place, "done");
         assert_eq!(place.wait_for_lines("codes", 1), ["0 124 0"], "{option}");
     }

@@ -192,12 +192,14 @@ pub(crate) fn wait_for_child(pid: i32) -> i32 {
     wait_until(&format!("a child of {pid}"), || children(pid).first().map(|child| child.pid))
 }
 
-/// Waits until shedlock holds back the signals that it will read, so that none can end it in the system's way.
+/// Waits until shedlock holds back the signals that it will read, so that none can end it in the system's way. What
+/// forks it holds them back for a moment too.
 pub(crate) fn wait_until_it_listens(pid: i32) {
     wait_until("shedlock to block its signals", || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
-        (u64::from_str_radix(blocked.trim(), 16).ok()? >> 33 != 0).then_some(())
+        let value = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).map(str::trim);
+        let blocked = u64::from_str_radix(value("SigBlk:")?, 16).ok()?;
+        (value("Name:") == Some("shedlock") && blocked >> 33 != 0).then_some(())
     });
 }
 

@@ -38,9 +38,10 @@ impl Terminal {
     pub(crate) fn bash(place: &Place) -> Self {
         write_script(place, "logger", &format!("#!/usr/bin/perl\n{LOGGER}"));
         let mut bash = beside(place, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        let others = place.lines("prompt").len();
         let mut terminal = Self::start(bash.env("PS1", "").env("HISTFILE", ""));
-        terminal.type_line("ulimit -c 0; stty -echo; echo > prompt");
-        place.wait_for_lines("prompt", 1);
+        terminal.type_line("ulimit -c 0; stty -echo; echo >> prompt");
+        place.wait_for_lines("prompt", others + 1);
         terminal
     }
 
