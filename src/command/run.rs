@@ -19,10 +19,11 @@ use crate::supervise::Supervisor;
 
 /// Runs the command under the lock. `started` is when the process began.
 pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
+    let random = getrandom::u64()?;
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
-        random: getrandom::u64()?,
+        random,
     };
     let settings = Settings::of_run(matches, &surroundings)?;
     let command =
@@ -30,7 +31,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
     let claim = Claim {
         name: settings.name,
-        owner: Owner::new(&host, std::process::id(), getrandom::u64()?),
+        owner: Owner::new(&host, std::process::id(), random),
         lease: settings.policy.at_most,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());

@@ -30,7 +30,6 @@ pub(crate) struct Command {
     name: OsString,
     group: Group,
     die_with_us: bool,
-    strangers: Vec<i32>,
 }
 
 /// All that the child needs, laid out beforehand: it must not allocate.
@@ -54,12 +53,13 @@ impl Command {
         let arguments = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<Vec<_>, _>>();
         let arguments = arguments.map_err(|_| "an argument of the command contains a NUL byte".to_owned())?;
         let name = words.first().cloned().ok_or("no command is given")?;
-        tree::adopt_orphans();
-        Ok(Self { arguments, name, group, die_with_us, strangers: tree::children_from_before() })
+        Ok(Self { arguments, name, group, die_with_us })
     }
 
     /// Starts the command with `environment`, and with the signals as we found them.
     pub(crate) fn start(&self, environment: &Environment, inherited: &Inherited) -> Result<Job, SpawnTrouble> {
+        tree::adopt_orphans();
+        let strangers = tree::children_from_before();
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
@@ -78,7 +78,7 @@ impl Command {
         };
         let pid = launch(&mut plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
         if plan.error == 0 {
-            return Ok(Job { pid, group: self.group, reaped: false, strangers: self.strangers.clone() });
+            return Ok(Job { pid, group: self.group, reaped: false, strangers });
         }
         // It has ended already, and nobody else is interested in how.
         let _ = nix::sys::wait::waitpid(pid, None);
