@@ -489,6 +489,18 @@ fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_t
 }
 
 #[test]
+fn that_a_lock_which_came_too_late_could_not_be_given_back_is_told_once() {
+    let policy = Policy { on_backend_error: OnBackendError::Run, backend_timeout: ms(90_000), ..policy() };
+    let mut story = Story::begun(policy);
+    story.on(50_001, granted(0));
+    assert_eq!(story.tick(51_001), [Action::Spawn(None)]);
+    story.on(51_001, Event::Spawned);
+    assert_eq!(story.on(51_100, Event::Released(Err(Trouble::passing("down")))), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    assert_eq!(story.on(52_000, exited(0)), exit(Outcome::Exited(0)));
+}
+
+#[test]
 fn an_answer_that_took_half_of_at_most_is_good() {
     let mut story = Story::begun(Policy { backend_timeout: ms(90_000), ..policy() });
     assert_eq!(story.on(50_000, granted(0)), [Action::Spawn(Some(GRANT))]);
@@ -674,6 +686,15 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
     assert_eq!(story.tick(76_700), [Action::KillTree]);
     assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
     assert_eq!(story.on(76_710, Event::TreeGone), exit(Outcome::Lost), "what is another's is not touched");
+}
+
+#[test]
+fn a_job_whose_lock_was_lost_is_killed_before_the_lease_would_have_ended() {
+    let mut story = Story::running(extend());
+    story.tick(66_667);
+    // After a stall, the answer is seen first.
+    assert_eq!(story.on(95_000, renewed(Ok(Kept::Lost), 66_670)), first_signals());
+    assert_eq!(story.due(), KILL_AT);
 }
 
 #[test]
