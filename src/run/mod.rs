@@ -10,105 +10,34 @@
 //!             spawning → running → releasing → done
 //! ```
 
+mod ending;
+mod event;
 mod notice;
 mod policy;
 #[cfg(test)]
 mod properties;
+mod running;
 #[cfg(test)]
 mod stories;
+mod taking;
 mod timing;
 
 use std::time::Duration;
 
-use crate::backend::{Acquired, Kept, Trouble, TroubleKind};
+use crate::backend::{Kept, Trouble};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::Grant;
 use crate::signal::Signal;
+pub(crate) use event::{Action, Event, JobEnd, Sender};
 pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy};
+use running::{Lease, Running};
 use timing::Timing;
 
 /// How long a request that is in flight when we are told to stop may take to be given back.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 /// How much longer than `--backend-timeout` we wait for the keeper, who minds that time too.
 const GRACE: Duration = Duration::from_millis(250);
-/// How often SIGKILL is repeated until the whole job is dead: it may be forking.
-const KILL_AGAIN: Duration = Duration::from_millis(50);
-
-/// What happened.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The run begins. It comes first, and once.
-    Begin,
-    /// A signal came to us.
-    Signalled { signal: Signal, sender: Sender },
-    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered.
-    Acquired { answer: Result<Acquired, Trouble>, sent: Moment },
-    /// The backend's answer to [`Action::Renew`].
-    Renewed { answer: Result<Kept, Trouble>, sent: Moment },
-    /// The backend's answer to [`Action::Release`].
-    Released(Result<Kept, Trouble>),
-    /// The command was started.
-    Spawned,
-    /// It was not.
-    SpawnFailed(SpawnTrouble),
-    /// The command stopped itself, or was stopped.
-    JobStopped(Signal),
-    /// The command ended and was reaped.
-    JobEnded(JobEnd),
-    /// Some other process that had become our child ended and was reaped.
-    OrphanEnded,
-    /// Nothing of the job lives.
-    TreeGone,
-    /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
-    /// stall an answer may be there that makes up for a deadline that has passed.
-    Tick,
-}
-
-/// Where a signal came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// The kernel, most often on behalf of the terminal.
-    Terminal,
-    Process,
-}
-
-/// How the command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JobEnd {
-    Exited(u8),
-    Killed(Signal),
-}
-
-/// What is to be done. Actions are performed in order, and each at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Ask the backend for the lock, trying again until `deadline`.
-    Acquire { deadline: Moment },
-    /// Ask the backend to make the lock ours for `lease` from now.
-    Renew { lease: Duration, deadline: Moment },
-    /// Give the lock back, to stay held until `hold` after it was taken.
-    Release { hold: Duration, deadline: Moment },
-    /// Let the request that is in flight be the last try.
-    StopTrying,
-    /// Start the command; `None` without a lock.
-    Spawn(Option<Grant>),
-    /// Send a signal to the job's group, or on a terminal to the command.
-    Forward(Signal),
-    /// Send a signal to the command and all that came of it, as a beginning of its end.
-    SignalTree(Signal),
-    /// SIGKILL all of the job, and look whether anything is left.
-    KillTree,
-    /// Look whether anything of the job is left; [`Event::TreeGone`] says that nothing is.
-    LookForRest,
-    /// Stop ourselves as this signal does, until we are continued.
-    StopOurselves(Signal),
-    /// Tell the user.
-    Tell(Notice),
-    /// End the process.
-    Exit(Outcome),
-}
 
 /// One run.
 pub(crate) struct Run {
@@ -148,55 +77,6 @@ enum Then {
     RunWithout,
 }
 
-/// The lock while it is ours.
-#[derive(Debug, Clone, Copy)]
-struct Lease {
-    grant: Grant,
-    /// From before the request that was granted.
-    taken: Moment,
-    end: Moment,
-}
-
-#[derive(Debug)]
-struct Running {
-    lease: Option<Lease>,
-    /// When at-most is used up; the end of the lease, where there is one.
-    end: Moment,
-    /// The lock is certainly not ours any more.
-    lost: bool,
-    told: bool,
-    renewal: Renewal,
-    /// The last renewal failed, and that was told.
-    unrenewed: bool,
-    /// When `--stop-timeout` is over.
-    stop_at: Option<Moment>,
-    ending: Option<Ending>,
-    ended: Option<JobEnd>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Renewal {
-    Off,
-    Due(Moment),
-    InFlight,
-}
-
-/// We are ending the job.
-#[derive(Debug, Clone, Copy)]
-struct Ending {
-    why: Why,
-    kill_at: Moment,
-    killed: bool,
-    told: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Expired,
-    Lost,
-    StopTimeout,
-}
-
 impl Run {
     /// Makes a run that started at `started`: the moment of firing, and the first moment of every deadline.
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
@@ -231,122 +111,8 @@ impl Run {
             Phase::New | Phase::Spawning { .. } | Phase::Done => None,
             Phase::Splaying { until: at } | Phase::Asking { give_up: at } | Phase::Waiting { again: at } => Some(*at),
             Phase::GivingBack { until, .. } | Phase::Releasing { until, .. } => Some(*until),
-            Phase::Running(running) => {
-                let renewal = match running.renewal {
-                    Renewal::Due(at) if running.ending.is_none_or(|ending| ending.killed) => Some(at),
-                    _ => None,
-                };
-                let limit = match (running.ending, self.policy.on_expiry) {
-                    (Some(ending), _) => Some(ending.kill_at),
-                    (None, _) if running.told => None,
-                    (None, OnExpiry::Ignore) => Some(running.end),
-                    (None, OnExpiry::Extend) if running.lease.is_none() => None,
-                    (None, OnExpiry::Kill | OnExpiry::Extend) => Some(self.timing.stop_at(running.end)),
-                };
-                [renewal, limit, running.stop_at].into_iter().flatten().min()
-            }
+            Phase::Running(running) => self.running_deadline(running),
         }
-    }
-
-    fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let deadline = now + self.policy.backend_timeout;
-        todo.push(Action::Acquire { deadline });
-        self.unanswered = Unanswered::Taking;
-        self.phase = Phase::Asking { give_up: deadline + GRACE };
-    }
-
-    fn on_acquired(&mut self, answer: Result<Acquired, Trouble>, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        self.unanswered = Unanswered::Nothing;
-        match (&self.phase, answer) {
-            (Phase::Asking { .. }, Ok(Acquired::Granted(grant))) => self.on_granted(grant, sent, now, todo),
-            (Phase::Asking { .. }, Ok(Acquired::Held(record))) => {
-                self.timing.answered(now.since(sent));
-                match self.timing.next_try(now, record.left) {
-                    Some(again) => {
-                        todo.push(Action::Tell(Notice::Waiting(record)));
-                        self.phase = Phase::Waiting { again };
-                    }
-                    None => {
-                        todo.push(Action::Tell(Notice::Held(record)));
-                        self.exit(Outcome::Skipped, todo);
-                    }
-                }
-            }
-            (Phase::Asking { .. }, Err(trouble)) => self.on_trouble(trouble, now, todo),
-            // Whatever we gave up waiting for and got all the same goes back.
-            (Phase::GivingBack { until, then }, Ok(Acquired::Granted(_))) => {
-                let (until, then) = (*until, *then);
-                self.return_unused(until, todo);
-                self.phase = Phase::Releasing { until, then: Then::Exit(then) };
-            }
-            (Phase::GivingBack { then, .. }, _) => {
-                let then = *then;
-                self.exit(then, todo);
-            }
-            (Phase::Running(_) | Phase::Spawning { .. }, Ok(Acquired::Granted(_))) => {
-                self.return_unused(now + self.policy.backend_timeout, todo);
-            }
-            _ => {}
-        }
-    }
-
-    fn on_granted(&mut self, grant: Grant, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let age = now.since(sent);
-        if age <= self.policy.at_most / 2 {
-            todo.push(Action::Tell(Notice::Granted(grant)));
-            todo.push(Action::Spawn(Some(grant)));
-            let lease = Lease { grant, taken: sent, end: sent + self.policy.at_most };
-            self.phase = Phase::Spawning { lease: Some(lease) };
-            return;
-        }
-        // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
-        self.return_unused(now + GIVE_BACK, todo);
-        let trouble = Trouble::passing(format!("the backend took {} to grant the lock", crate::duration::format(age)))
-            .hint("more than half of --at-most was gone, so the lock was given back");
-        let then = self.tell_trouble(trouble, todo);
-        self.phase = Phase::Releasing { until: now + GIVE_BACK, then };
-    }
-
-    fn on_trouble(&mut self, trouble: Trouble, now: Moment, todo: &mut Vec<Action>) {
-        match self.tell_trouble(trouble, todo) {
-            Then::Exit(outcome) => self.leave(outcome, now, todo),
-            Then::RunWithout => {
-                todo.push(Action::Spawn(None));
-                self.phase = Phase::Spawning { lease: None };
-            }
-        }
-    }
-
-    /// Ends a run that has no lock, as soon as it owes none.
-    fn leave(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
-        match self.unanswered {
-            Unanswered::Nothing => self.exit(then, todo),
-            Unanswered::Taking => self.give_back(then, now, todo),
-            Unanswered::Return => self.phase = Phase::Releasing { until: now + GIVE_BACK, then: Then::Exit(then) },
-        }
-    }
-
-    /// Returns a lock under which no job has run.
-    fn return_unused(&mut self, deadline: Moment, todo: &mut Vec<Action>) {
-        todo.push(Action::Release { hold: Duration::ZERO, deadline });
-        self.unanswered = Unanswered::Return;
-    }
-
-    /// Says that the backend cannot be asked, and what comes of it.
-    fn tell_trouble(&self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
-        let policy = self.policy.on_backend_error;
-        todo.push(Action::Tell(Notice::Backend(trouble, policy)));
-        match policy {
-            OnBackendError::Fail => Then::Exit(Outcome::Failed),
-            OnBackendError::Skip => Then::Exit(Outcome::Skipped),
-            OnBackendError::Run => Then::RunWithout,
-        }
-    }
-
-    /// Gives up while a request is in flight: it may yet be granted, and then it goes back.
-    fn give_back(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
-        todo.push(Action::StopTrying);
-        self.phase = Phase::GivingBack { until: now + GIVE_BACK, then };
     }
 
     fn on_signal(&mut self, signal: Signal, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
@@ -359,7 +125,7 @@ impl Run {
                     }
                 }
                 if let (true, Some(timeout)) = (signal.asks_to_stop(), self.policy.stop_timeout) {
-                    running.stop_at.get_or_insert(now + timeout);
+                    running.stop_by(now + timeout);
                 }
             }
             _ if signal.stops() => todo.push(Action::StopOurselves(signal)),
@@ -379,106 +145,6 @@ impl Run {
             // How we end is decided. Spawning is over before anything else is looked at.
             Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
         }
-    }
-
-    fn on_spawned(&mut self, now: Moment) {
-        let Phase::Spawning { lease } = &self.phase else { return };
-        let lease = *lease;
-        let end = lease.map_or(now + self.policy.at_most, |lease| lease.end);
-        let renewal = match (lease, self.policy.on_expiry) {
-            (Some(lease), OnExpiry::Extend) => Renewal::Due(self.timing.renew_at(lease.taken)),
-            _ => Renewal::Off,
-        };
-        let running = Running {
-            lease,
-            end,
-            lost: false,
-            told: false,
-            renewal,
-            unrenewed: false,
-            stop_at: None,
-            ending: None,
-            ended: None,
-        };
-        self.phase = Phase::Running(running);
-    }
-
-    fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Spawning { lease } = &self.phase else { return };
-        let lease = *lease;
-        let outcome = trouble.outcome();
-        todo.push(Action::Tell(Notice::NotStarted(trouble)));
-        match lease {
-            Some(_) => {
-                let deadline = now + self.policy.backend_timeout;
-                self.return_unused(deadline, todo);
-                self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
-            }
-            None => self.leave(outcome, now, todo),
-        }
-    }
-
-    fn on_job_stopped(&self, signal: Signal, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if self.policy.placement.terminal && running.ending.is_none() {
-            todo.push(Action::StopOurselves(signal));
-        }
-    }
-
-    fn on_job_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.ended = Some(end);
-        match running.ending {
-            None => self.finish(now, todo),
-            Some(_) => self.look_for_rest(todo),
-        }
-    }
-
-    fn look_for_rest(&self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.ending.is_some() && running.ended.is_some() {
-            todo.push(Action::LookForRest);
-        }
-    }
-
-    fn on_tree_gone(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.ending.is_some() && running.ended.is_some() {
-            self.finish(now, todo);
-        }
-    }
-
-    /// The job is over: the lock goes back, if it is ours to give.
-    fn finish(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let outcome = match (running.ending.map(|ending| ending.why), running.ended) {
-            (Some(Why::Expired), _) => Outcome::Expired,
-            (Some(Why::Lost), _) => Outcome::Lost,
-            (_, Some(JobEnd::Exited(code))) => Outcome::Exited(code),
-            (_, Some(JobEnd::Killed(signal))) => Outcome::Killed(signal),
-            (_, None) => return,
-        };
-        todo.push(Action::Tell(Notice::Ended(outcome)));
-        if running.renewal == Renewal::InFlight {
-            // The release comes after it.
-            todo.push(Action::StopTrying);
-        }
-        match running.lease {
-            Some(lease) if self.holds(running, now) => {
-                let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
-                let deadline = now + self.policy.backend_timeout;
-                todo.push(Action::Release { hold, deadline });
-                self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
-            }
-            Some(_) => self.exit(outcome, todo),
-            None => self.leave(outcome, now, todo),
-        }
-    }
-
-    /// Whether the lock is ours, for all we know.
-    fn holds(&self, running: &Running, now: Moment) -> bool {
-        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && now >= running.end;
-        running.lease.is_some() && !running.lost && !abandoned
     }
 
     fn on_released(&mut self, answer: Result<Kept, Trouble>, todo: &mut Vec<Action>) {
@@ -503,73 +169,7 @@ impl Run {
     fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {
         match then {
             Then::Exit(outcome) => self.exit(outcome, todo),
-            Then::RunWithout => {
-                todo.push(Action::Spawn(None));
-                self.phase = Phase::Spawning { lease: None };
-            }
-        }
-    }
-
-    fn on_renewed(&mut self, answer: Result<Kept, Trouble>, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        match answer {
-            // Kept or lost is true whenever we learn of it.
-            Ok(Kept::Kept) => {
-                running.unrenewed = false;
-                let end = running.end.max(sent + self.policy.at_most);
-                running.end = end;
-                if let Some(lease) = &mut running.lease {
-                    lease.end = end;
-                }
-                if running.renewal != Renewal::Off {
-                    running.renewal = Renewal::Due(self.timing.renew_at(sent));
-                }
-                todo.push(Action::Tell(Notice::Renewed));
-            }
-            Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
-            Err(_) if running.renewal != Renewal::InFlight => {}
-            Err(trouble) => {
-                let limit = if running.ending.is_some() { running.end } else { self.timing.stop_at(running.end) };
-                let pause = self.timing.renew_again(limit.since(now), trouble.kind == TroubleKind::Lasting);
-                running.renewal = Renewal::Due(now + pause);
-                if !std::mem::replace(&mut running.unrenewed, true) {
-                    todo.push(Action::Tell(Notice::NotRenewed(trouble)));
-                }
-            }
-        }
-    }
-
-    /// The lock is not ours any more, or cannot be kept.
-    fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.lost |= kind == NoticeKind::Gone;
-        running.renewal = Renewal::Off;
-        if !std::mem::replace(&mut running.told, true) {
-            todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
-        }
-        if self.policy.on_lost == OnLost::Kill && running.ending.is_none() {
-            let kill_at = self.timing.kill_at(running.end).min(now + self.timing.kill_after);
-            self.end_job(Why::Lost, kill_at, now);
-            self.begin_the_end(todo);
-        }
-    }
-
-    /// Decides that the job is to end. What not even SIGKILL can end keeps the lock: it is renewed while anything of
-    /// the job lives.
-    fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
-        let Phase::Running(running) = &self.phase else { return };
-        let holds = self.holds(running, now);
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.ending = Some(Ending { why, kill_at, killed: false, told: false });
-        if holds && running.renewal == Renewal::Off {
-            running.renewal = Renewal::Due(self.timing.undead_at(running.end));
-        }
-    }
-
-    fn begin_the_end(&self, todo: &mut Vec<Action>) {
-        todo.push(Action::SignalTree(self.policy.signal));
-        if self.policy.signal != Signal::KILL {
-            todo.push(Action::SignalTree(Signal::CONT));
+            Then::RunWithout => self.run_without(todo),
         }
     }
 
@@ -594,82 +194,6 @@ impl Run {
                 self.after_release(then, todo);
             }
             Phase::Running(_) => self.on_running_time(now, todo),
-            _ => {}
-        }
-    }
-
-    fn on_running_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.stop_at.is_some_and(|at| now >= at) {
-            running.stop_at = None;
-            self.on_stop_timeout(now, todo);
-        }
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.ending.is_some() {
-            self.on_ending_time(now, todo);
-            return;
-        }
-        let stop_at = self.timing.stop_at(running.end);
-        match running.renewal {
-            Renewal::Due(at) if now >= at && now < stop_at => {
-                running.renewal = Renewal::InFlight;
-                todo.push(Action::Renew { lease: self.policy.at_most, deadline: stop_at });
-            }
-            _ => {}
-        }
-        if running.told {
-            return;
-        }
-        match self.policy.on_expiry {
-            OnExpiry::Kill if now >= stop_at => {
-                let kill_at = self.timing.kill_at(running.end);
-                todo.push(Action::Tell(Notice::Expired(self.policy.at_most)));
-                self.end_job(Why::Expired, kill_at, now);
-                self.begin_the_end(todo);
-                // After a stall both may be due.
-                self.on_ending_time(now, todo);
-            }
-            OnExpiry::Ignore if now >= running.end => {
-                running.told = true;
-                todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most)));
-            }
-            OnExpiry::Extend if running.lease.is_some() && now >= stop_at => {
-                self.on_lost(NoticeKind::NotRenewed, now, todo);
-                self.on_ending_time(now, todo);
-            }
-            _ => {}
-        }
-    }
-
-    fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        match &mut running.ending {
-            Some(ending) if ending.killed => return,
-            Some(ending) => ending.kill_at = ending.kill_at.min(now),
-            None => self.end_job(Why::StopTimeout, now, now),
-        }
-        todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
-    }
-
-    fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(Running { ending: Some(ending), renewal, .. }) = &mut self.phase else { return };
-        if now >= ending.kill_at {
-            if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
-                // After a stall it would be due, and SIGKILL has not had the time to end anything.
-                *at = (*at).max(now + KILL_AGAIN);
-            }
-            ending.killed = true;
-            ending.kill_at = now + KILL_AGAIN;
-            todo.push(Action::KillTree);
-        }
-        match *renewal {
-            Renewal::Due(at) if ending.killed && now >= at => {
-                *renewal = Renewal::InFlight;
-                todo.push(Action::Renew { lease: self.policy.at_most, deadline: now + self.policy.backend_timeout });
-                if !std::mem::replace(&mut ending.told, true) {
-                    todo.push(Action::Tell(Notice::Undead));
-                }
-            }
             _ => {}
         }
     }

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::*;
+use crate::backend::Acquired;
 use crate::clock::Timestamp;
-use crate::lock::Record;
+use crate::lock::{Grant, Record};
 
 const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
 /// When the world begins.

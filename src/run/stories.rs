@@ -4,8 +4,9 @@
 //! 97.95 s.
 
 use super::*;
+use crate::backend::Acquired;
 use crate::clock::Timestamp;
-use crate::lock::Record;
+use crate::lock::{Grant, Record};
 
 const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
 const STOP_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];

@@ -1,0 +1,101 @@
+//! The end of a job that has to end: the first signal, SIGKILL until all of it is dead, and a lock that stays with what
+//! not even SIGKILL can end.
+
+use std::time::Duration;
+
+use super::running::{Renewal, Running};
+use super::{Action, Notice, Phase, Run};
+use crate::clock::Moment;
+use crate::signal::Signal;
+
+/// How often SIGKILL is repeated until the whole job is dead: it may be forking.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
+
+/// We are ending the job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) why: Why,
+    pub(super) kill_at: Moment,
+    pub(super) killed: bool,
+    /// That SIGKILL has not ended it was told.
+    told: bool,
+}
+
+/// Why we end it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Expired,
+    Lost,
+    StopTimeout,
+}
+
+impl Run {
+    /// The job was asked to stop, and has not.
+    pub(super) fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        match &mut running.ending {
+            Some(ending) if ending.killed => return,
+            Some(ending) => ending.kill_at = ending.kill_at.min(now),
+            None => self.end_job(Why::StopTimeout, now, now),
+        }
+        todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
+    }
+
+    /// Decides that the job is to end. What not even SIGKILL can end keeps the lock: it is renewed while anything of
+    /// the job lives.
+    pub(super) fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
+        let Phase::Running(running) = &self.phase else { return };
+        let holds = self.holds(running, now);
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.ending = Some(Ending { why, kill_at, killed: false, told: false });
+        if holds && running.renewal == Renewal::Off {
+            running.renewal = Renewal::Due(self.timing.undead_at(running.end));
+        }
+    }
+
+    /// Sends the first signal, and lets a stopped job see it.
+    pub(super) fn begin_the_end(&self, todo: &mut Vec<Action>) {
+        todo.push(Action::SignalTree(self.policy.signal));
+        if self.policy.signal != Signal::KILL {
+            todo.push(Action::SignalTree(Signal::CONT));
+        }
+    }
+
+    /// What the clock brings about once we have begun to end the job.
+    pub(super) fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(Running { ending: Some(ending), renewal, .. }) = &mut self.phase else { return };
+        if now >= ending.kill_at {
+            if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
+                // After a stall it would be due, and SIGKILL has not had the time to end anything.
+                *at = (*at).max(now + KILL_AGAIN);
+            }
+            ending.killed = true;
+            ending.kill_at = now + KILL_AGAIN;
+            todo.push(Action::KillTree);
+        }
+        match *renewal {
+            Renewal::Due(at) if ending.killed && now >= at => {
+                *renewal = Renewal::InFlight;
+                todo.push(Action::Renew { lease: self.policy.at_most, deadline: now + self.policy.backend_timeout });
+                if !std::mem::replace(&mut ending.told, true) {
+                    todo.push(Action::Tell(Notice::Undead));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn look_for_rest(&self, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ending.is_some() && running.ended.is_some() {
+            todo.push(Action::LookForRest);
+        }
+    }
+
+    pub(super) fn on_tree_gone(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ending.is_some() && running.ended.is_some() {
+            self.finish(now, todo);
+        }
+    }
+}
