@@ -87,14 +87,14 @@ impl Run {
 
     pub(super) fn look_for_rest(&self, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        if running.ending.is_some() && running.ended.is_some() {
+        if running.ended.is_some() {
             todo.push(Action::LookForRest);
         }
     }
 
     pub(super) fn on_tree_gone(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        if running.ending.is_some() && running.ended.is_some() {
+        if running.ended.is_some() {
             self.finish(now, todo);
         }
     }
