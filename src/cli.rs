@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
 
 use crate::exit;
 
@@ -229,6 +229,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
     choice("log-format", &["text", "json"], REPORT, "One line, or one JSON object, per event"),
 ];
 
+/// Reads a command line. The parser that does it first knows no help, since to lay that out takes longer than the
+/// reading, and it is seldom wanted: a mistake and a call for help are read once more by one that does.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<ArgMatches, Error> {
+    let silent = Command::new("shedlock").subcommand_required(true).subcommand(bare_run()).disable_help_flag(true);
+    silent.try_get_matches_from(arguments).or_else(|_| command().try_get_matches_from(arguments))
+}
+
 /// The command line of the whole program.
 pub(crate) fn command() -> Command {
     Command::new("shedlock")
@@ -242,20 +249,36 @@ pub(crate) fn command() -> Command {
 }
 
 /// `shedlock run`.
-pub(crate) fn run() -> Command {
-    let command = Command::new("run")
+fn run() -> Command {
+    let explain = |argument: Arg| {
+        let option = OPTIONS.iter().find(|option| argument.get_id() == option.long);
+        match option {
+            Some(option) if !option.default.is_empty() => {
+                argument.help(format!("{} [default: {}]", option.help, option.default))
+            }
+            Some(option) => argument.help(option.help),
+            None => {
+                argument.help("The command and its arguments, executed without a shell. Options after it are its own")
+            }
+        }
+    };
+    bare_run()
         .about("Run a command under a lock")
         .override_usage("shedlock run --name NAME --at-most DURATION [OPTIONS] [--] COMMAND [ARG]...")
-        .args(OPTIONS.iter().map(argument))
-        .arg(
-            Arg::new("command")
-                .value_names(["COMMAND", "ARG"])
-                .help("The command and its arguments, executed without a shell. Options after it are its own")
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .value_parser(value_parser!(OsString)),
-        );
-    command.after_help(after_help())
+        .disable_help_flag(false)
+        .mut_args(explain)
+        .after_help(after_help())
+}
+
+/// `shedlock run` without its help.
+fn bare_run() -> Command {
+    Command::new("run").disable_help_flag(true).args(OPTIONS.iter().map(argument)).arg(
+        Arg::new("command")
+            .value_names(["COMMAND", "ARG"])
+            .num_args(1..)
+            .trailing_var_arg(true)
+            .value_parser(value_parser!(OsString)),
+    )
 }
 
 fn completions() -> Command {
@@ -279,11 +302,7 @@ fn man() -> Command {
 }
 
 fn argument(option: &'static Opt) -> Arg {
-    let mut help = option.help.to_owned();
-    if !option.default.is_empty() {
-        help = format!("{help} [default: {}]", option.default);
-    }
-    let argument = Arg::new(option.long).long(option.long).help(help).help_heading(option.heading);
+    let argument = Arg::new(option.long).long(option.long).help_heading(option.heading);
     let argument = match option.short {
         Some(letter) => argument.short(letter),
         None => argument,
@@ -315,7 +334,8 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Vec<String> {
         let words = ["shedlock", "run"].iter().chain(words);
-        let matches = command().try_get_matches_from(words).unwrap();
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        let matches = parse(&words).unwrap();
         let run = matches.subcommand_matches("run").unwrap();
         run.get_many::<OsString>("command")
             .into_iter()

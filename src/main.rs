@@ -57,7 +57,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
 }
 
 fn dispatch(arguments: Vec<OsString>, started: Moment) -> anyhow::Result<Exit> {
-    let matches = match cli::command().try_get_matches_from(arguments) {
+    let matches = match cli::parse(&arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::answer(&error),
     };

@@ -1,6 +1,7 @@
 //! The places where an option can be set, the strongest first.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fmt, io};
@@ -54,8 +55,11 @@ impl Layers {
     /// Reads the command line and the environment.
     pub(super) fn of_process(matches: &ArgMatches) -> Result<Self, Mistake> {
         let mut variables = Layer::new();
-        for option in OPTIONS {
-            variables.extend(from_variable(option)?.map(|given| (option.long, given)));
+        // Most environments have none, so the environment is gone through once and not once for each option.
+        for (name, value) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"SHEDLOCK_")) {
+            if let Some(option) = OPTIONS.iter().find(|option| name.to_str() == Some(&option.variable())) {
+                variables.extend(from_variable(option, value)?.map(|given| (option.long, given)));
+            }
         }
         let typed =
             OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
@@ -159,15 +163,12 @@ fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given
 }
 
 /// An empty variable counts as unset.
-fn from_variable(option: &Opt) -> Result<Option<Given>, Mistake> {
+fn from_variable(option: &Opt, value: OsString) -> Result<Option<Given>, Mistake> {
     let name = option.variable();
-    match env::var_os(&name) {
-        None => Ok(None),
-        Some(value) if value.is_empty() => Ok(None),
-        Some(value) => match value.into_string() {
-            Ok(text) => Ok(Some(Given { text, source: Source::Variable(name) })),
-            Err(_) => Err(Mistake::new(format!("{name} is not UTF-8 text"))),
-        },
+    match value.into_string() {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Ok(Some(Given { text, source: Source::Variable(name) })),
+        Err(_) => Err(Mistake::new(format!("{name} is not UTF-8 text"))),
     }
 }
 
