@@ -454,6 +454,21 @@ fn a_clock_that_was_set_back_does_not_prolong_the_lock_of_a_dead_job() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_while_the_job_ran_does_not_prolong_its_lock() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    set_clock(&place, "2099-01-01T00:01:00.000Z", "2099-01-01T00:00:00.000Z");
+    holder.end().is_silent_with(0);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+
+    let holder = Holder::start(&place, &mut place.run("a", ["--at-least", "30s"]), "true");
+    set_clock(&place, "2099-01-01T00:01:00.000Z", "2099-01-01T00:00:00.000Z");
+    holder.end().is_silent_with(0);
+    let left = find::<i64>(&place, "SELECT unixepoch(lock_until) - unixepoch('now') FROM shedlock");
+    assert!((0..=30).contains(&left), "{left}");
+}
+
+#[test]
 fn at_least_and_every_survive_a_reboot_and_go_by_the_wall_clock() {
     let place = Place::new();
     finish(&mut place.run("a", ["--at-least", "1m", "true"])).is_silent_with(0);

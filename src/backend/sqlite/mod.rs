@@ -57,11 +57,13 @@ const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%
                             boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                      WHERE name = :name AND locked_by = :owner AND {held}";
 
-/// A release that is repeated finds its own mark, and changes nothing.
+/// A release that is repeated finds its own mark, and changes nothing. The lock is held no longer than `:hold` from now
+/// on: the clock may have been set back since the taking.
 const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, boot_id = NULL, boot_until = NULL, boot_for = NULL, \
                               lock_until = CASE WHEN locked_by = :ended THEN lock_until \
                                            ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                                                    strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold)) END \
+                                                    min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), \
+                                                        strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))) END \
                        WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
