@@ -454,6 +454,19 @@ fn a_clock_that_was_set_back_does_not_prolong_the_lock_of_a_dead_job() {
 }
 
 #[test]
+fn in_a_container_with_a_boot_clock_of_its_own_the_lock_is_held_as_long() {
+    let place = Place::new();
+    let holder = hold(&place, "a");
+    for offset in ["86400", "-1"] {
+        let elsewhere = ["unshare", "--time", "--boottime", offset, "--fork"];
+        let finished = finish(&mut by_root(&elsewhere, &place.run("a", ["-E", "75", "touch", "ran"])));
+        finished.is_silent_with(75);
+    }
+    assert!(!place.path("ran").exists());
+    holder.end().is_silent_with(0);
+}
+
+#[test]
 fn a_clock_that_was_set_back_while_the_job_ran_does_not_prolong_its_lock() {
     let place = Place::new();
     let holder = hold(&place, "a");

@@ -98,6 +98,8 @@ pub(crate) struct Sqlite {
     table: String,
     /// This boot of this machine; `None` where the system does not tell, and then wall clocks decide.
     boot: Option<String>,
+    /// How many milliseconds the boot clock is ahead of that of the machine.
+    ahead_ms: i64,
     connection: Option<Connection>,
 }
 
@@ -147,7 +149,7 @@ impl Sqlite {
         if table != "shedlock" {
             address += &format!("?table={table}");
         }
-        Self { file, address, synchronous, table, boot: None, connection: None }
+        Self { file, address, synchronous, table, boot: None, ahead_ms: 0, connection: None }
     }
 
     /// Runs `operation` on an open connection, after putting the table in order where it was missing or older.
@@ -194,7 +196,9 @@ impl Sqlite {
         self.file.refuse_network()?;
         if self.boot.is_none() {
             self.boot = boot_id();
+            self.ahead_ms = ahead_ms();
         }
+        let ahead_ms = self.ahead_ms;
         let flags =
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let open = || Connection::open_with_flags(self.file.path(), flags);
@@ -211,7 +215,8 @@ impl Sqlite {
         let prepare = || {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;
-            connection.create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, |_| Ok(boot_ms()))?;
+            connection
+                .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
             connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         };
         prepare().map_err(|error| self.explain(&error))?;
@@ -416,10 +421,37 @@ fn boot_ms() -> i64 {
     i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Reads how far the boot clock is ahead of the machine's: in a time namespace, that is in some containers, it has an offset of
+/// its own, and all who share the file must read one clock.
+fn ahead_ms() -> i64 {
+    std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| boot_offset_ms(&offsets))
+}
+
+/// Finds it in the text of the file: a line each with the clock's name, seconds and nanoseconds. Without namespaces for
+/// time there is no such file, and no offset.
+fn boot_offset_ms(offsets: &str) -> i64 {
+    let line = offsets.lines().find_map(|line| line.trim().strip_prefix("boottime")).unwrap_or_default();
+    let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().unwrap_or_default());
+    let (secs, nanos) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    secs.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+}
+
 fn kept(changed: u64) -> Kept {
     if changed == 0 { Kept::Lost } else { Kept::Kept }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read() {
+        assert_eq!(boot_offset_ms("monotonic           0         0\nboottime        86400         0\n"), 86_400_000);
+        assert_eq!(boot_offset_ms("monotonic 0 0\nboottime -5 250000000\n"), -4_750);
+        assert_eq!(boot_offset_ms(""), 0);
+    }
 }
