@@ -3,7 +3,7 @@
 //! The layout is the Java library's, plus three columns: a running job's row carries the boot id of the machine and
 //! the lease's end on the boot clock, and is judged by them for as long as the row says what it said when they were
 //! written. Setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. What outlives
-//! the job (at-least, every) is judged by the wall clock.
+//! the job (at-least, every) is judged by the wall clock; a lock that is free stays free wherever that is set.
 //!
 //! Journal and durability. The file is in WAL mode with `synchronous=NORMAL`: a commit is a write without an fsync,
 //! readers never wait, and neither a kill nor a power cut can damage the file. A commit survives the death of every
@@ -57,13 +57,21 @@ const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%
                             boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                      WHERE name = :name AND locked_by = :owner AND {held}";
 
-/// A release that is repeated finds its own mark, and changes nothing. The lock is held no longer than `:hold` from now
-/// on: the clock may have been set back since the taking.
-const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, boot_id = NULL, boot_until = NULL, boot_for = NULL, \
+/// `{rest}`: until when a lock stays held that is released now. No longer than `:hold` from now on, since the clock may
+/// have been set back after the taking.
+const REST: &str =
+    "min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))";
+
+/// A release that is repeated finds its own mark, and changes nothing. Where nothing is to be held any more, the boot
+/// columns go on to say so: a clock that is set back later must not make the lock look held again.
+const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
+                              boot_id = CASE WHEN locked_by = :ended THEN boot_id \
+                                             WHEN {rest} > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN NULL ELSE :boot END, \
+                              boot_until = CASE WHEN locked_by = :ended THEN boot_until ELSE 0 END, \
+                              boot_for = CASE WHEN locked_by = :ended THEN boot_for \
+                                              ELSE :ended || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
                               lock_until = CASE WHEN locked_by = :ended THEN lock_until \
-                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                                                    min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), \
-                                                        strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))) END \
+                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
                        WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
@@ -332,7 +340,11 @@ struct Statements<'a> {
 
 impl Statements<'_> {
     fn fill(&self, statement: &str) -> String {
-        statement.replace("{held}", HELD).replace("{ours}", OURS).replace("{table}", &format!("\"{}\"", self.table))
+        statement
+            .replace("{held}", HELD)
+            .replace("{ours}", OURS)
+            .replace("{rest}", REST)
+            .replace("{table}", &format!("\"{}\"", self.table))
     }
 
     /// Who else holds the lock; `None` if nobody does, or we do.
