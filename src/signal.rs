@@ -28,6 +28,7 @@ impl Signal {
     pub(crate) const TTOU: Self = Self(libc::SIGTTOU);
     #[cfg(test)]
     pub(crate) const USR1: Self = Self(libc::SIGUSR1);
+    pub(crate) const XFSZ: Self = Self(libc::SIGXFSZ);
     pub(crate) const WINCH: Self = Self(libc::SIGWINCH);
 
     /// Makes a signal of a number that the kernel gave us.

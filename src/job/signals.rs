@@ -78,8 +78,8 @@ impl Signals {
         let info = unsafe { ptr::read_unaligned(record.as_ptr().cast::<libc::signalfd_siginfo>()) };
         let signal = Signal::from_number(i32::try_from(info.ssi_signo).ok()?);
         let from_us = info.ssi_pid == std::process::id();
-        if signal == Signal::PIPE && from_us {
-            // Our own write to a stderr that nobody reads; the job has nothing to do with it.
+        if matches!(signal, Signal::PIPE | Signal::XFSZ) && from_us {
+            // Our own write to a stderr that nobody reads, or that may not grow; the job has nothing to do with it.
             return self.next();
         }
         // In a container the sender's pid can be 0, so only the code tells who it was.
@@ -88,10 +88,11 @@ impl Signals {
     }
 }
 
-/// Lets writes to a closed pipe fail instead of killing us. For a process that will start no job; one that does has
-/// the signal blocked, to the same effect.
+/// Lets writes to a closed pipe, or beyond the limit of a file's size, fail instead of killing us. For a process that will start no job; one that does has
+/// the signals blocked, to the same effect.
 pub(crate) fn ignore_pipe() {
     set_disposition(Signal::PIPE, libc::SIG_IGN);
+    set_disposition(Signal::XFSZ, libc::SIG_IGN);
 }
 
 /// Sends a signal to a process, or to the group `-target`. That it is gone already is no news.

@@ -434,3 +434,15 @@ fn the_job_of_a_detached_run_is_in_a_group_of_its_own_and_in_our_session() {
     assert_eq!((job.group, job.session), (job.pid, us.session));
     end_logger(&place, started);
 }
+
+#[test]
+fn a_log_that_may_not_grow_is_none_of_the_jobs_business() {
+    let place = Place::new();
+    // With the limit that cron jobs of some hosts have; the log is longer than that already.
+    let script = "truncate -s 2M log; ulimit -f 1024; exec \"$PROGRAM\" run --name a --at-most 1m -v sh -c 'sleep 0.3; exit 3' 2>> log";
+    let finished = finish(&mut beside(&place, &["bash", "-c", script]));
+    assert_eq!((finished.code(), finished.stdout.as_str()), (Some(3), ""), "{finished:?}");
+    let mistaken = "ulimit -f 1024; exec \"$PROGRAM\" run --nmae a 2>> log";
+    assert_eq!(finish(&mut beside(&place, &["bash", "-c", mistaken])).code(), Some(125));
+    is_free(&place, "a");
+}
