@@ -361,6 +361,17 @@ fn a_lock_that_has_expired_is_not_released_or_renewed_although_it_bears_our_name
     assert_eq!(place.row("b").unwrap(), expired);
 }
 
+#[test]
+fn without_proc_the_file_is_made_as_well() {
+    let place = Place::new();
+    directory(&place);
+    let bare = on(&place, &url(&place.path("db/locks.db")), &["touch", "ran"]);
+    let hide = "mount -t tmpfs none /proc && exec \"$@\"";
+    finish(&mut by_root(&["unshare", "--mount", "sh", "-c", hide, "sh"], &bare)).is_silent_with(0);
+    assert!(place.path("ran").exists());
+    assert!(names_in(&place.path("db")).iter().all(|name| !name.ends_with(".new")));
+}
+
 // Clocks and reboots
 
 /// A lock whose holder was killed.

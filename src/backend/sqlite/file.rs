@@ -108,36 +108,44 @@ impl File {
 
     /// Writes the file without a name, and then gives it one.
     fn link(&self, image: &[u8]) -> io::Result<()> {
-        let mode = self.mode.unwrap_or(0o600);
-        let unnamed = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(self.directory());
-        match unnamed {
-            Ok(mut file) => {
-                self.fill(&mut file, image)?;
-                let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-                Ok(linkat(
-                    nix::fcntl::AT_FDCWD,
-                    source.as_str(),
-                    nix::fcntl::AT_FDCWD,
-                    &self.path,
-                    LinkatFlags::AT_SYMLINK_FOLLOW,
-                )?)
-            }
-            // Some file systems know no file without a name.
+        match self.link_unnamed(image) {
+            // Some file systems know no file without a name, and without /proc it cannot be given one.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
                     Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
                 ) =>
             {
-                let mut name = self.path.clone().into_os_string();
-                name.push(format!(".{}.new", std::process::id()));
-                let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&name)?;
-                let linked = self.fill(&mut file, image).and_then(|()| fs::hard_link(&name, &self.path));
-                fs::remove_file(&name)?;
-                linked
+                self.link_named(image)
             }
-            Err(error) => Err(error),
+            linked => linked,
         }
+    }
+
+    fn link_unnamed(&self, image: &[u8]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).custom_flags(libc::O_TMPFILE).mode(self.new_mode()).open(self.directory())?;
+        self.fill(&mut file, image)?;
+        let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let here = nix::fcntl::AT_FDCWD;
+        Ok(linkat(here, source.as_str(), here, &self.path, LinkatFlags::AT_SYMLINK_FOLLOW)?)
+    }
+
+    /// The name is at random: two containers that share the directory can share a pid as well, and to write the file of
+    /// another would destroy a database that may be in use already.
+    fn link_named(&self, image: &[u8]) -> io::Result<()> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{:016x}.new", getrandom::u64().map_err(io::Error::other)?));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(self.new_mode()).open(&name)?;
+        let linked = self.fill(&mut file, image).and_then(|()| fs::hard_link(&name, &self.path));
+        fs::remove_file(&name)?;
+        linked
+    }
+
+    /// The permission bits for a file that we make, before the umask.
+    fn new_mode(&self) -> u32 {
+        self.mode.unwrap_or(0o600)
     }
 
     fn fill(&self, file: &mut fs::File, image: &[u8]) -> io::Result<()> {
