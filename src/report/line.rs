@@ -1,5 +1,6 @@
 //! One line, or one JSON object, per event, on stderr.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{Write, stderr};
 use std::os::fd::AsFd;
@@ -60,11 +61,19 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
 }
 
 fn text(message: &str, hint: Option<&str>) -> String {
-    let mut text = format!("shedlock: {message}\n");
+    let mut text = format!("shedlock: {}\n", one_line(message));
     if let Some(hint) = hint {
-        text += &format!("hint: {hint}\n");
+        text += &format!("hint: {}\n", one_line(hint));
     }
     text
+}
+
+/// What others have named, a command or a path, may have line breaks and a terminal's commands in it.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 impl Reporter {

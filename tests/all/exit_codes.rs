@@ -168,6 +168,8 @@ fn a_command_that_is_not_found_makes_127() {
     let words = finish(&mut place.run("a", ["echo hello"]));
     words.complains(127, "cannot run `echo hello`");
     assert!(words.stderr.contains("sh -c"), "{}", words.stderr);
+    let lines = finish(&mut place.run("a", ["set -e\nclear \u{1b}[2J"]));
+    lines.complains(127, "cannot run `set -e\\nclear \\u{1b}[2J`");
 }
 
 #[test]
