@@ -1,5 +1,8 @@
 //! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
 
+use std::io::{Write, stdout};
+
+use anyhow::Context;
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -9,8 +12,14 @@ use crate::exit::Exit;
 /// Prints help or the version, or returns the mistake.
 pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let _ = error.print();
-        return Ok(Exit { code: 0, raise: None });
+        // Emptied here and not at the exit, so that a full disk is noticed.
+        crate::job::ignore_pipe();
+        return match error.print().and_then(|()| stdout().flush()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(error).context("cannot write to stdout")
+            }
+            _ => Ok(Exit { code: 0, raise: None }),
+        };
     }
     Err(mistake(error).into())
 }

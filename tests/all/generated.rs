@@ -64,9 +64,9 @@ fn the_pages_are_set_without_a_warning() {
 }
 
 #[test]
-fn man_and_completions_do_not_mind_a_reader_who_has_seen_enough() {
+fn man_help_and_completions_do_not_mind_a_reader_who_has_seen_enough() {
     let place = Place::new();
-    for command in ["man shedlock-run", "completions bash"] {
+    for command in ["man shedlock-run", "completions bash", "--help", "run --help", "--version"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         finish(place.shedlock(command.split(' ')).stdout(writer)).is_silent_with(0);
