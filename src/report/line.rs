@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{Write, stderr};
 use std::os::fd::AsFd;
 
+use nix::libc::PIPE_BUF;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 
@@ -41,7 +43,7 @@ pub(crate) struct Reporter {
     format: Format,
     claim: Claim,
     /// Lines that could not be written yet.
-    pending: RefCell<Vec<String>>,
+    pending: RefCell<VecDeque<Vec<u8>>>,
 }
 
 /// An event as it is told.
@@ -57,7 +59,7 @@ struct Line {
 
 /// Writes an error that is no run's: bad usage, bad configuration.
 pub(crate) fn error(message: &str, hint: Option<&str>) {
-    write(&text(message, hint));
+    write(text(message, hint).as_bytes());
 }
 
 fn text(message: &str, hint: Option<&str>) -> String {
@@ -78,7 +80,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
 
 impl Reporter {
     pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
-        Self { verbosity, format, claim, pending: RefCell::new(Vec::new()) }
+        Self { verbosity, format, claim, pending: RefCell::default() }
     }
 
     /// Writes the notice, if it is loud enough.
@@ -94,7 +96,7 @@ impl Reporter {
             }
             Format::Json => self.json(line),
         };
-        self.pending.borrow_mut().push(text);
+        self.pending.borrow_mut().push_back(text.into_bytes());
         self.write(PollTimeout::ZERO);
     }
 
@@ -103,17 +105,23 @@ impl Reporter {
         self.write(FAREWELL.into());
     }
 
-    /// Writes the lines that stderr has room for within `patience`.
+    /// Writes the lines that stderr has room for, each time waiting for it no longer than `patience`.
     fn write(&self, patience: PollTimeout) {
-        self.pending.borrow_mut().retain(|line| {
+        let mut pending = self.pending.borrow_mut();
+        while let Some(line) = pending.front_mut() {
             let stderr = stderr();
             let mut room = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
-            let ready = poll(&mut room, patience).is_ok_and(|ready| ready > 0);
-            if ready {
-                write(line);
+            if !poll(&mut room, patience).is_ok_and(|ready| ready > 0) {
+                return;
             }
-            !ready
-        });
+            // A pipe that has room has it for so much, and more would wait for the reader after all.
+            let rest = line.split_off(line.len().min(PIPE_BUF));
+            write(line);
+            *line = rest;
+            if line.is_empty() {
+                pending.pop_front();
+            }
+        }
     }
 
     fn json(&self, line: Line) -> String {
@@ -131,9 +139,9 @@ impl Reporter {
 }
 
 /// In one write, so that the lines of many processes on one descriptor do not mix.
-fn write(text: &str) {
+fn write(text: &[u8]) {
     // Who has closed our stderr does not want to know.
-    let _ = stderr().write_all(text.as_bytes());
+    let _ = stderr().write_all(text);
 }
 
 fn level_name(level: Verbosity) -> &'static str {

@@ -1,9 +1,10 @@
 //! Every exit code of `shedlock run`.
 
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 
 use super::stage::{Holder, bare, by_root, edit, hold, is_expired, wait_until_open, wait_until_signals_are_caught};
-use super::support::{Place, finish, finish_child, is_alive, kill, start};
+use super::support::{Place, finish, finish_child, is_alive, kill, start, wait_until};
 
 fn write_executable(place: &Place, name: &str, text: &str) {
     std::fs::write(place.path(name), text).unwrap();
@@ -173,6 +174,20 @@ fn a_command_that_is_not_found_makes_127() {
 }
 
 #[test]
+fn a_long_message_that_nobody_reads_keeps_nothing() {
+    let place = Place::new();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // Room for one page, which is enough for poll(2) to call the pipe writable.
+    writer.write_all(&[b'x'; 65_536 - 4_096]).unwrap();
+    let mut command = place.run("a", ["y".repeat(20_000)]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    let status = wait_until("the end of shedlock", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(127));
+    drop(reader);
+    assert!(!place.row("a").unwrap().held);
+}
+
+#[test]
 fn a_script_whose_interpreter_is_missing_makes_127_and_says_so() {
     let place = Place::new();
     write_executable(&place, "script", "#!/no/such/interpreter\n");
@@ -199,7 +214,7 @@ fn trouble_with_the_backend_after_the_start_does_not_change_the_jobs_code() {
         let holder = Holder::start(&place, &mut command, last);
         std::fs::remove_dir_all(&directory).unwrap();
         // The keeper closes its connection when it has had nothing to do for a while.
-        super::support::wait_until("the connection to be closed", || {
+        wait_until("the connection to be closed", || {
             let open = std::fs::read_dir(format!("/proc/{}/fd", holder.pid())).unwrap().flatten();
             let mut targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
             (!targets.any(|target| target.starts_with(&directory))).then_some(())
