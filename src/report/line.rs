@@ -1,5 +1,6 @@
 //! One line, or one JSON object, per event, on stderr.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{Write, stderr};
 use std::os::fd::AsFd;
@@ -60,11 +61,21 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
 }
 
 fn text(message: &str, hint: Option<&str>) -> String {
-    let mut text = format!("shedlock: {message}\n");
+    let mut text = format!("shedlock: {}\n", visible(message));
     if let Some(hint) = hint {
-        text += &format!("hint: {hint}\n");
+        text += &format!("hint: {}\n", visible(hint));
     }
     text
+}
+
+/// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
+/// nothing to a terminal.
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let show = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(show).collect()
 }
 
 impl Reporter {

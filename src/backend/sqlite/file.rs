@@ -157,7 +157,7 @@ impl File {
         let directory = self.directory();
         let path = self.path.display();
         match error.kind() {
-            io::ErrorKind::NotFound => {
+            io::ErrorKind::NotFound if !directory.exists() => {
                 Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
                     .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
             }
