@@ -177,6 +177,10 @@ impl File {
         if let Err(error) = fs::metadata(&self.path) {
             return match error.kind() {
                 io::ErrorKind::NotFound => Trouble::passing(format!("backend {path}: the file is gone")),
+                io::ErrorKind::PermissionDenied => {
+                    Trouble::lasting(format!("backend {path}: no permission to enter its directory"))
+                        .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
+                }
                 _ => Trouble::lasting(format!("backend {path}: {}", plain(&error))),
             };
         }
