@@ -323,7 +323,7 @@ fn after_help() -> String {
          Exit codes:\n",
     );
     for row in &exit::TABLE {
-        text += &format!("  {:<16}{}\n", row.code, row.when);
+        text += &format!("  {}\n          {}\n", row.code, row.when);
     }
     text
 }

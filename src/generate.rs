@@ -44,8 +44,14 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
             Kind::Choice(words) => {
                 run.mut_arg(option.long, |argument| argument.value_parser(PossibleValuesParser::new(words)))
             }
+            Kind::Value("SIGNAL") => run.mut_arg(option.long, |argument| {
+                // Any other is known as well; these are the likely ones.
+                argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
+            }),
             Kind::Value("FILE") => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::FilePath)),
-            _ => run,
+            // No file's name: that would be offered otherwise.
+            Kind::Value(_) => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::Other)),
+            Kind::Flag | Kind::Count => run,
         });
         run.mut_arg("command", |argument| argument.value_hint(ValueHint::CommandWithArguments))
     });

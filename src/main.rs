@@ -41,7 +41,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
         );
         job::exit(exit::FAILED);
     }));
-    let exit = match dispatch(job::arguments(count, words), started) {
+    let exit = match dispatch(&job::arguments(count, words), started) {
         Ok(exit) => exit,
         Err(error) => {
             job::ignore_pipe();
@@ -56,8 +56,8 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     job::exit(exit.code)
 }
 
-fn dispatch(arguments: Vec<OsString>, started: Moment) -> anyhow::Result<Exit> {
-    let matches = match cli::parse(&arguments) {
+fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
+    let matches = match cli::parse(arguments) {
         Ok(matches) => matches,
         Err(error) => return usage::answer(&error),
     };

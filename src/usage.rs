@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::cli::OPTIONS;
 use crate::config::Mistake;
 use crate::exit::Exit;
 
@@ -53,9 +54,19 @@ fn mistake(error: &Error) -> Mistake {
     let suggestion = text(ContextKind::SuggestedArg)
         .or_else(|| text(ContextKind::SuggestedSubcommand))
         .or_else(|| text(ContextKind::SuggestedValue));
-    let hint = match suggestion {
-        Some(known) => format!("did you mean `{known}`?"),
-        None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+    let hint = match (error.kind(), suggestion) {
+        // The message says it all.
+        (ErrorKind::ArgumentConflict, _) => return Mistake::new(message),
+        (ErrorKind::UnknownArgument, _) if is_of_run(&argument) => {
+            format!("it stands after the command: shedlock run {argument}")
+        }
+        (_, Some(known)) => format!("did you mean `{known}`?"),
+        (_, None) => "shedlock --help and shedlock run --help tell what there is".to_owned(),
     };
     Mistake::new(message).hint(hint)
+}
+
+/// Whether `shedlock run` knows this option. That it is unknown then means that it was given to something else.
+fn is_of_run(argument: &str) -> bool {
+    argument.strip_prefix("--").is_some_and(|long| OPTIONS.iter().any(|option| option.long == long))
 }

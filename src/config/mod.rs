@@ -105,21 +105,22 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
         );
     };
     let at_most = given.read(at_least_a_second)?;
-    let at_least = layers.duration("at-least")?.unwrap_or_default();
-    if at_least > at_most {
+    let shortest = layers.get("at-least");
+    let at_least = shortest.map_or(Ok(Duration::ZERO), |given| given.read(duration::parse))?;
+    if let Some(shortest) = shortest.filter(|_| at_least > at_most) {
         let (low, high) = (duration::format(at_least), duration::format(at_most));
-        return Err(Mistake::new(format!("--at-least {low} is longer than --at-most {high}"))
+        return Err(Mistake::new(format!("{} {low} is longer than {} {high}", shortest.source, given.source))
             .hint("make --at-most the longer one"));
     }
-    let every = layers.duration("every")?;
-    if every.is_some_and(|every| every.is_zero()) {
-        return Err(Mistake::new("--every is 0").hint("leave it out to run at every firing"));
+    let every = layers.get("every").map(|given| Ok((given, given.read(duration::parse)?))).transpose()?;
+    if let Some((given, _)) = every.filter(|(_, every)| every.is_zero()) {
+        return Err(Mistake::new(format!("{} is 0", given.source)).hint("leave it out to run at every firing"));
     }
     let splay = layers.duration("splay")?.unwrap_or_default();
     Ok(Policy {
         at_most,
         at_least,
-        every: every.map(Every),
+        every: every.map(|(_, every)| Every(every)),
         wait: layers.get("wait").map_or(Ok(Patience::UpTo(Duration::ZERO)), |given| given.read(patience))?,
         splay: share(splay, surroundings.random),
         on_expiry: match layers.choice("on-expiry")? {

@@ -63,19 +63,21 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
 }
 
 fn text(message: &str, hint: Option<&str>) -> String {
-    let mut text = format!("shedlock: {}\n", one_line(message));
+    let mut text = format!("shedlock: {}\n", visible(message));
     if let Some(hint) = hint {
-        text += &format!("hint: {}\n", one_line(hint));
+        text += &format!("hint: {}\n", visible(hint));
     }
     text
 }
 
-/// What others have named, a command or a path, may have line breaks and a terminal's commands in it.
-fn one_line(text: &str) -> Cow<'_, str> {
+/// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
+/// nothing to a terminal.
+fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    let show = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(show).collect()
 }
 
 impl Reporter {

@@ -8,8 +8,10 @@ use super::{Action, Notice, Phase, Run};
 use crate::clock::Moment;
 use crate::signal::Signal;
 
-/// How often SIGKILL is repeated until the whole job is dead: it may be forking.
+/// When SIGKILL is repeated, since the job may be forking. The pause doubles up to [`KILL_SELDOM`]: what is not dead by
+/// then may live for hours, and each time the whole process table is read.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
+const KILL_SELDOM: Duration = Duration::from_secs(1);
 
 /// We are ending the job.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +19,8 @@ pub(super) struct Ending {
     pub(super) why: Why,
     pub(super) kill_at: Moment,
     pub(super) killed: bool,
+    /// Until SIGKILL is repeated.
+    pause: Duration,
     /// That SIGKILL has not ended it was told.
     told: bool,
 }
@@ -47,7 +51,7 @@ impl Run {
         let Phase::Running(running) = &self.phase else { return };
         let holds = self.holds(running, now);
         let Phase::Running(running) = &mut self.phase else { return };
-        running.ending = Some(Ending { why, kill_at, killed: false, told: false });
+        running.ending = Some(Ending { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
         if holds && running.renewal == Renewal::Off {
             running.renewal = Renewal::Due(self.timing.undead_at(running.end));
         }
@@ -70,7 +74,8 @@ impl Run {
                 *at = (*at).max(now + KILL_AGAIN);
             }
             ending.killed = true;
-            ending.kill_at = now + KILL_AGAIN;
+            ending.kill_at = now + ending.pause;
+            ending.pause = (ending.pause * 2).min(KILL_SELDOM);
             todo.push(Action::KillTree);
         }
         match *renewal {

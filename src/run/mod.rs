@@ -138,11 +138,9 @@ impl Run {
             }
             // The lock that came too late still goes back, but there will be no job.
             Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
-            Phase::New
-            | Phase::Splaying { .. }
-            | Phase::Waiting { .. }
-            | Phase::GivingBack { then: Outcome::Stopped(_), .. } => self.exit(Outcome::Stopped(signal), todo),
-            // How we end is decided. Spawning is over before anything else is looked at.
+            Phase::New | Phase::Splaying { .. } | Phase::Waiting { .. } => self.exit(Outcome::Stopped(signal), todo),
+            // How we end is decided, and within a second; service managers may send a second signal right after the
+            // first. Spawning is over before anything else is looked at.
             Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
         }
     }

@@ -312,10 +312,13 @@ fn a_stop_signal_while_asking_ends_us_when_there_is_nothing_to_give_back() {
 }
 
 #[test]
-fn a_second_stop_signal_while_giving_back_ends_us_at_once() {
+fn a_second_stop_signal_leaves_what_may_have_been_taken_its_second() {
     let mut story = Story::begun(policy());
     story.on(100, signalled(Signal::TERM));
-    assert_eq!(story.on(200, signalled(Signal::INT)), exit(Outcome::Stopped(Signal::INT)));
+    assert_eq!(story.on(101, signalled(Signal::HUP)), []);
+    assert_eq!(story.due(), 1_100);
+    assert_eq!(story.on(200, granted(50)), [release(0, 1_100)]);
+    assert_eq!(story.on(201, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
 }
 
 #[test]
@@ -550,13 +553,13 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
     assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(_))), 1);
     assert_eq!(story.due(), KILL_AT);
     assert_eq!(story.tick(KILL_AT - 1), []);
-    for again in [KILL_AT, KILL_AT + 50, KILL_AT + 100] {
+    for again in [KILL_AT, KILL_AT + 50, KILL_AT + 150] {
         assert_eq!(story.due(), again, "SIGKILL is repeated: the job may be forking");
         assert_eq!(story.tick(again), [Action::KillTree]);
     }
-    assert_eq!(story.on(98_060, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
-    assert_eq!(story.on(98_060, Event::TreeGone), [release(0, 108_060)]);
-    assert_eq!(story.on(98_070, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
+    assert_eq!(story.on(98_160, Event::TreeGone), [release(0, 108_160)]);
+    assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
 #[test]
@@ -874,12 +877,12 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     let mut story = Story::running(Policy { stop_timeout: Some(ms(5_000)), on_expiry: OnExpiry::Ignore, ..policy() });
     story.tick(100_000);
     story.on(150_000, signalled(Signal::TERM));
-    for now in [155_000, 155_050, 155_100, 155_150] {
+    for now in [155_000, 155_050, 155_150, 155_350] {
         assert_eq!(story.tick(now), [Action::KillTree]);
     }
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
-    story.on(155_160, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(155_160, Event::TreeGone), exit(Outcome::Killed(Signal::KILL)));
+    story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(155_360, Event::TreeGone), exit(Outcome::Killed(Signal::KILL)));
 }
 
 // Signals while the job runs.

@@ -261,6 +261,7 @@ fn an_unknown_scheme_lists_the_known_ones_and_shows_no_password() {
     for (url, complaint) in [
         ("sqlite:", "names no file"),
         ("sqlite::memory:", "in memory"),
+        ("sqlite:~/locks.db", "write the whole path"),
         ("sqlite://host/x.db", "names a host"),
         ("sqlite:x?frobnicate=1", "unknown parameter `frobnicate`"),
         ("sqlite:x?mode=rw", "octal"),
@@ -372,6 +373,25 @@ fn in_a_kubernetes_pod_there_is_no_default() {
 // Mistakes
 
 #[test]
+fn a_message_is_one_line_whatever_the_names_in_it_are() {
+    let place = Place::new();
+    let finished = finish(&mut place.run("a", ["no\nsuch\u{1b}[31m"]));
+    finished.complains(127, "cannot run `no\\nsuch\\u{1b}[31m`");
+    let finished = finish(&mut place.run("a", ["--backend", "sqlite:/no\nsuch/x.db", "true"]));
+    finished.complains(125, "the directory /no\\nsuch does not exist");
+    assert!(finished.stderr.contains("hint: make it with `mkdir -p -m 0700 /no\\nsuch`"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_mistake_between_two_places_names_both() {
+    let place = Place::new();
+    write(&place, "c.toml", "\nat-least = '2h'\n");
+    finish(place.shedlock(["run", "--name", "a", "--config", "c.toml", "true"]).env("SHEDLOCK_AT_MOST", "1h"))
+        .complains(125, "c.toml:2: `at-least` 2h is longer than SHEDLOCK_AT_MOST 1h");
+    finish(place.run("a", ["true"]).env("SHEDLOCK_EVERY", "0")).complains(125, "SHEDLOCK_EVERY is 0");
+}
+
+#[test]
 fn a_mistake_in_the_usage_is_one_line_and_a_hint() {
     let place = Place::new();
     for (words, complaint, hint) in [
@@ -389,6 +409,7 @@ fn a_mistake_in_the_usage_is_one_line_and_a_hint() {
         (&["run"], "--name is missing", ""),
         (&["runn"], "unknown command `runn`", "did you mean `run`?"),
         (&["--frobnicate"], "unknown option `--frobnicate`", ""),
+        (&["--name", "a", "run"], "unknown option `--name`", "it stands after the command: shedlock run --name"),
         (&[], "no command is given", ""),
         (&["run", "--name", "a", "--at-most", "1m", "--on-expiry", "exted", "true"], "--on-expiry", ""),
         (&["run", "--name", "a\u{1b}[31m", "--at-most", "1m", "true"], "--name", ""),

@@ -89,13 +89,17 @@ fn there_are_completions_for_every_shell() {
 #[test]
 fn bash_completes_with_them() {
     let place = Place::new();
-    let ask = "source <(shedlock completions bash); complete -p shedlock; \
-               COMP_WORDS=(shedlock run --on-expiry ''); COMP_CWORD=3; _shedlock shedlock '' --on-expiry; echo \"${COMPREPLY[*]}\"";
+    let ask = "compopt() { :; }; source <(shedlock completions bash); complete -p shedlock; \
+               COMP_WORDS=(shedlock run --on-expiry ''); COMP_CWORD=3; _shedlock shedlock '' --on-expiry; echo \"${COMPREPLY[*]}\"; \
+               touch file; COMP_WORDS=(shedlock run --name ''); COMPREPLY=(); _shedlock shedlock '' --name; echo \"${COMPREPLY[*]}\"; \
+               COMP_WORDS=(shedlock run -s H); _shedlock shedlock H -s; echo \"${COMPREPLY[*]}\"";
     let finished = finish(&mut script(&place, &format!("exec bash -c '{}'", ask.replace('\'', "'\\''"))));
     assert_eq!(finished.stderr, "");
     let mut lines = finished.stdout.lines();
     assert!(lines.next().unwrap().ends_with("-F _shedlock shedlock"), "{}", finished.stdout);
     assert_eq!(lines.next(), Some("kill extend ignore"));
+    assert_eq!(lines.next(), Some(""), "a name is no file's");
+    assert_eq!(lines.next(), Some("HUP"));
 }
 
 #[test]

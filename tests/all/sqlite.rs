@@ -636,7 +636,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
     is_refused(&place, &finished, "locks.db: no permission to write to ");
     change("chmod", "0700", &home);
     let finished = finish(&mut by_nobody(&inner));
-    is_refused(&place, &finished, "locks.db: permission denied");
+    is_refused(&place, &finished, "locks.db: no permission to enter its directory");
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl File {
         let directory = self.directory();
         let path = self.path.display();
         match error.kind() {
-            io::ErrorKind::NotFound => {
+            io::ErrorKind::NotFound if !directory.exists() => {
                 Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
                     .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
             }
@@ -185,6 +185,10 @@ impl File {
         if let Err(error) = fs::metadata(&self.path) {
             return match error.kind() {
                 io::ErrorKind::NotFound => Trouble::passing(format!("backend {path}: the file is gone")),
+                io::ErrorKind::PermissionDenied => {
+                    Trouble::lasting(format!("backend {path}: no permission to enter its directory"))
+                        .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
+                }
                 _ => Trouble::lasting(format!("backend {path}: {}", plain(&error))),
             };
         }

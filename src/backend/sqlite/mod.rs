@@ -123,6 +123,9 @@ impl Sqlite {
         if path.is_empty() {
             return Err("names no file; write sqlite:PATH".to_owned());
         }
+        if path == "~" || path.starts_with("~/") {
+            return Err("begins with `~`, which only a shell makes a directory of; write the whole path".to_owned());
+        }
         if path == ":memory:" {
             return Err("is a database in memory, which excludes nobody; name a file".to_owned());
         }
@@ -254,7 +257,7 @@ impl Sqlite {
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 Trouble::passing(format!("backend {path}: the database is locked by another process"))
-                    .hint("find who has it open with `fuser -v FILE`; a backup or an editor may hold it")
+                    .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
             }
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
                 Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database"))
