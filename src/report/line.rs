@@ -63,11 +63,22 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
 }
 
 fn text(message: &str, hint: Option<&str>) -> String {
-    let mut text = format!("shedlock: {}\n", visible(message));
+    let mut text = format!("shedlock: {}\n", visible(&without_passwords(message)));
     if let Some(hint) = hint {
         text += &format!("hint: {}\n", visible(hint));
     }
     text
+}
+
+/// The text without the password of any URL in it: whoever types one in the wrong place need not read it in a log.
+fn without_passwords(text: &str) -> Cow<'_, str> {
+    let Some((before, after)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let authority = after.split([' ', '`', '\'']).next().unwrap_or_default();
+    let kept = match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
+        Some((user, host)) => format!("{user}:***@{host}"),
+        None => authority.to_owned(),
+    };
+    Cow::Owned(format!("{before}://{kept}{}", without_passwords(&after[authority.len()..])))
 }
 
 /// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
@@ -133,7 +144,7 @@ impl Reporter {
         object.insert("event".to_owned(), line.event.into());
         object.insert("name".to_owned(), self.claim.name.as_str().into());
         object.insert("owner".to_owned(), self.claim.owner.as_str().into());
-        object.insert("message".to_owned(), line.message.into());
+        object.insert("message".to_owned(), without_passwords(&line.message).into());
         object.extend(line.hint.map(|hint| ("hint".to_owned(), hint.into())));
         object.extend(line.fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
         format!("{}\n", Value::Object(object))
@@ -274,5 +285,27 @@ impl Line {
     fn field(mut self, key: &'static str, value: impl Into<Value>) -> Self {
         self.fields.push((key, value.into()));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_shows_the_password_of_a_url() {
+        for (said, shown) in [
+            ("cannot run `postgres://u:pw@db/x`: no", "cannot run `postgres://u:***@db/x`: no"),
+            ("redis://:p/w@h:1 and mysql://u:p@@h", "redis://:***@h:1 and mysql://u:***@h"),
+            ("http://host:80/x", "http://host:80/x"),
+            ("sqlite:///a b", "sqlite:///a b"),
+        ] {
+            assert_eq!(without_passwords(said), shown);
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(text("a\nb\u{1b}[1m", None), "shedlock: a\\nb\\u{1b}[1m\n");
     }
 }

@@ -426,6 +426,30 @@ fn set_clock(place: &Place, lock_until: &str, locked_at: &str) {
 }
 
 #[test]
+fn a_row_whose_times_have_another_form_is_an_error_and_not_a_free_lock() {
+    for other in ["4102444800000", "'2099-01-01 00:00:00.000'", "x'00'", "'soon'"] {
+        let place = Place::new();
+        finish(&mut place.run("a", ["true"])).is_silent_with(0);
+        edit(&place, &format!("UPDATE shedlock SET lock_until = {other}"));
+        finish(&mut place.run("a", ["touch", "ran"])).complains(125, "not of the form 2026-01-31T18:00:00.000Z");
+        assert!(!place.path("ran").exists(), "{other}");
+    }
+}
+
+#[test]
+fn a_symbolic_link_is_followed_to_the_file_and_its_log() {
+    let place = Place::new();
+    fs::create_dir(place.path("real")).unwrap();
+    std::os::unix::fs::symlink("real/locks.db", place.path("link.db")).unwrap();
+    let url = format!("sqlite:{}", place.path("link.db").display());
+    for _ in 0..30 {
+        finish(place.run("a", ["true"]).env("SHEDLOCK_BACKEND", &url)).is_silent_with(0);
+    }
+    assert!(fs::metadata(place.path("real/locks.db-wal")).unwrap().len() < 40 * 1024);
+    assert!(!place.path("link.db-wal").exists());
+}
+
+#[test]
 fn a_row_that_a_java_application_took_over_is_judged_by_the_wall_clock() {
     let place = Place::new();
     abandon(&place, "a");
@@ -544,7 +568,7 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
     is_refused(&place, &finished, "/dev/null: ");
     std::os::unix::fs::symlink("nowhere/locks.db", place.path("dangling")).unwrap();
     let finished = finish(&mut on(&place, "sqlite:dangling", &["touch", "ran"]));
-    is_refused(&place, &finished, "dangling: ");
+    is_refused(&place, &finished, "nowhere does not exist");
 }
 
 #[test]

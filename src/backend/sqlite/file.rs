@@ -14,6 +14,9 @@ use rusqlite::Connection;
 
 use crate::backend::Trouble;
 
+/// As many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
 /// Whether the directory of the file may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directory {
@@ -46,6 +49,15 @@ impl File {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes the path that of the file itself where it is a symbolic link, whose target need not exist yet: SQLite puts
+    /// its log beside the file and not beside the link.
+    pub(super) fn follow_links(&mut self) {
+        for _ in 0..MOST_LINKS {
+            let Ok(target) = fs::read_link(&self.path) else { return };
+            self.path = self.directory().join(target);
+        }
     }
 
     /// The URL of this file from any directory.
@@ -209,8 +221,9 @@ impl File {
             None if access(self.directory(), AccessFlags::W_OK).is_err() => Trouble::lasting(format!(
                 "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
             )),
-            None => Trouble::lasting(format!("backend {path}: it cannot be opened or is read-only"))
-                .hint(format!("check the modes of {path}, {path}-wal and {path}-shm, and the free space")),
+            None => Trouble::lasting(format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
+                "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
+            )),
         }
     }
 

@@ -204,6 +204,7 @@ impl Sqlite {
     }
 
     fn connect(&mut self) -> Result<Connection, Trouble> {
+        self.file.follow_links();
         self.file.refuse_network()?;
         if self.boot.is_none() {
             self.boot = boot_id();
@@ -255,7 +256,7 @@ impl Sqlite {
             return Trouble::passing(format!("backend {path}: another process is adding columns to the table"));
         }
         match code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Trouble::passing(format!("backend {path}: the database is locked by another process"))
                     .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
             }
@@ -356,8 +357,8 @@ impl Statements<'_> {
             let left: Option<i64> = row.get(4)?;
             let record = Record {
                 owner: row.get(1)?,
-                since: Timestamp::parse(&row.get::<_, String>(2)?),
-                until: Timestamp::parse(&row.get::<_, String>(3)?),
+                since: Some(time(row, 2)?),
+                until: Some(time(row, 3)?),
                 left: Duration::from_millis(left.unwrap_or_default().try_into().unwrap_or_default()),
             };
             Ok((row.get::<_, bool>(0)?, record))
@@ -369,11 +370,7 @@ impl Statements<'_> {
         connection.execute_batch(self.synchronous)?;
         let (lease, lease_ms) = modifier(claim.lease);
         self.rows(connection, ACQUIRE, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())], |row| {
-            let time = |index| -> rusqlite::Result<Timestamp> {
-                let text: String = row.get(index)?;
-                Timestamp::parse(&text).ok_or(rusqlite::Error::InvalidQuery)
-            };
-            Ok(Grant { locked_at: time(0)?, until: time(1)? })
+            Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)? })
         })
     }
 
@@ -417,6 +414,20 @@ impl Statements<'_> {
         }
         Ok(first)
     }
+}
+
+/// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
+/// be compared as text all the same, and make a lock that is held look free.
+fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
+    let found: Value = row.get(index)?;
+    let text = match &found {
+        Value::Text(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or_else(|| {
+        let why = format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
+        rusqlite::Error::UserFunctionError(why.into())
+    })
 }
 
 /// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
