@@ -437,6 +437,28 @@ fn a_row_whose_times_have_another_form_is_an_error_and_not_a_free_lock() {
 }
 
 #[test]
+fn a_file_that_another_process_makes_while_we_open_it_is_used() {
+    // The tracer holds shedlock for a moment after each try to open the file; in the first of these another run makes it.
+    let was_late = (0..20).any(|_| {
+        let place = Place::new();
+        let run = place.run("a", ["touch", "ran"]);
+        let mut tracer = Command::new("strace");
+        tracer.args(["-f", "-o", "trace", "-e", "trace=openat", "-e", "inject=openat:delay_exit=300000", "-P"]);
+        tracer.arg(place.database()).arg(run.get_program()).args(run.get_args()).current_dir(place.path(""));
+        let variables = run.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let slow = start(tracer.envs(variables));
+        wait_until("shedlock to be traced", || place.path("trace").exists().then_some(()));
+        // There is no sign of the moment that counts. The trace tells afterwards whether this met it.
+        std::thread::sleep(Duration::from_millis(100));
+        finish(&mut place.run("b", ["true"])).is_silent_with(0);
+        finish_child(slow).is_silent_with(0);
+        assert!(place.path("ran").exists());
+        place.read("trace").contains("ENOENT")
+    });
+    assert!(was_late, "the file was there before shedlock looked, each time");
+}
+
+#[test]
 fn a_symbolic_link_is_followed_to_the_file_and_its_log() {
     let place = Place::new();
     fs::create_dir(place.path("real")).unwrap();

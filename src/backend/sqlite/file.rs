@@ -70,6 +70,11 @@ impl File {
         matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether its mode and its file system let us write to it.
+    pub(super) fn is_writable(&self) -> bool {
+        access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).is_ok()
+    }
+
     /// How long the write-ahead log beside the file is, in bytes.
     pub(super) fn log_size(&self) -> u64 {
         let mut log = self.path.clone().into_os_string();

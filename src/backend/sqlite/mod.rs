@@ -214,16 +214,20 @@ impl Sqlite {
         let flags =
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let open = || Connection::open_with_flags(self.file.path(), flags);
-        let connection = match open() {
+        let opened = match open() {
             Ok(connection) => Ok(connection),
-            Err(_) if self.file.is_missing() => {
-                let create = format!("{PAGE_SIZE}; {}", self.fill_table(CREATE));
-                self.file.create(&create)?;
+            Err(_) => {
+                if self.file.is_missing() {
+                    let create = format!("{PAGE_SIZE}; {}", self.fill_table(CREATE));
+                    self.file.create(&create)?;
+                }
+                // Also if it is there: another process may have made it since we found none.
                 open()
             }
-            Err(error) => Err(error),
-        }
-        .map_err(|error| self.explain(&error))?;
+        };
+        // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
+        let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
+        let connection = if again { open() } else { opened }.map_err(|error| self.explain(&error))?;
         let prepare = || {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;
