@@ -136,7 +136,7 @@ impl Work {
         loop {
             let sent = Moment::now();
             match ask(self.backend.as_mut()) {
-                Err(trouble) if trouble.kind == TroubleKind::Passing => {
+                Err(trouble) if trouble.kind != TroubleKind::Lasting => {
                     // Half of every pause is at random, lest those who collided collide again.
                     let wait = pause.mul_f64(0.5 + 0.5 * random());
                     if Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {

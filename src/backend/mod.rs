@@ -2,8 +2,12 @@
 //!
 //! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
 
+#[cfg(feature = "tls")]
+mod network;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+#[cfg(feature = "tls")]
+mod tls;
 mod url;
 
 use std::time::Duration;
@@ -66,6 +70,8 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,
+    /// The request went out and no answer came, so it may have been carried out all the same.
+    pub(crate) unclear: bool,
 }
 
 /// Whether it is worth trying again.
@@ -73,17 +79,28 @@ pub(crate) struct Trouble {
 pub(crate) enum TroubleKind {
     /// It may be gone in a moment: busy, starting, failing over.
     Passing,
+    /// The server works, but has no room for us now. A waiter waits for that as it does for a held lock.
+    Full,
     /// It stays until a person mends it.
     Lasting,
 }
 
 impl Trouble {
+    pub(crate) fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None, unclear: false }
+    }
+
     pub(crate) fn passing(message: impl Into<String>) -> Self {
-        Self { kind: TroubleKind::Passing, message: message.into(), hint: None }
+        Self::new(TroubleKind::Passing, message)
     }
 
     pub(crate) fn lasting(message: impl Into<String>) -> Self {
-        Self { kind: TroubleKind::Lasting, message: message.into(), hint: None }
+        Self::new(TroubleKind::Lasting, message)
+    }
+
+    /// The same, met after the request had gone out.
+    pub(crate) fn unclear(self) -> Self {
+        Self { unclear: true, ..self }
     }
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
@@ -91,7 +108,16 @@ impl Trouble {
     }
 }
 
-type Open = fn(&Url) -> Result<Box<dyn Backend>, String>;
+/// What a backend has to know besides its URL.
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    /// For a URL without one.
+    pub(crate) password: Option<String>,
+    /// How long one try may take, all servers of the URL together.
+    pub(crate) patience: Duration,
+}
+
+type Open = fn(&Url, &Access) -> Result<Box<dyn Backend>, String>;
 
 /// A kind of backend and the URL schemes that lead to it.
 struct Scheme {
@@ -102,25 +128,34 @@ struct Scheme {
     open: Option<Open>,
 }
 
-const SCHEMES: &[Scheme] = &[Scheme {
-    names: &["sqlite"],
-    form: "sqlite:PATH",
-    #[cfg(feature = "sqlite")]
-    open: Some(sqlite::Sqlite::open),
-    #[cfg(not(feature = "sqlite"))]
-    open: None,
-}];
+const SCHEMES: &[Scheme] = &[
+    Scheme {
+        names: &["sqlite"],
+        form: "sqlite:PATH",
+        #[cfg(feature = "sqlite")]
+        open: Some(sqlite::Sqlite::open),
+        #[cfg(not(feature = "sqlite"))]
+        open: None,
+    },
+    Scheme { names: &["postgres", "postgresql"], form: "postgres://HOST/DATABASE", open: None },
+    Scheme { names: &["mysql", "mariadb"], form: "mysql://HOST/DATABASE", open: None },
+    Scheme {
+        names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
+        form: "redis://HOST",
+        open: None,
+    },
+];
 
 /// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
 /// the URL came from, and never shows a password.
-pub(crate) fn from_url(text: &str) -> Result<Box<dyn Backend>, String> {
+pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Backend>, String> {
     let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| format!("{why}; known are {}", known()))?;
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&url.scheme())) else {
         return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
     };
     match scheme.open {
-        Some(open) => open(&url),
+        Some(open) => open(&url, access),
         None => Err(format!("has the scheme `{}:`, which was left out of this build", url.scheme())),
     }
 }
@@ -131,13 +166,16 @@ mod tests {
 
     #[test]
     fn an_unknown_scheme_lists_the_known_ones_and_hides_the_rest() {
-        let error = from_url("oracle://scott:tiger@db/x").err().unwrap();
-        assert_eq!(error, "has the unknown scheme `oracle:`; known are sqlite:PATH");
+        let error = from_url("oracle://scott:tiger@db/x", &Access::default()).err().unwrap();
+        assert_eq!(
+            error,
+            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST"
+        );
     }
 
     #[test]
     fn what_is_no_url_is_not_repeated_because_it_may_be_a_secret() {
-        let error = from_url("hunter2").err().unwrap();
+        let error = from_url("hunter2", &Access::default()).err().unwrap();
         assert!(error.starts_with("has no scheme"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -145,6 +183,6 @@ mod tests {
     #[cfg(not(feature = "sqlite"))]
     #[test]
     fn a_scheme_that_was_left_out_says_so() {
-        assert!(from_url("sqlite:/x").err().unwrap().contains("left out of this build"));
+        assert!(from_url("sqlite:/x", &Access::default()).err().unwrap().contains("left out of this build"));
     }
 }

@@ -2,10 +2,15 @@
 
 use std::cell::RefCell;
 
+/// The parameters that name files.
+const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+
 /// `SCHEME:REST?KEY=VALUE&…`, with percent-encoding undone in the values and on request in the rest.
 pub(crate) struct Url {
     scheme: String,
     rest: String,
+    /// The parameters as written.
+    query: String,
     /// What no one has asked for yet.
     parameters: RefCell<Vec<(String, String)>>,
 }
@@ -29,7 +34,12 @@ impl Url {
                 .map_err(|_| format!("has bytes that are no text in `{key}`"))?;
             parameters.push((key.to_owned(), value));
         }
-        Ok(Self { scheme: scheme.to_ascii_lowercase(), rest: rest.to_owned(), parameters: RefCell::new(parameters) })
+        Ok(Self {
+            scheme: scheme.to_ascii_lowercase(),
+            rest: rest.to_owned(),
+            query: query.to_owned(),
+            parameters: RefCell::new(parameters),
+        })
     }
 
     pub(crate) fn scheme(&self) -> &str {
@@ -39,6 +49,39 @@ impl Url {
     /// What stands between the scheme's colon and the question mark, as written.
     pub(crate) fn rest(&self) -> &str {
         &self.rest
+    }
+
+    /// The URL as it may be shown and handed on: without its password, and with the paths of files from the root.
+    pub(crate) fn public(&self) -> String {
+        let mut text = format!("{}:{}", self.scheme, without_password(&self.rest));
+        let mut mark = '?';
+        for pair in self.query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or_default();
+            if key.is_empty() || key == "password" {
+                continue;
+            }
+            let absolute =
+                (FILES.contains(&key) && value != "system").then(|| std::path::absolute(value).ok()).flatten();
+            let value = absolute.as_deref().and_then(std::path::Path::to_str).unwrap_or(value);
+            text += &format!("{mark}{key}={value}");
+            mark = '&';
+        }
+        text
+    }
+
+    /// Takes the parameter `table` off the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores, so that
+    /// it can stand in a statement.
+    pub(crate) fn take_table(&self) -> Result<String, String> {
+        let table = self.take("table").unwrap_or_else(|| "shedlock".to_owned());
+        let is_name = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with(|c: char| c.is_ascii_digit())
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if table.split('.').count() > 2 || !table.split('.').all(is_name) {
+            return Err(format!("has table={table}; write TABLE or SCHEMA.TABLE, in letters, digits and _"));
+        }
+        Ok(table)
     }
 
     /// Takes a query parameter off the URL.
@@ -55,6 +98,14 @@ impl Url {
             Some((key, _)) => Err(format!("has the unknown parameter `{key}`; known are {}", known.join(", "))),
         }
     }
+}
+
+/// `//USER:PASSWORD@HOST/…` without the password.
+fn without_password(rest: &str) -> String {
+    let Some(after) = rest.strip_prefix("//") else { return rest.to_owned() };
+    // A password with a slash in it is a mistake, and no reason to show it.
+    let Some((user, host)) = after.rsplit_once('@') else { return rest.to_owned() };
+    format!("//{}@{host}", user.split_once(':').map_or(user, |(user, _)| user))
 }
 
 /// Undoes `%20`; a percent sign that no two hexadecimal digits follow stays as it is.
@@ -108,5 +159,26 @@ mod tests {
         let error = Url::parse("postgres://scott:ti?ger@db/x").err().unwrap();
         assert!(error.contains("without a value") && !error.contains("ger"), "{error}");
         assert!(Url::parse("sqlite:x?mode=1&mode=2").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_has_no_password_and_whole_paths() {
+        let public = |text| Url::parse(text).unwrap().public();
+        assert_eq!(public("postgres://u:p%2Fw@db:1/x?table=a.b"), "postgres://u@db:1/x?table=a.b");
+        assert_eq!(public("redis://:pw@db?db=1&password=pw"), "redis://@db?db=1");
+        assert_eq!(public("mysql://u:p/w@db/x"), "mysql://u@db/x");
+        let here = std::env::current_dir().unwrap();
+        let wanted = format!("mysql://db/x?sslrootcert={}/ca.pem&sslmode=verify-ca", here.display());
+        assert_eq!(public("mysql://db/x?sslrootcert=ca.pem&sslmode=verify-ca"), wanted);
+    }
+
+    #[test]
+    fn a_table_may_have_a_schema() {
+        let table = |text: &str| Url::parse(text).unwrap().take_table();
+        assert_eq!(table("postgres://db/x").as_deref(), Ok("shedlock"));
+        assert_eq!(table("postgres://db/x?table=ops.Locks_2").as_deref(), Ok("ops.Locks_2"));
+        for wrong in ["a.b.c", "", "a.", "2a", "a b", "a;drop", "a\"b"] {
+            assert!(table(&format!("postgres://db/x?table={wrong}")).is_err(), "{wrong}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{self, Backend};
+use crate::backend::{self, Access, Backend};
 use crate::duration;
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
@@ -82,11 +82,12 @@ impl Settings {
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
         let policy = policy(&layers, surroundings)?;
+        let access = &Access { password: password()?, patience: policy.backend_timeout };
         Ok(Self {
             name,
             policy,
             conflict_exit_code: layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?,
-            backend: backend(&layers)?,
+            backend: backend(&layers, access)?,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
             verbosity: verbosity(&layers)?,
@@ -168,18 +169,26 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-fn backend(layers: &Layers) -> Result<Box<dyn Backend>, Mistake> {
+fn backend(layers: &Layers, access: &Access) -> Result<Box<dyn Backend>, Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
-        Some(("backend", given)) => given.read(backend::from_url),
-        Some((_, given)) => given.read(backend_from_file),
+        Some(("backend", given)) => given.read(|url| backend::from_url(url, access)),
+        Some((_, given)) => given.read(|path| backend_from_file(path, access)),
         None => default_backend(),
     }
 }
 
-fn backend_from_file(path: &str) -> Result<Box<dyn Backend>, String> {
+/// The password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
+fn password() -> Result<Option<String>, Mistake> {
+    let Some(password) = std::env::var_os("SHEDLOCK_BACKEND_PASSWORD").filter(|password| !password.is_empty()) else {
+        return Ok(None);
+    };
+    password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
+}
+
+fn backend_from_file(path: &str, access: &Access) -> Result<Box<dyn Backend>, String> {
     let url =
         std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
-    backend::from_url(url.trim()).map_err(|why| format!("{path} {why}"))
+    backend::from_url(url.trim(), access).map_err(|why| format!("{path} {why}"))
 }
 
 /// The backend when nobody named one.

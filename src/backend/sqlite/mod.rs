@@ -22,7 +22,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 use super::url::percent_decode;
-use super::{Acquired, Backend, Kept, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, Kept, Pace, Trouble, Url};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Grant, Record};
 use file::{Directory, File};
@@ -113,7 +113,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
-    pub(crate) fn open(url: &Url) -> Result<Box<dyn Backend>, String> {
+    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Backend>, String> {
         let rest = match url.rest().strip_prefix("//") {
             None => url.rest(),
             Some(path) if path.starts_with('/') => path,
@@ -135,12 +135,9 @@ impl Sqlite {
             Some("full") => "PRAGMA synchronous = FULL",
             Some(other) => return Err(format!("has synchronous={other}; known are normal and full")),
         };
-        let table = url.take("table").unwrap_or_else(|| "shedlock".to_owned());
-        if !table.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            || table.starts_with(|c: char| c.is_ascii_digit())
-            || table.is_empty()
-        {
-            return Err(format!("has table={table}; a table's name is letters, digits and _"));
+        let table = url.take_table()?;
+        if table.contains('.') {
+            return Err(format!("has table={table}; a file has no schemas"));
         }
         url.nothing_left(&["mode", "synchronous", "table"])?;
         Ok(Box::new(Self::new(File::new(PathBuf::from(path), mode, Directory::MustExist), synchronous, table)))

@@ -1,0 +1,170 @@
+//! What the backends that are reached by network have in common: the servers in a URL, and name lookup.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use super::url::percent_decode;
+use super::{Trouble, Url};
+
+/// The part of a URL that says who logs in where: `//USER:PASSWORD@HOST:PORT,HOST:PORT/PATH`, all of it optional.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Authority {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) hosts: Vec<Host>,
+    /// What follows the first slash after the hosts, with percent-encoding undone.
+    pub(super) path: String,
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// A name, an address, or the path of a unix socket or of its directory.
+    pub(super) name: String,
+    pub(super) port: Option<u16>,
+}
+
+impl Authority {
+    /// Cuts what follows the scheme's colon; the error is the end of a sentence and shows no password.
+    pub(super) fn parse(url: &Url) -> Result<Self, String> {
+        let scheme = url.scheme();
+        let Some(rest) = url.rest().strip_prefix("//") else {
+            return Err(format!("has no // after `{scheme}:`; write {scheme}://HOST"));
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if path.contains('@') {
+            return Err("has a slash before its @; in a password, write %2F for it".to_owned());
+        }
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+            Some((user, password)) => (filled(user, "user")?, filled(password, "password")?),
+            None => (None, None),
+        };
+        let hosts = hosts.split(',').filter(|host| !host.is_empty()).map(Host::parse).collect::<Result<_, _>>()?;
+        let path = filled(path, "path")?.unwrap_or_default();
+        Ok(Self { user, password, hosts, path })
+    }
+}
+
+impl Host {
+    /// Reads `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((name, "")) => (name, None),
+            Some((name, port)) => (name, Some(port.strip_prefix(':').ok_or("has something after the ] of a host")?)),
+            None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+        };
+        let port = port.map(|port| port.parse().map_err(|_| "has a port that is no number from 1 to 65535".to_owned()));
+        let name = filled(name, "host")?.ok_or("has a port without a host")?;
+        Ok(Self { name, port: port.transpose()? })
+    }
+
+    /// Looks the name up; one that cannot be found now may be found later.
+    pub(super) fn addresses(&self, default_port: u16) -> Result<Vec<SocketAddr>, Trouble> {
+        look_up_without_modules();
+        let found = (self.name.as_str(), self.port.unwrap_or(default_port)).to_socket_addrs();
+        match found.map(Iterator::collect::<Vec<_>>) {
+            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            _ => Err(Trouble::passing(format!("the host {} has no address", self.name))
+                .hint("look whether the name is right, with `getent hosts NAME`")),
+        }
+    }
+
+    /// Whether this is the path of a unix socket, or of its directory.
+    pub(super) fn is_path(&self) -> bool {
+        self.name.starts_with('/')
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        let bare = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+        match self.port {
+            Some(port) => write!(f, "{bare}:{port}"),
+            None => f.write_str(&bare),
+        }
+    }
+}
+
+/// The hosts as they are named in messages.
+pub(super) fn list(hosts: &[Host]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Undoes percent-encoding; `None` for what is empty.
+fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
+    let text = String::from_utf8(percent_decode(text)).map_err(|_| format!("has a {what} that is no text"))?;
+    if text.contains('\0') {
+        return Err(format!("has a {what} with a zero byte"));
+    }
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Has names looked up in /etc/hosts and by DNS only, which is in the program. What else /etc/nsswitch.conf may name are
+/// shared libraries; a statically linked program would load them into itself together with another C library, made for
+/// another version than its own, and may crash.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+#[expect(unsafe_code, reason = "a function of the C library that nothing wraps")]
+pub(super) fn look_up_without_modules() {
+    unsafe extern "C" {
+        fn __nss_configure_lookup(
+            database: *const std::ffi::c_char,
+            services: *const std::ffi::c_char,
+        ) -> std::ffi::c_int;
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: it is declared as in nss.h, gets two strings that end with a zero byte and that it only reads, and is
+        // called once, before the first lookup.
+        unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
+    });
+}
+
+#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
+pub(super) fn look_up_without_modules() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Authority, String> {
+        Authority::parse(&Url::parse(text).unwrap())
+    }
+
+    fn host(name: &str, port: Option<u16>) -> Host {
+        Host { name: name.to_owned(), port }
+    }
+
+    #[test]
+    fn user_password_hosts_and_path_are_told_apart() {
+        let full = parse("postgres://j%40b:p%2F:w@db1:5433,[::1]:5434,db2/o%20ps").unwrap();
+        assert_eq!((full.user.as_deref(), full.password.as_deref()), (Some("j@b"), Some("p/:w")));
+        assert_eq!(full.hosts, [host("db1", Some(5433)), host("::1", Some(5434)), host("db2", None)]);
+        assert_eq!(full.path, "o ps");
+        let bare = parse("postgres:///ops").unwrap();
+        assert!(bare.user.is_none() && bare.password.is_none() && bare.hosts.is_empty());
+        assert_eq!(parse("postgres://%2Frun%2Fpg:1/x").unwrap().hosts, [host("/run/pg", Some(1))]);
+        assert_eq!(list(&full.hosts), "db1:5433,[::1]:5434,db2");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_the_password() {
+        for wrong in ["postgres:db", "postgres://u:se/cret@db/x", "postgres://u:secret@db:port/x", "redis://:secret@:1"]
+        {
+            let error = parse(wrong).err().unwrap();
+            assert!(!error.contains("cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn this_host_has_an_address_and_no_name_has_none() {
+        assert!(host("localhost", None).addresses(1).unwrap().iter().all(|address| address.ip().is_loopback()));
+        assert_eq!(host("127.0.0.1", Some(7)).addresses(1).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
+        let trouble = host("no.such.host.invalid", None).addresses(1).unwrap_err();
+        assert!(trouble.message.contains("no.such.host.invalid"), "{trouble:?}");
+    }
+}

@@ -1,0 +1,312 @@
+//! TLS in the words of libpq (`sslmode`, `sslrootcert`, `sslcert`, `sslkey`), the same for every backend.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::{Trouble, Url};
+
+/// How much of TLS is wanted, from nothing to a server that proves its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mode {
+    Disable,
+    /// Only if the server refuses us without.
+    Allow,
+    /// If the server offers it.
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+/// The parameters as given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub(super) mode: Mode,
+    pub(super) roots: Option<Roots>,
+    pub(super) identity: Option<Identity>,
+}
+
+/// Whom to believe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Roots {
+    /// The authorities that browsers believe, which are compiled in.
+    Public,
+    /// Those in a file.
+    File(PathBuf),
+}
+
+/// The client's certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+const MODES: [(&str, Mode); 6] = [
+    ("disable", Mode::Disable),
+    ("allow", Mode::Allow),
+    ("prefer", Mode::Prefer),
+    ("require", Mode::Require),
+    ("verify-ca", Mode::VerifyCa),
+    ("verify-full", Mode::VerifyFull),
+];
+
+impl Tls {
+    /// The names of the parameters.
+    pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
+
+    /// Takes the parameters off a URL; what it does not say, `otherwise` may. Without a word on the mode it is `mode`, or
+    /// Takes the parameters off a URL; what it does not say, `otherwise` may. `mode` is the mode when nobody says one.
+    pub(super) fn take(url: &Url, otherwise: impl Fn(&str) -> Option<String>, mode: Mode) -> Result<Self, String> {
+        let find = |key| url.take(key).filter(|value| !value.is_empty()).or_else(|| otherwise(key));
+        let named = find("sslmode");
+        let roots = find("sslrootcert").map(|roots| match roots.as_str() {
+            "system" => Roots::Public,
+            path => Roots::File(PathBuf::from(path)),
+        });
+        let mode = match &named {
+            None if roots == Some(Roots::Public) => Mode::VerifyFull,
+            None => mode,
+            Some(name) => MODES.iter().find(|(known, _)| known == name).map(|(_, mode)| *mode).ok_or_else(|| {
+                let known: Vec<_> = MODES.iter().map(|(known, _)| *known).collect();
+                format!("has sslmode={name}; known are {}", known.join(", "))
+            })?,
+        };
+        if roots == Some(Roots::Public) && mode != Mode::VerifyFull {
+            return Err("has sslrootcert=system, which needs sslmode=verify-full: \
+                        anybody can have a certificate of a public authority"
+                .to_owned());
+        }
+        let identity = match (find("sslcert"), find("sslkey")) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.into(), key: key.into() }),
+            (Some(_), None) => return Err("has sslcert without sslkey".to_owned()),
+            (None, Some(_)) => return Err("has sslkey without sslcert".to_owned()),
+        };
+        Ok(Self { mode, roots, identity })
+    }
+
+    /// Whether the server's certificate is checked, and its name. Authorities that are named are asked in every mode, as
+    /// libpq does it.
+    pub(super) fn checks(&self) -> Checks {
+        match (self.mode, &self.roots) {
+            (Mode::VerifyFull, _) => Checks::Name,
+            (Mode::VerifyCa, _) | (_, Some(_)) => Checks::Authority,
+            _ => Checks::Nothing,
+        }
+    }
+
+    /// The authorities in PEM; `None` for the public ones.
+    pub(super) fn authorities(&self) -> Result<Option<Vec<u8>>, Trouble> {
+        match &self.roots {
+            Some(Roots::File(path)) => read("sslrootcert", path).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What rustls is to do.
+    pub(super) fn config(&self) -> Result<ClientConfig, Trouble> {
+        let provider = Arc::new(ring::default_provider());
+        let broken = |error: Error| Trouble::lasting(format!("TLS cannot be set up: {error}"));
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(broken)?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(&provider)?);
+        match &self.identity {
+            None => Ok(builder.with_no_client_auth()),
+            Some(identity) => {
+                let (chain, key) = identity.load()?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| {
+                    let path = identity.certificate.display();
+                    Trouble::lasting(format!("the client certificate {path} cannot be used: {error}"))
+                        .hint("sslkey must be the key of the certificate in sslcert")
+                })
+            }
+        }
+    }
+
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<Verifier>, Trouble> {
+        let checks = self.checks();
+        let mut inner = None;
+        if checks != Checks::Nothing {
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(self.store()?), Arc::clone(provider));
+            let built = builder.build();
+            inner = Some(built.map_err(|error| Trouble::lasting(format!("TLS cannot be set up: {error}")))?);
+        }
+        Ok(Arc::new(Verifier { checks, inner, provider: Arc::clone(provider) }))
+    }
+
+    fn store(&self) -> Result<RootCertStore, Trouble> {
+        let mut store = RootCertStore::empty();
+        match &self.roots {
+            Some(Roots::File(path)) => {
+                let pem = read("sslrootcert", path)?;
+                let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+                if store.add_parsable_certificates(found).0 == 0 {
+                    return Err(Trouble::lasting(format!("sslrootcert {} has no certificate in it", path.display()))
+                        .hint("it must be a file in PEM, which begins with -----BEGIN CERTIFICATE-----"));
+                }
+            }
+            _ => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        }
+        Ok(store)
+    }
+}
+
+/// How far the server's certificate is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checks {
+    Nothing,
+    Authority,
+    Name,
+}
+
+impl Identity {
+    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Trouble> {
+        let chain = CertificateDer::pem_slice_iter(&read("sslcert", &self.certificate)?)
+            .collect::<Result<Vec<_>, _>>()
+            .ok()
+            .filter(|chain| !chain.is_empty())
+            .ok_or_else(|| {
+                Trouble::lasting(format!("sslcert {} has no certificate in it", self.certificate.display()))
+            })?;
+        let key = PrivateKeyDer::from_pem_slice(&read("sslkey", &self.key)?).map_err(|_| {
+            Trouble::lasting(format!("sslkey {} has no key in it that can be used", self.key.display()))
+                .hint("it must be in PEM and without a passphrase")
+        })?;
+        Ok((chain, key))
+    }
+}
+
+pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, Trouble> {
+    std::fs::read(path).map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        };
+        Trouble::lasting(format!("{parameter} {} cannot be read: {why}", path.display()))
+    })
+}
+
+/// Makes ring the provider of all that has no say in it.
+pub(super) fn install_provider() {
+    // It fails where that was done before.
+    let _ = ring::default_provider().install_default();
+}
+
+/// Checks as much of a server's certificate as libpq would.
+#[derive(Debug)]
+struct Verifier {
+    checks: Checks,
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
+        match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            // The name is looked at last, after the authority.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if self.checks == Checks::Authority => Ok(ServerCertVerified::assertion()),
+            answer => answer,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(query: &str) -> Result<Tls, String> {
+        Tls::take(&Url::parse(&format!("x://db/x?{query}")).unwrap(), |_| None, Mode::Prefer)
+    }
+
+    #[test]
+    fn the_parameters_mean_what_they_mean_to_libpq() {
+        assert_eq!(take("").unwrap(), Tls { mode: Mode::Prefer, roots: None, identity: None });
+        assert_eq!(take("").unwrap().checks(), Checks::Nothing);
+        assert_eq!(take("sslmode=require").unwrap().checks(), Checks::Nothing);
+        assert_eq!(take("sslmode=require&sslrootcert=ca.pem").unwrap().checks(), Checks::Authority);
+        assert_eq!(take("sslmode=verify-ca&sslrootcert=ca.pem").unwrap().checks(), Checks::Authority);
+        assert_eq!(take("sslmode=verify-full&sslrootcert=ca.pem").unwrap().checks(), Checks::Name);
+        assert_eq!(take("sslrootcert=system").unwrap().mode, Mode::VerifyFull);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for (query, why) in [
+            ("sslmode=on", "known are disable, allow"),
+            ("sslmode=require&sslrootcert=system", "verify-full"),
+            ("sslcert=a", "without sslkey"),
+            ("sslkey=a", "without sslcert"),
+        ] {
+            let error = take(query).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_url_does_not_say_comes_from_elsewhere() {
+        let url = Url::parse("x://db/x?sslrootcert=ca.pem").unwrap();
+        let elsewhere = |key: &str| Some(if key == "sslmode" { "verify-ca" } else { "elsewhere" }.to_owned());
+        let tls = Tls::take(&url, elsewhere, Mode::Prefer).unwrap();
+        assert_eq!((tls.mode, tls.roots), (Mode::VerifyCa, Some(Roots::File("ca.pem".into()))));
+        assert_eq!(tls.identity.unwrap().key, Path::new("elsewhere"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        let here = tempfile::tempdir().unwrap();
+        let empty = here.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        for query in [
+            format!("sslmode=verify-ca&sslrootcert={}", empty.display()),
+            format!("sslcert={0}&sslkey={0}", empty.display()),
+        ] {
+            let trouble = take(&query).unwrap().config().unwrap_err();
+            assert!(trouble.message.contains("empty.pem has no certificate"), "{trouble:?}");
+        }
+        let missing = take("sslmode=verify-ca&sslrootcert=/no/such/file").unwrap().config().unwrap_err();
+        assert_eq!(missing.message, "sslrootcert /no/such/file cannot be read: there is no such file");
+    }
+}
