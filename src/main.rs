@@ -11,6 +11,7 @@ mod config;
 mod duration;
 mod exit;
 mod generate;
+mod home;
 mod job;
 mod keeper;
 mod lock;
