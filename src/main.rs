@@ -17,6 +17,9 @@ mod keeper;
 mod lock;
 mod report;
 mod run;
+#[cfg(test)]
+#[path = "../tests/servers/mod.rs"]
+mod servers;
 mod signal;
 mod supervise;
 mod usage;

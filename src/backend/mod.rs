@@ -2,6 +2,8 @@
 //!
 //! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
 
+#[cfg(test)]
+mod conformance;
 #[cfg(feature = "tls")]
 mod network;
 #[cfg(feature = "postgres")]
