@@ -127,7 +127,7 @@ pub(crate) fn pgbouncer() -> &'static PgBouncer {
 /// what only the other one uses.
 const _: fn() = || {
     let _ = (postgres, postgres_tls, mariadb, mariadb_tls, redis, redis_tls, redis_mutual_tls, redis_users);
-    let _ = (redis_cluster, redis_sentinel, pgbouncer, unique);
+    let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
     let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
     let _ = Server::processes;
     let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
