@@ -4,6 +4,8 @@
 
 #[cfg(feature = "tls")]
 mod network;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(feature = "tls")]
@@ -142,6 +144,9 @@ const SCHEMES: &[Scheme] = &[
     Scheme {
         names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
         form: "redis://HOST",
+        #[cfg(feature = "redis")]
+        open: Some(redis::Redis::open),
+        #[cfg(not(feature = "redis"))]
         open: None,
     },
 ];
