@@ -11,6 +11,9 @@ mod generated;
 mod init;
 mod job;
 mod options;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod servers_start;
 mod signals;
 mod sqlite;
 mod stage;

@@ -1,0 +1,89 @@
+//! Certificates: an authority, a server's and a client's that it signed, and an authority that signed nothing.
+
+use std::sync::OnceLock;
+
+use super::directory::Directory;
+
+/// Files in PEM, readable for the servers and for us.
+pub(crate) struct Certificates {
+    directory: Directory,
+}
+
+/// The same for all servers of this process.
+pub(crate) fn certificates() -> &'static Certificates {
+    static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
+    CERTIFICATES.get_or_init(Certificates::new)
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let certificates = Self { directory: Directory::new() };
+        // Nothing comes from the machine's configuration, which would add extensions.
+        certificates.directory.run("sh", &["-c", "printf '[req]\ndistinguished_name=dn\n[dn]\n' >empty.cnf"]);
+        let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"];
+        certificates.make("authority", "shedlock test authority", &authority, None);
+        certificates.make("stranger", "an authority that signed nothing", &authority, None);
+        let leaf = ["basicConstraints=critical,CA:FALSE", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+        certificates.make(
+            "server",
+            "localhost",
+            &[&leaf, ["extendedKeyUsage=serverAuth"].as_slice()].concat(),
+            Some("authority"),
+        );
+        let client = ["basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth"];
+        certificates.make("client", "jobs", &client, Some("authority"));
+        certificates
+    }
+
+    /// The authority that signed the server's and the client's certificate.
+    pub(crate) fn authority(&self) -> String {
+        self.directory.file("authority.crt")
+    }
+
+    /// Another authority, which signed nothing.
+    pub(crate) fn stranger(&self) -> String {
+        self.directory.file("stranger.crt")
+    }
+
+    /// The certificate of the server, for `localhost` and `127.0.0.1`.
+    pub(crate) fn server(&self) -> String {
+        self.directory.file("server.crt")
+    }
+
+    pub(crate) fn server_key(&self) -> String {
+        self.directory.file("server.key")
+    }
+
+    /// The certificate of a client that is called `jobs`.
+    pub(crate) fn client(&self) -> String {
+        self.directory.file("client.crt")
+    }
+
+    pub(crate) fn client_key(&self) -> String {
+        self.directory.file("client.key")
+    }
+
+    /// Makes `NAME.key` and `NAME.crt`, signed by the authority of that name or by itself. Valid for ten years, since
+    /// some tests run with another clock.
+    fn make(&self, name: &str, subject: &str, extensions: &[&str], signer: Option<&str>) {
+        let [key, certificate] = [format!("{name}.key"), format!("{name}.crt")];
+        let subject = format!("/CN={subject}");
+        let mut arguments = vec!["req", "-x509", "-config", "empty.cnf", "-days", "3650", "-subj", &subject, "-nodes"];
+        arguments.extend([
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-keyout",
+            &key,
+            "-out",
+            &certificate,
+        ]);
+        arguments.extend(extensions.iter().flat_map(|extension| ["-addext", *extension]));
+        let signer = signer.map(|signer| [format!("{signer}.crt"), format!("{signer}.key")]);
+        if let Some([certificate, key]) = &signer {
+            arguments.extend(["-CA", certificate, "-CAkey", key]);
+        }
+        self.directory.run("openssl", &arguments);
+    }
+}

@@ -1,0 +1,160 @@
+//! MariaDB.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use nix::sys::signal::Signal;
+
+use super::certificates::certificates;
+use super::directory::Directory;
+use super::program;
+use super::server::{Plan, Server};
+
+/// A server whose `root` has no password.
+pub(crate) struct MariaDb {
+    server: Server,
+}
+
+/// A database of a server, and who works in it.
+#[derive(Debug, Clone)]
+pub(crate) struct MariaDbDatabase {
+    pub(crate) name: String,
+    port: u16,
+    /// The server's socket.
+    socket: String,
+    /// User, and password if there is one, as they stand in the URL.
+    login: String,
+}
+
+const USERS: &str = "
+create user clerk@'127.0.0.1' identified by 's3cret' require ssl;
+create user jobs@'127.0.0.1' require x509;
+grant all on *.* to clerk@'127.0.0.1';
+grant all on *.* to jobs@'127.0.0.1';
+";
+
+/// Arguments that `mariadb-install-db` and the server have to agree on. They keep the data small, and do without what a
+/// file system in memory may not offer.
+const DATA: [&str; 4] =
+    ["--no-defaults", "--innodb-log-file-size=4M", "--innodb-flush-method=fsync", "--innodb-use-native-aio=0"];
+
+impl MariaDb {
+    /// A server of a test's own. Arguments are such as `--max-connections=20`.
+    pub(crate) fn fresh(arguments: &[&str]) -> Self {
+        Self { server: Server::new(|directory, port| plan(directory, port, arguments)) }
+    }
+
+    /// A server with TLS. `root` may do without it; `clerk` with the password `s3cret` may not, and `jobs` needs the
+    /// client certificate.
+    pub(crate) fn fresh_with_tls(arguments: &[&str]) -> Self {
+        let certificates = certificates();
+        let tls = [
+            &format!("--ssl-cert={}", certificates.server()),
+            &format!("--ssl-key={}", certificates.server_key()),
+            &format!("--ssl-ca={}", certificates.authority()),
+        ];
+        let server = Self::fresh(&[&tls.map(String::as_str), arguments].concat());
+        server.mariadb(USERS);
+        server
+    }
+
+    /// A new, empty database.
+    pub(crate) fn database(&self) -> MariaDbDatabase {
+        let name = program::unique("test");
+        self.mariadb(&format!("create database {name}"));
+        MariaDbDatabase { name, ..self.own_database() }
+    }
+
+    /// What the client answers as root in the database `mysql`.
+    #[track_caller]
+    pub(crate) fn mariadb(&self, sql: &str) -> String {
+        self.own_database().mariadb(sql)
+    }
+
+    /// The database `mysql`, as root.
+    fn own_database(&self) -> MariaDbDatabase {
+        MariaDbDatabase {
+            name: "mysql".to_owned(),
+            port: self.port(),
+            socket: self.directory().file("socket"),
+            login: "root".to_owned(),
+        }
+    }
+}
+
+impl MariaDbDatabase {
+    /// `mysql://root@127.0.0.1:PORT/NAME`, with the login that was set.
+    pub(crate) fn url(&self) -> String {
+        self.url_at("127.0.0.1")
+    }
+
+    /// The same with another name of the host, such as `localhost`.
+    pub(crate) fn url_at(&self, host: &str) -> String {
+        format!("mysql://{}@{host}:{}/{}", self.login, self.port, self.name)
+    }
+
+    /// The server's socket.
+    pub(crate) fn socket(&self) -> &str {
+        &self.socket
+    }
+
+    /// The same database for `USER` or `USER:PASSWORD`, percent-encoded where need be. It is for the URL only. The server
+    /// knows users by address and resolves no names: create them as `name@'127.0.0.1'`.
+    pub(crate) fn login(&self, login: &str) -> Self {
+        Self { login: login.to_owned(), ..self.clone() }
+    }
+
+    /// What the client answers as root, through the socket: rows as lines, columns with a tab between them.
+    #[track_caller]
+    pub(crate) fn mariadb(&self, sql: &str) -> String {
+        self.try_mariadb(sql).unwrap_or_else(|complaint| panic!("{complaint}"))
+    }
+
+    /// Like `mariadb`; what it complains of if it fails.
+    pub(crate) fn try_mariadb(&self, sql: &str) -> Result<String, String> {
+        let mut client = program::command("mariadb");
+        client.args(["--no-defaults", "-N", "-B", "--socket", &self.socket, "-u", "root"]);
+        program::output(client.args(["-D", &self.name, "-e", sql]))
+    }
+}
+
+/// Prepares the data and says how the server is started.
+fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
+    static TEMPLATE: OnceLock<Directory> = OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| {
+        let template = Directory::new();
+        let data = format!("--datadir={}", template.file("data"));
+        let install = [&data, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
+        template.run("mariadb-install-db", &[DATA.as_slice(), &install].concat());
+        template
+    });
+    directory.run("cp", &["-a", &template.file("data"), "."]);
+    let socket = directory.file("socket");
+    let always = [
+        format!("--datadir={}", directory.file("data")),
+        format!("--port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--socket={socket}"),
+        format!("--pid-file={}", directory.file("pid")),
+        "--max-connections=300".to_owned(),
+        "--default-time-zone=+00:00".to_owned(),
+        "--innodb-flush-log-at-trx-commit=0".to_owned(),
+        "--innodb-buffer-pool-size=16M".to_owned(),
+        "--innodb-doublewrite=0".to_owned(),
+        "--performance-schema=0".to_owned(),
+        "--skip-name-resolve".to_owned(),
+        "--skip-log-bin".to_owned(),
+    ];
+    let program = ["mariadbd"].into_iter().chain(DATA).map(str::to_owned);
+    let start = program.chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
+    let ask = ["mariadb", "--no-defaults", "--socket", &socket, "-u", "root", "-e", "select 1"];
+    Plan { start, ask: ask.map(str::to_owned).into(), stop: Signal::SIGTERM }
+}
+
+impl Deref for MariaDb {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}

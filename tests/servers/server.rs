@@ -1,0 +1,196 @@
+//! A server's process: it is started, stopped, killed, frozen, and started again on the same port with the same data.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::directory::Directory;
+use super::program;
+
+/// How long a server may take to start or to stop. Nothing takes so long unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A command line: a program and its arguments.
+pub(crate) type CommandLine = Vec<String>;
+
+/// How a kind of server is started, asked and stopped.
+pub(crate) struct Plan {
+    pub(crate) start: CommandLine,
+    /// A client that succeeds as soon as the server can be used.
+    pub(crate) ask: CommandLine,
+    pub(crate) stop: Signal,
+}
+
+/// A server on a port of 127.0.0.1, in a directory of its own. It ends with this value or this process.
+pub(crate) struct Server {
+    port: u16,
+    plan: Plan,
+    /// Empty while it is stopped.
+    child: Mutex<Option<Child>>,
+    directory: Directory,
+}
+
+impl Server {
+    /// Starts a server for the first time, on a port that is free. `prepare` fills the directory. It is called again with
+    /// another port if somebody took the first one in between.
+    pub(crate) fn new(prepare: impl Fn(&Directory, u16) -> Plan) -> Self {
+        let mut attempts = 5;
+        loop {
+            let port = program::free_port();
+            let directory = Directory::new();
+            let plan = prepare(&directory, port);
+            let server = Self { port, plan, child: Mutex::new(None), directory };
+            let Err(complaint) = server.try_start() else { return server };
+            attempts -= 1;
+            assert!(complaint.to_lowercase().contains("already in use") && attempts > 0, "{complaint}");
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory with its socket, its log and its data.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The directory's path, which is that of the PostgreSQL and PgBouncer socket as well.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The ids of all its processes; PostgreSQL has one per connection.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        self.directory.processes()
+    }
+
+    /// The process id; that of PostgreSQL's postmaster.
+    pub(crate) fn pid(&self) -> i32 {
+        let child = self.child();
+        child.as_ref().map(|child| i32::try_from(child.id()).unwrap()).expect("the server has been started")
+    }
+
+    /// All that the server has written, over all its starts.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.path().join("log")).unwrap_or_default()).into_owned()
+    }
+
+    /// Starts it again after `stop` or `kill`, and waits until it answers.
+    #[track_caller]
+    pub(crate) fn start(&self) {
+        self.try_start().unwrap_or_else(|complaint| panic!("{complaint}"));
+    }
+
+    /// Ends it in an orderly way. PostgreSQL and PgBouncer disconnect their clients, nobody waits for them.
+    #[track_caller]
+    pub(crate) fn stop(&self) {
+        self.thaw();
+        let mut child = self.child();
+        if let Some(mut process) = child.take() {
+            send(i32::try_from(process.id()).unwrap(), self.plan.stop);
+            let begun = Instant::now();
+            while process.try_wait().unwrap().is_none() {
+                assert!(begun.elapsed() < PATIENCE, "the server does not stop:\n{}", self.log());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Ends it with SIGKILL, and PostgreSQL's other processes with it, as when a machine dies, but with its sockets closed.
+    pub(crate) fn kill(&self) {
+        let mut child = self.child();
+        self.signal_all(Signal::SIGKILL);
+        if let Some(mut process) = child.take() {
+            process.wait().unwrap();
+        }
+        // What the server left to init has to be gone as well before it can be started again.
+        while !self.directory.processes().is_empty() {
+            self.signal_all(Signal::SIGKILL);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Stops it where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
+    pub(crate) fn freeze(&self) {
+        let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stands_still =
+            |pid: i32| stat(pid).rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['R', 'S', 'D']));
+        let begun = Instant::now();
+        // Again, since one may have been born or about to end, and the signal takes its time.
+        loop {
+            self.signal_all(Signal::SIGSTOP);
+            if self.processes().into_iter().all(stands_still) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server does not freeze");
+        }
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) fn thaw(&self) {
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    fn try_start(&self) -> Result<(), String> {
+        let mut child = self.child();
+        assert!(child.is_none(), "the server has been started already");
+        let mut log = File::options().append(true).create(true).open(self.path().join("log")).unwrap();
+        let begin = log.seek(SeekFrom::End(0)).unwrap();
+        let complaint = |what: &str| {
+            let log = fs::read(self.path().join("log")).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log[usize::try_from(begin).unwrap()..]).into_owned();
+            format!("{} {what}; its log:\n{log}", self.plan.start.join(" "))
+        };
+        let [program, arguments @ ..] = self.plan.start.as_slice() else { unreachable!() };
+        let [client, questions @ ..] = self.plan.ask.as_slice() else { unreachable!() };
+        let questions: Vec<&str> = questions.iter().map(String::as_str).collect();
+        let mut command = self.directory.command(program);
+        command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        let mut process = command.spawn().unwrap();
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = process.try_wait().unwrap() {
+                return Err(complaint(&format!("ended with {status}")));
+            }
+            let Err(refusal) = self.directory.try_run(client, &questions) else { break };
+            if begun.elapsed() > PATIENCE {
+                *child = Some(process);
+                return Err(complaint(&format!("does not answer ({refusal})")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        *child = Some(process);
+        Ok(())
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        // A test that failed while it had the lock is no reason for others to fail.
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for pid in self.directory.processes() {
+            send(pid, signal);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The janitor would do it, but only we can reap it.
+        self.kill();
+    }
+}
+
+/// Sends a signal. The process may be gone already.
+fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
+}
