@@ -107,10 +107,12 @@ impl Link {
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         if let Err(error) = self.connection.send_packed_command(&packed) {
             // Half a command is never carried out. A server that has hung up may have said why.
-            return match self.connection.recv_response() {
-                Ok(refusal @ Value::ServerError(_)) => Ok(vec![refusal]),
-                _ => Err(trouble::of_connection(&error, self.timeout).named(&self.name)),
-            };
+            if !error.is_timeout()
+                && let Ok(refusal @ Value::ServerError(_)) = self.connection.recv_response()
+            {
+                return Ok(vec![refusal]);
+            }
+            return Err(trouble::of_connection(&error, self.timeout).named(&self.name));
         }
         let mut answers = Vec::new();
         for _ in commands {

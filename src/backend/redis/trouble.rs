@@ -55,7 +55,9 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
         return Trouble::passing(*meaning);
     }
     let has = |part: &str| text.to_ascii_lowercase().contains(part);
-    let said = || one_line(&format!("{} {text}", error.code()));
+    // What follows names the script by its hash, and a line of it.
+    let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
+    let said = || one_line(&format!("{} {told}", error.code()));
     match code {
         "WRONGPASS" => Trouble::lasting("the server does not know this user with this password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
@@ -98,7 +100,8 @@ pub(super) fn of_connection(error: &RedisError, timeout: Duration) -> Trouble {
     let text = one_line(&error.to_string());
     let has = |part: &str| text.contains(part);
     if error.is_timeout() {
-        return Trouble::passing(format!("no answer within {} s", timeout.as_secs_f64().round()));
+        return Trouble::passing(format!("no answer within {} s", timeout.as_secs_f64().round()))
+            .hint("look whether the server is well, what firewalls are between, and whether the port is one for TLS");
     }
     if has("Connection refused") {
         return Trouble::passing("connection refused").hint("look whether the server runs there");
