@@ -186,6 +186,44 @@ fn an_extended_job_keeps_its_lock() {
     assert_eq!(value(&database, "a"), "");
 }
 
+#[test]
+fn at_least_is_counted_from_the_taking_and_never_from_a_time_to_come() {
+    for (time, least, most) in [("2199-01-01T00:00:00.000Z", 10_000, 20_000), ("2001-01-01T00:00:00.000Z", -2, -2)] {
+        let (place, database) = (Place::new(), servers::redis().database());
+        let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--at-least", "20s", "--"]), "true");
+        let mine = value(&database, "a");
+        let (_, owner) = mine.split_once('@').unwrap();
+        database.cli(&["set", &key("a"), &format!("ADDED:{time}@{owner}"), "KEEPTTL"]);
+        holder.end().is_silent_with(0);
+        let left = left(&database, "a");
+        assert!((least..=most).contains(&left), "{time}: {left}");
+    }
+}
+
+#[test]
+fn the_scripts_write_and_read_times_as_everybody_does() {
+    let script = concat!(
+        include_str!("../../src/backend/redis/common.lua"),
+        "return {iso(tonumber(ARGV[2])), whole(parse(ARGV[3]))}"
+    );
+    for (ms, text) in [
+        ("0", "1970-01-01T00:00:00.000Z"),
+        ("951782399999", "2000-02-28T23:59:59.999Z"),
+        ("951782400000", "2000-02-29T00:00:00.000Z"),
+        ("951868800000", "2000-03-01T00:00:00.000Z"),
+        ("1709164800001", "2024-02-29T00:00:00.001Z"),
+        ("1735689599999", "2024-12-31T23:59:59.999Z"),
+        ("1769882400123", "2026-01-31T18:00:00.123Z"),
+        ("2147483648000", "2038-01-19T03:14:08.000Z"),
+        ("4107542399000", "2100-02-28T23:59:59.000Z"),
+        ("4107542400000", "2100-03-01T00:00:00.000Z"),
+        ("253402300799999", "9999-12-31T23:59:59.999Z"),
+    ] {
+        let answer = servers::redis().cli(&["eval", script, "1", "no such key", "x", ms, text]);
+        assert_eq!(answer, format!("{text}\n{ms}"));
+    }
+}
+
 // The Java library, and whatever else may lie there
 
 #[test]
@@ -570,6 +608,9 @@ fn sentinels_name_the_master_also_after_a_failover() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     works(&place, &url.replacen("//", &format!("//127.0.0.1:{nobody},"), 1));
     finish(&mut on(&place, &url.replace("/main", "/other"), "a", &["true"])).complains(125, "knows no master `other`");
+    let url_of_other = url.replacen("//", &format!("//127.0.0.1:{nobody},"), 1).replace("/main", "/other");
+    finish(&mut on(&place, &url_of_other, "a", &["--backend-timeout", "300ms", "--", "true"]))
+        .complains(125, "knows no master `other`");
     let direct = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.master.port());
     finish(&mut on(&place, &direct, "a", &["true"])).complains(125, "the server is no sentinel");
     let wrong = format!("redis://127.0.0.1:{}", sentinel.sentinel.port());
@@ -580,6 +621,16 @@ fn sentinels_name_the_master_also_after_a_failover() {
     finish(&mut on(&place, &url, "a", &["--backend-timeout", "30s", "--", "true"])).is_silent_with(0);
     assert_eq!(sentinel.master_port(), sentinel.replica.port());
     works(&place, &url);
+
+    // A sentinel that asks who we are is told so, and hears nothing of it before.
+    let user = ["acl", "setuser", "clerk", "on", ">s3cret", "+@all", "~*"];
+    sentinel.replica.cli(&user);
+    let login = url.replacen("//", "//clerk:s3cret@", 1);
+    works(&place, &login);
+    sentinel.sentinel.cli(&user[..6]);
+    sentinel.sentinel.cli(&["acl", "setuser", "default", "off"]);
+    works(&place, &login);
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "wants a password");
 }
 
 // The cluster
@@ -651,8 +702,8 @@ fn a_cluster_without_a_node_has_the_locks_of_the_others_or_says_what_is_wrong() 
     let [near, _, far] = spread(&cluster);
     cluster.nodes[2].kill();
     let short = ["--backend-timeout", "500ms", "--", "true"];
-    let gone = finish(&mut on(&place, &cluster.url(), &far, &short));
-    assert_eq!(gone.code(), Some(125), "{gone:?}");
+    finish(&mut on(&place, &cluster.url(), &far, &short))
+        .complains(125, &format!("redis://127.0.0.1:{}: connection refused", cluster.nodes[2].port()));
     wait_until("the cluster to notice", || {
         cluster.nodes[0].cli(&["cluster", "info"]).contains("cluster_state:fail").then_some(())
     });

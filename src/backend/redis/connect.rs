@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ::redis::{Script, Value, cmd};
 
-use super::super::Trouble;
 use super::super::network::Host;
+use super::super::{Trouble, TroubleKind};
 use super::link::{Link, Login, Peer, Terms};
 use super::trouble;
 
@@ -71,6 +71,7 @@ impl Network {
         loop {
             let mut link = match self.link.take() {
                 Some(link) => link,
+                None if redirections > 0 => self.follow()?,
                 None => self.connect()?,
             };
             let answer = run_script(&mut link, call, asking).inspect_err(|_| self.look_elsewhere())?;
@@ -107,12 +108,20 @@ impl Network {
         self.node = None;
     }
 
+    /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
+    fn follow(&mut self) -> Result<Link, Trouble> {
+        let Some(node) = self.node.take() else { return self.connect() };
+        let link = Link::open(&node, Peer::Server, &self.terms)?;
+        self.node = Some(node);
+        Ok(link)
+    }
+
     fn connect(&mut self) -> Result<Link, Trouble> {
-        if let Some(node) = &self.node {
-            match Link::open(node, Peer::Server, &self.terms) {
-                Ok(link) => return Ok(link),
-                Err(_) => self.node = None,
-            }
+        // The node that had the lock last may have it still, and may be gone.
+        if self.node.is_some()
+            && let Ok(link) = self.follow()
+        {
+            return Ok(link);
         }
         let (Route::Servers(hosts) | Route::Sentinels { hosts, .. } | Route::Cluster(hosts)) = &self.route;
         let mut last = None;
@@ -124,7 +133,7 @@ impl Network {
             };
             match found {
                 Ok(link) => return Ok(link),
-                Err(trouble) => last = Some(worse(last, trouble)),
+                Err(trouble) => last = Some(both(last, trouble)),
             }
             self.first = self.first.wrapping_add(1);
         }
@@ -132,16 +141,14 @@ impl Network {
     }
 }
 
-/// Of two servers' troubles the one to tell: what may pass is worth another try, and is told last.
-fn worse(one: Option<Trouble>, other: Trouble) -> Trouble {
-    use super::super::TroubleKind::{Full, Lasting, Passing};
-    match one {
-        None => other,
-        Some(one) => match (one.kind, other.kind) {
-            (Full, _) | (Passing, Lasting) => one,
-            (_, Full) | (Lasting, Passing) => other,
-            (Passing, Passing) | (Lasting, Lasting) => one,
-        },
+/// Two servers' troubles as one: it may pass if one of them may, and tells what does not pass.
+fn both(one: Option<Trouble>, other: Trouble) -> Trouble {
+    let Some(one) = one else { return other };
+    match (one.kind, other.kind) {
+        (_, TroubleKind::Full) => other,
+        (TroubleKind::Lasting, TroubleKind::Passing) => Trouble { kind: TroubleKind::Passing, ..one },
+        (TroubleKind::Passing, TroubleKind::Lasting) => Trouble { kind: TroubleKind::Passing, ..other },
+        _ => one,
     }
 }
 
@@ -214,6 +221,19 @@ mod tests {
         assert_eq!(redirection("3999 :6381", &from), Some(host("db", 6381)));
         assert_eq!(redirection("3999", &from), None);
         assert_eq!(redirection("3999 db:x", &from), None);
+    }
+
+    #[test]
+    fn of_two_troubles_the_one_that_stays_is_told_and_the_one_that_passes_is_tried_again() {
+        let (passing, lasting) = (Trouble::passing("down"), Trouble::lasting("wrong password"));
+        let full = Trouble::new(TroubleKind::Full, "full");
+        let told = Trouble::passing("wrong password");
+        assert_eq!(both(Some(passing.clone()), lasting.clone()), told);
+        assert_eq!(both(Some(lasting.clone()), passing.clone()), told);
+        assert_eq!(both(Some(lasting.clone()), lasting.clone()), lasting);
+        assert_eq!(both(Some(passing), full.clone()), full);
+        assert_eq!(both(Some(full.clone()), lasting), full);
+        assert_eq!(both(None, full.clone()), full);
     }
 
     #[test]

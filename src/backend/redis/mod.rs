@@ -88,13 +88,26 @@ impl Redis {
         let arguments = [&[claim.owner.as_str()], more].concat();
         self.network.run(&Call { script, key: &key, arguments: &arguments })
     }
+
+    fn kept(&self, answer: &Value) -> Result<Kept, Trouble> {
+        match answer {
+            Value::Int(1) => Ok(Kept::Kept),
+            Value::Int(0) => Ok(Kept::Lost),
+            other => Err(self.strange(other)),
+        }
+    }
+
+    fn strange(&self, answer: &Value) -> Trouble {
+        let shown: String = format!("{answer:?}").chars().take(SHOWN).collect();
+        Trouble::lasting(format!("backend {}: not an answer to a script: {shown}", self.address)).unclear()
+    }
 }
 
 impl Backend for Redis {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
         let lease = millis(claim.lease);
         let answer = self.run(ACQUIRE, claim, &[&lease.to_string()])?;
-        let acquired = read(&answer, lease).ok_or_else(|| strange(&answer))?;
+        let acquired = read(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if matches!(acquired, Acquired::Granted(_)) {
             self.released = None;
         }
@@ -103,7 +116,7 @@ impl Backend for Redis {
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
         let answer = self.run(RENEW, claim, &[&millis(claim.lease).to_string()])?;
-        kept(&answer)
+        self.kept(&answer)
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
@@ -111,7 +124,7 @@ impl Backend for Redis {
         let answer = self.run(RELEASE, claim, &[&ended, &millis(hold).to_string()]);
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
-        match answer.and_then(|answer| kept(&answer)) {
+        match answer.and_then(|answer| self.kept(&answer)) {
             Ok(Kept::Lost) if again => Ok(Kept::Kept),
             Ok(Kept::Lost) => Ok(Kept::Lost),
             Ok(Kept::Kept) => {
@@ -241,19 +254,6 @@ fn record(now: u64, left: i64, value: &str) -> Record {
         until: left.map(|left| Timestamp(now.saturating_add(left))),
         left: left.map_or(FOR_EVER, Duration::from_millis),
     }
-}
-
-fn kept(answer: &Value) -> Result<Kept, Trouble> {
-    match answer {
-        Value::Int(1) => Ok(Kept::Kept),
-        Value::Int(0) => Ok(Kept::Lost),
-        other => Err(strange(other)),
-    }
-}
-
-fn strange(answer: &Value) -> Trouble {
-    let shown: String = format!("{answer:?}").chars().take(SHOWN).collect();
-    Trouble::lasting(format!("backend redis: the server gave an answer that is none: {shown}")).unclear()
 }
 
 /// In milliseconds, rounded up.
