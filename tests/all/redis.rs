@@ -224,6 +224,23 @@ fn the_scripts_write_and_read_times_as_everybody_does() {
     }
 }
 
+#[test]
+fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
+    let script = |own| [include_str!("../../src/backend/redis/common.lua"), own].concat();
+    let release = script(include_str!("../../src/backend/redis/release.lua"));
+    let acquire = script(include_str!("../../src/backend/redis/acquire.lua"));
+    let database = servers::redis().database();
+    database.cli(&["eval", &acquire, "1", "a", "me", "60000"]);
+    let release = |hold| database.cli(&["eval", &release, "1", "a", "me", "me:ended", hold]);
+    assert_eq!(release("50000"), "1");
+    let left: i64 = database.cli(&["pttl", "a"]).parse().unwrap();
+    assert_eq!(release("20000"), "1");
+    assert!(database.cli(&["get", "a"]).ends_with("@me:ended"));
+    assert!(left - database.cli(&["pttl", "a"]).parse::<i64>().unwrap() < 10_000);
+    // The owner that has ended is not the one that takes again.
+    assert!(database.cli(&["eval", &acquire, "1", "a", "me", "60000"]).starts_with("0\n"));
+}
+
 // The Java library, and whatever else may lie there
 
 #[test]
@@ -440,6 +457,19 @@ fn a_full_server_is_waited_for_like_a_held_lock() {
             finish_child(patient).is_silent_with(0);
         }
     }
+}
+
+#[test]
+fn a_server_without_memory_gives_locks_back_and_knows_who_holds_them() {
+    let (place, server) = (Place::new(), Redis::fresh(&[]));
+    let url = server.database_number(0).url();
+    let holder = hold(&place, &url, "a");
+    server.cli(&["config", "set", "maxmemory", "1"]);
+    skipped(&place, &url, "a");
+    let short = ["--backend-timeout", "300ms", "--", "true"];
+    finish(&mut on(&place, &url, "b", &short)).complains(125, "out of memory");
+    holder.end().is_silent_with(0);
+    assert_eq!(server.cli(&["exists", &key("a")]), "0");
 }
 
 // Users and passwords
