@@ -12,6 +12,7 @@ mod generated;
 mod init;
 mod job;
 mod options;
+mod redis;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;
