@@ -10,7 +10,7 @@ use ::redis::{
 };
 
 use super::super::Trouble;
-use super::super::network::{Host, look_up_without_modules};
+use super::super::network::Host;
 use super::super::tls::{self, Checks, Tls};
 use super::trouble;
 
@@ -55,7 +55,7 @@ impl Link {
         let within = |error: &RedisError| trouble::of_connection(error, terms.timeout).named(&name);
         let connect = || {
             let info = address(host, peer, terms)?.into_connection_info().map_err(|error| within(&error))?;
-            look_up_without_modules();
+            host.prepare_lookup();
             // The driver's own greeting is left out: its answer to a login hides what the server said.
             let info = info
                 .set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name())
