@@ -13,7 +13,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::backend::{Backend, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::lock::Claim;
-use crate::run::Event;
+use crate::run::{Event, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
 const IDLE: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// What to ask the backend for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Acquire(Claim),
+    Acquire(Claim, WhenFull),
     Renew(Claim),
     Release(Claim, Duration),
 }
@@ -110,42 +110,50 @@ impl Work {
 
     fn answer(&mut self, errand: &Errand) -> Event {
         match &errand.request {
-            Request::Acquire(claim) => {
-                let (answer, sent) = self.persist(errand, |backend| backend.acquire(claim));
+            Request::Acquire(claim, when_full) => {
+                let (answer, sent) = self.persist(errand, *when_full, |backend| backend.acquire(claim));
                 Event::Acquired { answer, sent }
             }
             Request::Renew(claim) => {
-                let (answer, sent) = self.persist(errand, |backend| backend.renew(claim));
+                let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| backend.renew(claim));
                 Event::Renewed { answer, sent }
             }
             Request::Release(claim, hold) => {
-                Event::Released(self.persist(errand, |backend| backend.release(claim, *hold)).0)
+                let (answer, _) = self.persist(errand, WhenFull::Retry, |backend| backend.release(claim, *hold));
+                Event::Released(answer)
             }
         }
     }
 
     /// Tries until it works, until trouble is lasting, or until the deadline. Returns with the answer the moment
-    /// before the try that brought it.
+    /// before the try that brought it; trouble is unclear if any of the tries was.
     fn persist<T>(
         &mut self,
         errand: &Errand,
+        when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
     ) -> (Result<T, Trouble>, Moment) {
         let pace = self.backend.pace();
         let mut pause = pace.first;
+        let mut unclear = false;
         loop {
             let sent = Moment::now();
-            match ask(self.backend.as_mut()) {
-                Err(trouble) if trouble.kind != TroubleKind::Lasting => {
-                    // Half of every pause is at random, lest those who collided collide again.
-                    let wait = pause.mul_f64(0.5 + 0.5 * random());
-                    if Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {
-                        return (Err(trouble), sent);
-                    }
-                    pause = (pause * 2).min(pace.longest);
-                }
-                answer => return (answer, sent),
+            let trouble = match ask(self.backend.as_mut()) {
+                Ok(answer) => return (Ok(answer), sent),
+                Err(trouble) => trouble,
+            };
+            unclear |= trouble.unclear;
+            let lasting = match trouble.kind {
+                TroubleKind::Lasting => true,
+                TroubleKind::Full => when_full == WhenFull::Answer,
+                TroubleKind::Passing => false,
+            };
+            // Half of every pause is at random, lest those who collided collide again.
+            let wait = pause.mul_f64(0.5 + 0.5 * random());
+            if lasting || Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {
+                return (Err(Trouble { unclear, ..trouble }), sent);
             }
+            pause = (pause * 2).min(pace.longest);
         }
     }
 
@@ -179,7 +187,7 @@ mod tests {
     use super::*;
     use crate::backend::{Acquired, Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, LockName, Owner};
+    use crate::lock::{Grant, LockName, Owner, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -198,6 +206,8 @@ mod tests {
         calls: Sender<Call>,
         /// What the next calls meet; after the last one all is well.
         troubles: VecDeque<Trouble>,
+        /// Another holds the lock.
+        held: bool,
         /// For the first request; the others are quick.
         pace: Cell<Pace>,
     }
@@ -211,7 +221,9 @@ mod tests {
 
     impl Backend for Fake {
         fn acquire(&mut self, _: &Claim) -> Result<Acquired, Trouble> {
-            self.answer(Call::Acquire(Moment::now()), Acquired::Granted(GRANT))
+            let other = Record { owner: "other".to_owned(), since: None, until: None, left: HOUR };
+            let answer = if self.held { Acquired::Held(other) } else { Acquired::Granted(GRANT) };
+            self.answer(Call::Acquire(Moment::now()), answer)
         }
 
         fn renew(&mut self, _: &Claim) -> Result<Kept, Trouble> {
@@ -236,9 +248,27 @@ mod tests {
     }
 
     fn keeper(troubles: impl IntoIterator<Item = Trouble>, pace: Pace) -> (Keeper, Receiver<Call>) {
+        keeper_of(troubles, pace, |_| {})
+    }
+
+    fn keeper_of(
+        troubles: impl IntoIterator<Item = Trouble>,
+        pace: Pace,
+        change: impl FnOnce(&mut Fake),
+    ) -> (Keeper, Receiver<Call>) {
         let (calls, called) = channel();
-        let fake = Fake { calls, troubles: troubles.into_iter().collect(), pace: Cell::new(pace) };
+        let troubles = troubles.into_iter().collect();
+        let mut fake = Fake { calls, troubles, held: false, pace: Cell::new(pace) };
+        change(&mut fake);
         (Keeper::start(Box::new(fake)).unwrap(), called)
+    }
+
+    fn full() -> Trouble {
+        Trouble::new(TroubleKind::Full, "too many clients")
+    }
+
+    fn acquire() -> Request {
+        Request::Acquire(claim(), WhenFull::Retry)
     }
 
     fn passing(times: usize) -> Vec<Trouble> {
@@ -274,7 +304,7 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_again_and_sent_is_from_before_the_try_that_was_answered() {
         let (keeper, called) = keeper(passing(2), QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        keeper.ask(acquire(), Moment::now() + HOUR);
         let (answer, sent) = acquired(answer(&keeper));
         assert_eq!(answer, Ok(Acquired::Granted(GRANT)));
         let tries: Vec<_> = called.try_iter().collect();
@@ -285,22 +315,54 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_until_the_deadline() {
         let (keeper, called) = keeper(passing(100_000), QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + Duration::from_millis(500));
+        keeper.ask(acquire(), Moment::now() + Duration::from_millis(500));
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
         assert!(called.try_iter().count() > 1);
     }
 
     #[test]
+    fn a_try_without_an_answer_makes_trouble_unclear_whatever_the_others_met() {
+        let lost = Trouble::passing("connection reset").unclear();
+        let (keeper, _called) = keeper([lost.clone(), Trouble::lasting("refused")], QUICK);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("refused").unclear()));
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+
+        let (keeper, _called) = keeper_of([lost], QUICK, |fake| fake.held = true);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert!(matches!(acquired(answer(&keeper)).0, Ok(Acquired::Held(_))));
+    }
+
+    #[test]
+    fn of_each_request_the_trouble_is_its_own() {
+        let (keeper, _called) = keeper([Trouble::lasting("reset").unclear(), Trouble::lasting("refused")], QUICK);
+        for trouble in [Trouble::lasting("reset").unclear(), Trouble::lasting("refused")] {
+            keeper.ask(acquire(), Moment::now() + HOUR);
+            assert_eq!(acquired(answer(&keeper)).0, Err(trouble));
+        }
+    }
+
+    #[test]
+    fn to_a_waiter_full_is_the_answer_and_to_others_passing_trouble() {
+        let (keeper, _called) = keeper([full(), full(), full()], QUICK);
+        keeper.ask(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Err(full()));
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+    }
+
+    #[test]
     fn one_try_is_made_even_if_its_time_is_over() {
         let (keeper, _called) = keeper([], QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now());
+        keeper.ask(acquire(), Moment::now());
         assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
     }
 
     #[test]
     fn lasting_trouble_is_an_error_at_once() {
         let (keeper, called) = keeper([Trouble::lasting("wrong password")], QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        keeper.ask(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("wrong password")));
         assert_eq!(called.try_iter().count(), 1);
     }
@@ -308,7 +370,7 @@ mod tests {
     #[test]
     fn stop_trying_ends_the_pause_between_tries() {
         let (keeper, called) = keeper(passing(2), Pace { first: HOUR, longest: HOUR });
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR * 10);
+        keeper.ask(acquire(), Moment::now() + HOUR * 10);
         next(&called);
         keeper.stop_trying();
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
