@@ -19,6 +19,10 @@ use crate::run::{Event, WhenFull};
 const IDLE: Duration = Duration::from_millis(500);
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
+const RESERVE: Duration = Duration::from_millis(500);
+/// A full server is left alone for so many times as long as it took to say so.
+const RESPITE: u32 = 4;
 
 /// What to ask the backend for.
 #[derive(Debug)]
@@ -143,15 +147,23 @@ impl Work {
                 Err(trouble) => trouble,
             };
             unclear |= trouble.unclear;
-            let lasting = match trouble.kind {
-                TroubleKind::Lasting => true,
-                TroubleKind::Full => when_full == WhenFull::Answer,
-                TroubleKind::Passing => false,
+            let now = Moment::now();
+            let took = now.since(sent);
+            let again = match (trouble.kind, when_full) {
+                (TroubleKind::Lasting, _) | (TroubleKind::Full, WhenFull::Answer) => None,
+                (TroubleKind::Passing, _) => Some(pause),
+                // Refusing costs a server nearly as much as answering. Where too many ask, it is slow to refuse, and
+                // who does not slow down with it keeps it from ever getting done.
+                (TroubleKind::Full, WhenFull::Retry) => Some(pause.max(took * RESPITE)),
             };
-            // Half of every pause is at random, lest those who collided collide again.
-            let wait = pause.mul_f64(0.5 + 0.5 * random());
-            if lasting || Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {
-                return (Err(Trouble { unclear, ..trouble }), sent);
+            // The last try is made as late as its answer, if it takes as long as this one, allows.
+            let left = (errand.deadline - took.min(RESERVE)).since(now);
+            // Half of every pause is at random, lest those who collided collide again. All of it at random spreads
+            // them no better: after a few pauses they are spread anyway, and the shorter pauses only cost more tries.
+            let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
+            match wait {
+                Some(wait) if !left.is_zero() && self.sleep(wait, errand.number) => {}
+                _ => return (Err(Trouble { unclear, ..trouble }), sent),
             }
             pause = (pause * 2).min(pace.longest);
         }
@@ -206,6 +218,8 @@ mod tests {
         calls: Sender<Call>,
         /// What the next calls meet; after the last one all is well.
         troubles: VecDeque<Trouble>,
+        /// How long a call takes that meets trouble.
+        slow: Duration,
         /// Another holds the lock.
         held: bool,
         /// For the first request; the others are quick.
@@ -215,7 +229,9 @@ mod tests {
     impl Fake {
         fn answer<T>(&mut self, call: Call, good: T) -> Result<T, Trouble> {
             self.calls.send(call).unwrap();
-            self.troubles.pop_front().map_or(Ok(good), Err)
+            let Some(trouble) = self.troubles.pop_front() else { return Ok(good) };
+            thread::sleep(self.slow);
+            Err(trouble)
         }
     }
 
@@ -258,7 +274,7 @@ mod tests {
     ) -> (Keeper, Receiver<Call>) {
         let (calls, called) = channel();
         let troubles = troubles.into_iter().collect();
-        let mut fake = Fake { calls, troubles, held: false, pace: Cell::new(pace) };
+        let mut fake = Fake { calls, troubles, slow: Duration::ZERO, held: false, pace: Cell::new(pace) };
         change(&mut fake);
         (Keeper::start(Box::new(fake)).unwrap(), called)
     }
@@ -269,6 +285,14 @@ mod tests {
 
     fn acquire() -> Request {
         Request::Acquire(claim(), WhenFull::Retry)
+    }
+
+    fn moments(called: &Receiver<Call>) -> Vec<Moment> {
+        let moment = |call| match call {
+            Call::Acquire(at) => Some(at),
+            _ => None,
+        };
+        called.try_iter().filter_map(moment).collect()
     }
 
     fn passing(times: usize) -> Vec<Trouble> {
@@ -321,6 +345,27 @@ mod tests {
     }
 
     #[test]
+    fn the_last_try_is_made_at_the_deadline_however_long_the_pauses_have_become() {
+        let (keeper, called) = keeper(passing(100_000), Pace { first: HOUR, longest: HOUR });
+        let deadline = Moment::now() + Duration::from_millis(500);
+        keeper.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        let tries = moments(&called);
+        assert!(tries.len() > 1 && deadline.since(tries[tries.len() - 1]) < Duration::from_millis(100), "{tries:?}");
+    }
+
+    #[test]
+    fn a_last_try_that_is_as_slow_as_the_one_before_is_answered_by_the_deadline() {
+        let slow = Duration::from_millis(400);
+        let (keeper, called) = keeper_of(passing(100), Pace { first: HOUR, longest: HOUR }, |fake| fake.slow = slow);
+        let deadline = Moment::now() + Duration::from_secs(3);
+        keeper.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        let last = *moments(&called).last().unwrap();
+        assert!(deadline.since(last) > slow / 4, "{last:?} {deadline:?}");
+    }
+
+    #[test]
     fn a_try_without_an_answer_makes_trouble_unclear_whatever_the_others_met() {
         let lost = Trouble::passing("connection reset").unclear();
         let (keeper, _called) = keeper([lost.clone(), Trouble::lasting("refused")], QUICK);
@@ -350,6 +395,18 @@ mod tests {
         assert_eq!(acquired(answer(&keeper)).0, Err(full()));
         keeper.ask(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+    }
+
+    #[test]
+    fn a_server_that_is_slow_to_say_that_it_is_full_is_given_respite() {
+        let slow = Duration::from_millis(50);
+        for (trouble, least) in [(full(), slow * (1 + RESPITE / 2)), (Trouble::passing("busy"), slow)] {
+            let (keeper, called) = keeper_of([trouble], QUICK, |fake| fake.slow = slow);
+            keeper.ask(acquire(), Moment::now() + HOUR);
+            answer(&keeper);
+            let tries = moments(&called);
+            assert!(tries[1].since(tries[0]) >= least, "{tries:?}");
+        }
     }
 
     #[test]
