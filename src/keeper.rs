@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Backend, Trouble, TroubleKind};
+use crate::backend::{Acquired, Backend, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::lock::Claim;
 use crate::run::{Event, WhenFull};
@@ -60,8 +60,16 @@ impl Keeper {
         let bell = Arc::clone(&awake);
         thread::Builder::new().name("keeper".to_owned()).spawn(move || {
             while let Some(errand) = work.next(&inbox) {
-                if outbox.send(work.answer(&errand)).is_err() || bell.write(1).is_err() {
+                let answer = work.answer(&errand);
+                let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
+                if outbox.send(answer).is_err() || bell.write(1).is_err() {
                     return;
+                }
+                // Who waits keeps no connection: those of many waiters, kept for only a part of every pause, would fill
+                // the server, and the holder's release finds no room. Connecting again costs the server more than that
+                // only in the first two or three pauses, which are short.
+                if held {
+                    work.backend.disconnect();
                 }
             }
         })?;
@@ -197,7 +205,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Acquired, Kept, Pace};
+    use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
     use crate::lock::{Grant, LockName, Owner, Record};
 
@@ -407,6 +415,27 @@ mod tests {
             let tries = moments(&called);
             assert!(tries[1].since(tries[0]) >= least, "{tries:?}");
         }
+    }
+
+    #[test]
+    fn who_does_not_get_the_lock_keeps_no_connection() {
+        let (keeper, called) = keeper_of([], QUICK, |fake| fake.held = true);
+        for _ in 0..2 {
+            keeper.ask(acquire(), Moment::now() + HOUR);
+        }
+        for _ in 0..2 {
+            assert!(matches!(next(&called), Call::Acquire(_)));
+            assert_eq!(next(&called), Call::Disconnect);
+        }
+    }
+
+    #[test]
+    fn a_release_soon_after_the_taking_uses_its_connection() {
+        let (keeper, called) = keeper([], QUICK);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        keeper.ask(Request::Release(claim(), HOUR), Moment::now() + HOUR);
+        assert!(matches!(next(&called), Call::Acquire(_)));
+        assert_eq!(next(&called), Call::Release(HOUR));
     }
 
     #[test]
