@@ -11,11 +11,15 @@ mod config;
 mod duration;
 mod exit;
 mod generate;
+mod home;
 mod job;
 mod keeper;
 mod lock;
 mod report;
 mod run;
+#[cfg(test)]
+#[path = "../tests/servers/mod.rs"]
+mod servers;
 mod signal;
 mod supervise;
 mod usage;

@@ -2,8 +2,12 @@
 //!
 //! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
 
+#[cfg(test)]
+mod conformance;
 #[cfg(feature = "tls")]
 mod network;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]
@@ -105,6 +109,11 @@ impl Trouble {
         Self { unclear: true, ..self }
     }
 
+    /// The same, of the backend that `label` names.
+    pub(crate) fn of(self, label: &str) -> Self {
+        Self { message: format!("{label}: {}", self.message), ..self }
+    }
+
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -139,7 +148,14 @@ const SCHEMES: &[Scheme] = &[
         #[cfg(not(feature = "sqlite"))]
         open: None,
     },
-    Scheme { names: &["postgres", "postgresql"], form: "postgres://HOST/DATABASE", open: None },
+    Scheme {
+        names: &["postgres", "postgresql"],
+        form: "postgres://HOST/DATABASE",
+        #[cfg(feature = "postgres")]
+        open: Some(postgres::Postgres::open),
+        #[cfg(not(feature = "postgres"))]
+        open: None,
+    },
     Scheme { names: &["mysql", "mariadb"], form: "mysql://HOST/DATABASE", open: None },
     Scheme {
         names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],

@@ -1,12 +1,12 @@
 //! Where files are looked for: the system's places, and those of the user whom we run as.
 
 use std::env;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use nix::unistd::{Uid, User, geteuid};
+use nix::unistd::geteuid;
 
 use super::Mistake;
+use crate::home;
 
 /// The configuration files, the later the stronger; they need not exist.
 pub(super) fn config_files() -> Vec<PathBuf> {
@@ -32,18 +32,7 @@ fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     let ours = geteuid();
     match env::var_os(variable).map(PathBuf::from) {
         // Relative paths are to be ignored, says the specification.
-        Some(path) if path.is_absolute() && !is_anothers(&path, ours) => Some(path),
-        _ => home(ours).map(|home| home.join(below_home)),
+        Some(path) if path.is_absolute() && !home::is_anothers(&path, ours) => Some(path),
+        _ => home::directory().map(|home| home.join(below_home)),
     }
-}
-
-/// The home directory of the user whom we run as. After sudo(8) HOME can be another user's: a file made there would
-/// be in that user's way, and one found there is not to be trusted.
-fn home(ours: Uid) -> Option<PathBuf> {
-    let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
-    named.or_else(|| User::from_uid(ours).ok()?.map(|user| user.dir).filter(|home| home.is_dir()))
-}
-
-fn is_anothers(path: &Path, ours: Uid) -> bool {
-    path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
 }

@@ -6,6 +6,7 @@
 mod configuration;
 mod contention;
 mod cron;
+mod every_backend;
 mod exit_codes;
 mod generated;
 mod init;

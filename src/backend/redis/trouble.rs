@@ -7,7 +7,7 @@ use ::redis::{ErrorKind, RedisError, ServerError};
 use super::super::{Trouble, TroubleKind};
 
 /// What is enough for us, with the default prefix.
-const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* \
+const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
                       +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
 
 /// A server's words that mean trouble that passes, and what they mean.

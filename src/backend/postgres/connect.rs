@@ -1,0 +1,252 @@
+//! Reaching a PostgreSQL server: what libpq's users write in a URL and in the environment, and the hosts in their order.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::unistd::{User, geteuid};
+use postgres::config::{ChannelBinding, SslMode};
+use postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::super::network::{self, Authority, Host};
+use super::super::tls::{Mode, Tls};
+use super::super::{Access, Trouble, TroubleKind, Url};
+use super::passfile::{self, Found, Login};
+use super::trouble;
+
+const PORT: u16 = 5432;
+/// Where Debian's server and PostgreSQL's own default have their sockets.
+const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+/// No try is given less than this.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The servers of a URL and how to log in.
+pub(super) struct Servers {
+    hosts: Vec<Host>,
+    /// The host to try first: the one that worked.
+    first: usize,
+    config: Config,
+    user: String,
+    database: String,
+    password: Option<String>,
+    tls: Tls,
+    label: String,
+}
+
+impl Servers {
+    pub(super) fn of_url(url: &Url, access: &Access) -> Result<Self, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
+        let named = hosts.clone();
+        if let Some(list) = url.take("host").or_else(|| variable("PGHOST").filter(|_| hosts.is_empty())) {
+            // The parameter wins, as it does with libpq; a port that stands alone before it stays.
+            hosts = list
+                .split(',')
+                .map(|name| Ok(Host { name: name.to_owned(), port: None }))
+                .collect::<Result<_, String>>()?;
+        }
+        let ports =
+            url.take("port").or_else(|| variable("PGPORT").filter(|_| named.iter().all(|host| host.port.is_none())));
+        if hosts.is_empty() {
+            hosts.push(Host { name: local_socket(), port: None });
+        }
+        set_ports(&mut hosts, ports.as_deref())?;
+        let tls = Tls::take(url, |key| variable(&format!("PG{}", key.to_ascii_uppercase())), Mode::Prefer)?;
+        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(system_user);
+        let user = user.ok_or("names no user, and this one has no name; write postgres://USER@HOST/DATABASE")?;
+        let path = Some(path).filter(|path| !path.is_empty());
+        let database = path.or_else(|| url.take("dbname")).or_else(|| variable("PGDATABASE"));
+        let mut config = Config::new();
+        let share = access.patience / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let patience = match url.take("connect_timeout") {
+            None => share.max(SHORTEST),
+            Some(secs) => Duration::from_secs(number("connect_timeout", &secs)?).max(SHORTEST),
+        };
+        config.connect_timeout(patience).tcp_user_timeout(patience);
+        // A server that is gone without a word, with its machine, is noticed while it owes an answer.
+        config.keepalives_idle(patience).keepalives_interval(SHORTEST).keepalives_retries(3);
+        config.application_name(&url.take("application_name").unwrap_or_else(|| "shedlock".to_owned()));
+        if let Some(options) = url.take("options").or_else(|| variable("PGOPTIONS")) {
+            config.options(&options);
+        }
+        match url.take("channel_binding").as_deref() {
+            None | Some("prefer") => {}
+            Some("disable") => _ = config.channel_binding(ChannelBinding::Disable),
+            Some("require") => _ = config.channel_binding(ChannelBinding::Require),
+            Some(other) => return Err(format!("has channel_binding={other}; known are disable, prefer, require")),
+        }
+        match url.take("target_session_attrs").as_deref() {
+            // A lock can only be taken where one can write, and who cannot is passed over anyway.
+            None | Some("any" | "read-write" | "primary") => {}
+            Some(other) => {
+                return Err(format!("has target_session_attrs={other}; a lock needs read-write, primary or any"));
+            }
+        }
+        let password = password.or_else(|| url.take("password")).or_else(|| access.password.clone());
+        let database = database.unwrap_or_else(|| user.clone());
+        config.user(&user).dbname(&database);
+        let label = format!("backend {}://{}/{database}", url.scheme(), network::list(&named));
+        Ok(Self {
+            hosts,
+            first: 0,
+            config,
+            user,
+            database,
+            password: password.or_else(|| variable("PGPASSWORD")),
+            tls,
+            label,
+        })
+    }
+
+    /// The parameters of the URL that are understood here.
+    pub(super) const PARAMETERS: [&str; 10] = [
+        "host",
+        "port",
+        "user",
+        "password",
+        "dbname",
+        "connect_timeout",
+        "application_name",
+        "options",
+        "channel_binding",
+        "target_session_attrs",
+    ];
+
+    /// How the server is named in messages.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Who logs in.
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Has the next host tried first, since the one that answered cannot be written.
+    pub(super) fn pass_over(&mut self) {
+        self.first = (self.first + 1) % self.hosts.len();
+    }
+
+    /// Connects to the first host that lets us in. One that refuses us for good ends the search: the others are its copies.
+    pub(super) fn connect(&mut self) -> Result<Client, Trouble> {
+        let mut met: Option<Trouble> = None;
+        for step in 0..self.hosts.len() {
+            let place = (self.first + step) % self.hosts.len();
+            match self.connect_to(&self.hosts[place]) {
+                Ok(client) => {
+                    self.first = place;
+                    return Ok(client);
+                }
+                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
+                // That one is full says more than that another is down.
+                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
+                Err(_) => {}
+            }
+        }
+        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{}: there is no server to ask", self.label))))
+    }
+
+    fn connect_to(&self, host: &Host) -> Result<Client, Trouble> {
+        let mut config = self.config.clone();
+        let port = host.port.unwrap_or(PORT);
+        config.port(port);
+        let mut open = None;
+        match &self.password {
+            Some(password) => _ = config.password(password),
+            None => match passfile::find(std::env::var_os("PGPASSFILE").map(Into::into), &self.login(&host.name, port))
+            {
+                Found::Password(password) => _ = config.password(password),
+                Found::Open(path) => open = Some(path),
+                Found::Nothing => {}
+            },
+        }
+        let explain = |error: &postgres::Error| {
+            let trouble = trouble::of_connecting(&self.label, &self.user, error);
+            match &open {
+                Some(path) if trouble.kind == TroubleKind::Lasting => {
+                    trouble.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
+                }
+                _ => trouble,
+            }
+        };
+        if host.is_path() {
+            config.host_path(Path::new(&host.name)).ssl_mode(SslMode::Disable);
+            return config.connect(NoTls).map_err(|error| explain(&error));
+        }
+        let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
+        let mut met = None;
+        for address in addresses {
+            let mut config = config.clone();
+            config.host(&host.name).hostaddr(address.ip());
+            match self.negotiate(&mut config, &explain)? {
+                Ok(client) => return Ok(client),
+                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
+                Err(trouble) => met = Some(trouble),
+            }
+        }
+        Err(met.unwrap_or_else(|| Trouble::passing(format!("{}: the host has no address", self.label))))
+    }
+
+    /// Connects with as much of TLS as is wanted. `allow` and `prefer` have two ways, and take the second one where the first
+    /// one is barred, as libpq does. The outer error is our own: a file that cannot be read.
+    fn negotiate(
+        &self,
+        config: &mut Config,
+        explain: &impl Fn(&postgres::Error) -> Trouble,
+    ) -> Result<Result<Client, Trouble>, Trouble> {
+        let plain = |config: &mut Config| config.ssl_mode(SslMode::Disable).connect(NoTls);
+        let secure = |config: &mut Config, mode: SslMode| -> Result<_, Trouble> {
+            let tls = MakeRustlsConnect::new(self.tls.config().map_err(|trouble| trouble.of(&self.label))?);
+            Ok(config.ssl_mode(mode).connect(tls))
+        };
+        let first = match self.tls.mode {
+            Mode::Disable | Mode::Allow => plain(config),
+            Mode::Prefer => secure(config, SslMode::Prefer)?,
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => secure(config, SslMode::Require)?,
+        };
+        let answer = match (first, self.tls.mode) {
+            (Err(error), Mode::Allow) if trouble::wants_other_encryption(&error) => secure(config, SslMode::Require)?,
+            (Err(error), Mode::Prefer) if trouble::is_of_tls(&error) || trouble::wants_other_encryption(&error) => {
+                plain(config)
+            }
+            (answer, _) => answer,
+        };
+        Ok(answer.map_err(|error| explain(&error)))
+    }
+
+    fn login<'a>(&'a self, host: &'a str, port: u16) -> Login<'a> {
+        Login { host, port, database: &self.database, user: &self.user }
+    }
+}
+
+/// Gives each host its port: one for all, or one each.
+fn set_ports(hosts: &mut [Host], ports: Option<&str>) -> Result<(), String> {
+    let Some(ports) = ports else { return Ok(()) };
+    let ports: Vec<u16> = ports.split(',').map(|port| number("port", port)).collect::<Result<_, _>>()?;
+    if ports.len() != 1 && ports.len() != hosts.len() {
+        return Err(format!("has {} ports for {} hosts", ports.len(), hosts.len()));
+    }
+    for (host, port) in hosts.iter_mut().zip(ports.iter().cycle()) {
+        host.port = Some(*port);
+    }
+    Ok(())
+}
+
+/// The directory of the socket when no host is named.
+fn local_socket() -> String {
+    let has_socket = |directory: &&&str| Path::new(directory).join(format!(".s.PGSQL.{PORT}")).exists();
+    SOCKETS.iter().find(has_socket).unwrap_or(&SOCKETS[0]).to_string()
+}
+
+fn system_user() -> Option<String> {
+    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
+}
+
+fn number<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("has {key}={text}, which is no number that fits"))
+}

@@ -1,0 +1,121 @@
+//! The password file of libpq: `HOST:PORT:DATABASE:USER:PASSWORD`, a line each, `*` for anything.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// What the file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Password(String),
+    /// Others can read the file, so it is not used, as libpq does not.
+    Open(PathBuf),
+}
+
+/// What a password is looked for.
+pub(super) struct Login<'a> {
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+    pub(super) database: &'a str,
+    pub(super) user: &'a str,
+}
+
+/// Looks into the file that the variable PGPASSFILE names, or `~/.pgpass`.
+pub(super) fn find(named: Option<PathBuf>, login: &Login<'_>) -> Found {
+    let Some(path) = named.or_else(|| Some(crate::home::directory()?.join(".pgpass"))) else { return Found::Nothing };
+    let Ok(mut file) = std::fs::File::open(&path) else { return Found::Nothing };
+    let Ok(data) = file.metadata() else { return Found::Nothing };
+    if !data.is_file() {
+        return Found::Nothing;
+    }
+    if data.permissions().mode() & 0o077 != 0 {
+        return Found::Open(path);
+    }
+    let mut text = String::new();
+    if file.read_to_string(&mut text).is_err() {
+        return Found::Nothing;
+    }
+    search(&text, login).map_or(Found::Nothing, Found::Password)
+}
+
+/// Returns the password of the first line that fits.
+fn search(text: &str, login: &Login<'_>) -> Option<String> {
+    let port = login.port.to_string();
+    // The default directory of the server's socket counts as this host.
+    let host = if login.host.starts_with('/') { "localhost" } else { login.host };
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let fields = fields(line);
+        let [hosts, ports, databases, users, password] = fields.as_slice() else { return None };
+        let here = (hosts.fits(login.host) || hosts.fits(host)) && ports.fits(&port);
+        (here && databases.fits(login.database) && users.fits(login.user)).then(|| password.text.clone())
+    })
+}
+
+#[derive(Default)]
+struct Field {
+    text: String,
+    /// A backslash protects something in it, so it is no `*` for anything.
+    protected: bool,
+}
+
+impl Field {
+    fn fits(&self, value: &str) -> bool {
+        self.text == value || (self.text == "*" && !self.protected)
+    }
+}
+
+/// Cuts a line at its colons; a backslash takes the meaning from a colon and from a backslash.
+fn fields(line: &str) -> Vec<Field> {
+    let mut fields = Vec::new();
+    let mut field = Field::default();
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            // The password is the rest of the line.
+            ':' if fields.len() < 4 => fields.push(std::mem::take(&mut field)),
+            '\\' => {
+                field.protected = true;
+                field.text.extend(characters.next());
+            }
+            _ => field.text.push(c),
+        }
+    }
+    fields.push(field);
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const LOGIN: Login<'_> = Login { host: "db1", port: 5432, database: "ops", user: "jobs" };
+
+    #[test]
+    fn the_first_line_that_fits_has_the_password() {
+        let found = |text: &str| search(text, &LOGIN);
+        assert_eq!(
+            found("# db1:*:*:*:no\nother:*:*:*:no\ndb1:5432:ops:jobs:yes\n*:*:*:*:later").as_deref(),
+            Some("yes")
+        );
+        assert_eq!(found("*:*:*:*:a\\:b\\\\c:d").as_deref(), Some("a:b\\c:d"));
+        assert_eq!(found("\\*:*:*:*:no"), None);
+        assert_eq!(found("db1:5433:*:*:no\ndb1:5432:ops\n"), None);
+        let local = Login { host: "/run/postgresql", ..LOGIN };
+        assert_eq!(search("localhost:5432:ops:jobs:local", &local).as_deref(), Some("local"));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_not_used() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("pass");
+        fs::write(&path, "*:*:*:*:pw\n").unwrap();
+        for (mode, found) in [(0o600, Found::Password("pw".to_owned())), (0o640, Found::Open(path.clone()))] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(find(Some(path.clone()), &LOGIN), found, "{mode:o}");
+        }
+        assert_eq!(find(Some(here.path().join("none")), &LOGIN), Found::Nothing);
+    }
+}

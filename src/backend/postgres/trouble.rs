@@ -1,0 +1,132 @@
+//! What goes wrong with PostgreSQL, in one line: worth another try or not, and what to do.
+
+use std::error::Error as _;
+use std::io;
+
+use postgres::Error;
+use postgres::error::{DbError, SqlState};
+
+use super::super::{Trouble, TroubleKind};
+
+/// The server says that it wants TLS, or no TLS.
+pub(super) fn wants_other_encryption(error: &Error) -> bool {
+    error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+}
+
+/// TLS failed, as opposed to what is sent through it.
+pub(super) fn is_of_tls(error: &Error) -> bool {
+    error.to_string().starts_with("error performing TLS handshake")
+}
+
+/// The server can be read only, as a standby can.
+pub(super) fn is_read_only(error: &Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Says what an error means that came before any request.
+pub(super) fn of_connecting(label: &str, user: &str, error: &Error) -> Trouble {
+    if let Some(answer) = error.as_db_error() {
+        return of_answer(label, user, answer);
+    }
+    let cause = cause(error);
+    if is_of_tls(error) {
+        return Trouble::lasting(format!("{label}: TLS failed: {cause}")).hint(tls_hint(&cause));
+    }
+    if error.to_string().starts_with("invalid configuration") && cause.contains("password") {
+        return Trouble::lasting(format!("{label}: the server asks {user} for a password, and none is given"))
+            .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or write it into ~/.pgpass or a --backend-file");
+    }
+    if error.to_string().starts_with("authentication error") {
+        return Trouble::lasting(format!("{label}: {user} could not log in: {cause}"));
+    }
+    match io_kind(error) {
+        Some(io::ErrorKind::PermissionDenied) => {
+            Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
+        }
+        Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket")),
+        Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
+            .hint("look whether the server runs, and whether host and port are right"),
+        Some(io::ErrorKind::TimedOut) => Trouble::passing(format!("{label}: no answer in time")),
+        _ => Trouble::passing(format!("{label}: {cause}")),
+    }
+}
+
+/// Says what an error means that came after the request was sent.
+pub(super) fn of_asking(label: &str, user: &str, error: &Error) -> Trouble {
+    match error.as_db_error() {
+        Some(answer) => {
+            let trouble = of_answer(label, user, answer);
+            // The server says goodbye: it may have done its work before.
+            if is_goodbye(answer.code()) { trouble.unclear() } else { trouble }
+        }
+        None if error.to_string().starts_with("error deserializing") => {
+            Trouble::lasting(format!("{label}: the table is not one of locks: {}", cause(error)))
+        }
+        None => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
+    }
+}
+
+fn is_goodbye(code: &SqlState) -> bool {
+    code.code().starts_with("57P") || code.code().starts_with("08")
+}
+
+/// Sorts what the server said.
+fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
+    let said = answer.message();
+    let text = format!("{label}: {said}");
+    let code = answer.code().code();
+    match (code, code.get(..2).unwrap_or_default()) {
+        ("28P01" | "28000", _) => Trouble::lasting(text).hint(format!(
+            "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here"
+        )),
+        ("3D000", _) => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
+        ("42501", _) => Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table")),
+        ("42P10", _) => Trouble::lasting(text).hint("the table needs `name` as its primary key"),
+        ("53300", _) => Trouble::new(TroubleKind::Full, text).hint(FULL),
+        // PgBouncer has one code for all that it refuses, be it for good or for now.
+        ("08P01", _) if is_refusal(said) => Trouble::lasting(text).hint("look at the user and the database in the URL"),
+        ("08P01", _) if said.contains("no more connections") || said.contains("query_wait_timeout") => {
+            Trouble::new(TroubleKind::Full, text).hint(FULL)
+        }
+        ("25006", _) => Trouble::passing(text)
+            .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
+        // No connection, a collision with another transaction, too few resources, an operator, the system.
+        (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => Trouble::passing(text),
+        _ => Trouble::lasting(text),
+    }
+}
+
+const FULL: &str = "raise the server's max_connections, put PgBouncer before it, or spread the starts with --splay";
+
+fn is_refusal(said: &str) -> bool {
+    ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"]
+        .iter()
+        .any(|part| said.contains(part) && !said.contains("no more connections"))
+}
+
+fn tls_hint(cause: &str) -> &'static str {
+    if cause.contains("UnknownIssuer") || cause.contains("unknown issuer") {
+        "name the file of the authority that signed the server's certificate with sslrootcert=FILE"
+    } else if cause.contains("not valid for name") || cause.contains("NotValidForName") {
+        "the certificate is for another name than the URL's; sslmode=verify-ca leaves the name out"
+    } else {
+        "sslmode says how much of TLS is wanted"
+    }
+}
+
+/// The innermost reason, in one line.
+fn cause(error: &Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    let text = cause.to_string();
+    // What the system says ends with its number, which says nothing more.
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
+}
+
+fn io_kind(error: &Error) -> Option<io::ErrorKind> {
+    error.source()?.downcast_ref::<io::Error>().map(io::Error::kind)
+}
