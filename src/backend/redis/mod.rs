@@ -267,6 +267,8 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
+
     use super::*;
 
     crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
