@@ -16,7 +16,7 @@ use crate::lock::Claim;
 use crate::run::{Event, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_millis(200);
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.

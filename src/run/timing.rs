@@ -83,7 +83,8 @@ impl Timing {
         let (since, tries) = self.count(now);
         let grown = Duration::from_millis(25).saturating_mul(1 << tries.min(10));
         let pause = grown.max(self.answer * 8).min(longest(now.since(since)).saturating_sub(self.answer));
-        let pause = pause.max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
+        // A server that needs longer than that has reasons to be asked less, whatever becomes of the second.
+        let pause = pause.max(self.answer / 4).max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
         // It is free when its time is up, and not a moment before unless somebody gives it back. A lock without an
         // end stays held for as long as there are numbers.
         let freed = left.saturating_add(Duration::from_millis(1).mul_f64(self.between(1.0, 20.0)));
@@ -247,6 +248,7 @@ mod tests {
         };
         assert!(first_pause(1) <= ms(25));
         assert!(first_pause(50) >= ms(200));
+        assert!(first_pause(4_000) >= ms(500));
         // From try to answer it is still within a second.
         for answer in [100, 300, 500, 800] {
             assert!(first_pause(answer) + ms(answer) <= ms(1_000), "{answer}");
