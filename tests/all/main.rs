@@ -9,6 +9,7 @@ mod cron;
 mod every_backend;
 mod exit_codes;
 mod generated;
+mod herd;
 mod init;
 mod job;
 mod options;
