@@ -267,7 +267,6 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
