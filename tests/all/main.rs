@@ -12,6 +12,7 @@ mod generated;
 mod herd;
 mod init;
 mod job;
+mod lost_answers;
 mod options;
 mod redis;
 #[path = "../servers/mod.rs"]
