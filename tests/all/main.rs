@@ -11,6 +11,7 @@ mod exit_codes;
 mod generated;
 mod init;
 mod job;
+mod mysql;
 mod options;
 #[path = "../servers/mod.rs"]
 mod servers;

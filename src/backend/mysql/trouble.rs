@@ -192,9 +192,13 @@ fn cause(error: &Error) -> String {
     lower(text.split(" (os error").next().unwrap_or_default())
 }
 
+/// Without the capital at its beginning, unless the word is all in capitals.
 fn lower(text: &str) -> String {
     let mut characters = text.chars();
-    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
+    match (characters.next(), characters.clone().next()) {
+        (Some(first), Some(second)) if !second.is_uppercase() => first.to_lowercase().chain(characters).collect(),
+        _ => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -233,5 +237,6 @@ mod tests {
     fn the_servers_words_begin_small_and_without_their_state() {
         let trouble = of_connecting("backend mysql://db/x", "u", answer(1040, "#08004Too many connections"));
         assert_eq!(trouble.message, "backend mysql://db/x: too many connections");
+        assert_eq!(lower("INSERT command denied"), "INSERT command denied");
     }
 }
