@@ -13,6 +13,7 @@ mod herd;
 mod init;
 mod job;
 mod lost_answers;
+mod mysql;
 mod options;
 mod redis;
 #[path = "../servers/mod.rs"]
