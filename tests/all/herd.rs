@@ -89,6 +89,10 @@ fn postgresql_that_is_full_with_others() {
     of_a_herd_one_runs(&database.login("jobs").url());
     all_names_run(&database.login("jobs").url());
     assert!(server.log().contains("remaining connection slots are reserved"), "it was never full");
+    end(others);
+}
+
+fn end(others: Vec<Child>) {
     for mut other in others {
         other.kill().unwrap();
         other.wait().unwrap();
@@ -103,8 +107,30 @@ fn mariadb_with_20_connections() {
     all_names_run(&database.url());
     let count = format!("select count(*) from information_schema.processlist where db = '{}'", database.name);
     fifty_jobs_have_no_connection(&database.url(), || server.mariadb(&count).parse().unwrap());
+}
+
+#[test]
+fn mariadb_that_is_full_with_others() {
+    let server = MariaDb::fresh(&["--max-connections=20"]);
+    let database = server.database();
+    server.mariadb(
+        "create user jobs@'127.0.0.1'; grant all on *.* to jobs@'127.0.0.1'; revoke super on *.* from jobs@'127.0.0.1'",
+    );
+    let port = server.port().to_string();
+    let others: Vec<Child> = (0..18)
+        .map(|_| {
+            let mut client = Command::new("mariadb");
+            client.args(["--no-defaults", "-h", "127.0.0.1", "-P", &port, "-u", "jobs", "-e", "select sleep(600)"]);
+            start(&mut client)
+        })
+        .collect();
+    let count = "select count(*) from information_schema.processlist where user = 'jobs'";
+    wait_until("the others to be there", || (server.mariadb(count) == "18").then_some(()));
+    of_a_herd_one_runs(&database.login("jobs").url());
+    all_names_run(&database.login("jobs").url());
     let full = server.mariadb("show global status like 'Connection_errors_max_connections'");
     assert!(!full.ends_with("\t0"), "it was never full: {full}");
+    end(others);
 }
 
 #[test]
