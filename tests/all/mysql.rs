@@ -270,7 +270,10 @@ fn one_run_sends_two_requests_and_a_skip_one() {
     };
     assert_eq!(heard(&[], 0), ["Connect", "Query", "Query", "Quit"]);
     let holder = hold(&place, &database.url());
-    assert_eq!(heard(&[], 75), ["Connect", "Query", "Quit"]);
+    // Whether a connection is closed in time would otherwise depend on which thread is quicker.
+    for _ in 0..5 {
+        assert_eq!(heard(&[], 75), ["Connect", "Query", "Quit"]);
+    }
     holder.end().is_silent_with(0);
     assert!(!server.log().contains("Aborted connection"), "{}", server.log());
 }

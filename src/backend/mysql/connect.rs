@@ -156,6 +156,8 @@ impl Servers {
         let mut ssl = SslOpts::default()
             .with_danger_accept_invalid_certs(checks == Checks::Nothing)
             .with_danger_skip_domain_validation(checks == Checks::Authority);
+        // The driver believes the public authorities beside these. Where names do not count, as with verify-ca, a certificate
+        // that anybody has from one of them will do.
         if let Some(Roots::File(path)) = &self.tls.roots {
             ssl = ssl.with_root_cert_path(Some(path.clone()));
         }

@@ -186,6 +186,7 @@ fn cause(error: &Error) -> String {
         Error::MySqlError(answer) => return said(answer),
         Error::DriverError(DriverError::CouldNotConnect(Some((_, text, _)))) => text.clone(),
         Error::DriverError(error) => error.to_string(),
+        Error::CodecError(error) if error.source().is_none() => error.to_string(),
         error => io_error(error).map_or_else(|| error.to_string(), ToString::to_string),
     };
     // What the system says ends with its number, which says nothing more.
