@@ -3,6 +3,8 @@
 //!
 //! Time passes by waiting for the store to say so, never by sleeping for as long as something should take.
 
+#![cfg(any(feature = "sqlite", feature = "tls"))]
+
 use std::fs;
 use std::sync::Barrier;
 use std::thread;

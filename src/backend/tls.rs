@@ -62,7 +62,6 @@ impl Tls {
     /// The names of the parameters.
     pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
-    /// Takes the parameters off a URL; what it does not say, `otherwise` may. Without a word on the mode it is `mode`, or
     /// Takes the parameters off a URL; what it does not say, `otherwise` may. `mode` is the mode when nobody says one.
     pub(super) fn take(url: &Url, otherwise: impl Fn(&str) -> Option<String>, mode: Mode) -> Result<Self, String> {
         let find = |key| url.take(key).filter(|value| !value.is_empty()).or_else(|| otherwise(key));

@@ -64,8 +64,11 @@ fn close_to(found: i64, wanted: i64) {
 macro_rules! on_every_backend {
     ($($test:ident)*) => {
         on_every_backend!(sqlite: SqliteStore; $($test)*);
+        #[cfg(feature = "postgres")]
         on_every_backend!(postgres: PostgresStore; $($test)*);
+        #[cfg(feature = "mysql")]
         on_every_backend!(mariadb: MariaDbStore; $($test)*);
+        #[cfg(feature = "redis")]
         on_every_backend!(redis: RedisStore; $($test)*);
     };
     ($backend:ident: $store:ident; $($test:ident)*) => {

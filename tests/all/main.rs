@@ -9,12 +9,16 @@ mod cron;
 mod every_backend;
 mod exit_codes;
 mod generated;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod herd;
 mod init;
 mod job;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
+#[cfg(feature = "mysql")]
 mod mysql;
 mod options;
+#[cfg(feature = "redis")]
 mod redis;
 #[path = "../servers/mod.rs"]
 mod servers;
