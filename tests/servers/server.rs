@@ -120,9 +120,18 @@ impl Server {
 
     /// Stops it where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
     pub(crate) fn freeze(&self) {
-        // The second time it is those that were born during the first.
-        self.signal_all(Signal::SIGSTOP);
-        self.signal_all(Signal::SIGSTOP);
+        let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stands_still =
+            |pid: i32| stat(pid).rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['R', 'S', 'D']));
+        let begun = Instant::now();
+        // Again, since one may have been born or about to end, and the signal takes its time.
+        loop {
+            self.signal_all(Signal::SIGSTOP);
+            if self.processes().into_iter().all(stands_still) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server does not freeze");
+        }
     }
 
     /// Lets a frozen server go on.
