@@ -11,6 +11,7 @@ mod generated;
 mod init;
 mod job;
 mod options;
+mod postgres;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;
