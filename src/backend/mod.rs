@@ -2,10 +2,14 @@
 //!
 //! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
 
+#[cfg(test)]
+mod conformance;
 #[cfg(feature = "tls")]
 mod network;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(feature = "tls")]
@@ -156,6 +160,9 @@ const SCHEMES: &[Scheme] = &[
     Scheme {
         names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
         form: "redis://HOST",
+        #[cfg(feature = "redis")]
+        open: Some(redis::Redis::open),
+        #[cfg(not(feature = "redis"))]
         open: None,
     },
 ];

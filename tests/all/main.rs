@@ -6,12 +6,14 @@
 mod configuration;
 mod contention;
 mod cron;
+mod every_backend;
 mod exit_codes;
 mod generated;
 mod init;
 mod job;
 mod options;
 mod postgres;
+mod redis;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;

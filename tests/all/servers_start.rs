@@ -263,6 +263,13 @@ fn nothing_is_left_of_two_processes_that_end_early() {
     }
     assert_eq!(servers.len(), 16, "{servers:?}");
     assert!(servers.values().all(|pid| is_alive(*pid)));
+    let segments = || {
+        let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        let makers = segments.lines().filter_map(|line| line.split_whitespace().nth(4)?.parse::<i32>().ok());
+        makers.filter(|maker| servers.values().any(|pid| pid == maker)).count()
+    };
+    // One for each PostgreSQL server.
+    assert_eq!(segments(), 4);
 
     // Somebody's kill -9, and ^C on a terminal.
     let [killed, interrupted] = processes.each_ref().map(|process| i32::try_from(process.id()).unwrap());
@@ -275,6 +282,7 @@ fn nothing_is_left_of_two_processes_that_end_early() {
     }
     // Those of the certificates and of the servers that were not named are in it as well.
     wait_until("every directory to go", || fs::read_dir(place.path()).unwrap().next().is_none().then_some(()));
+    assert_eq!(segments(), 0);
 }
 
 #[test]

@@ -130,11 +130,15 @@ impl Postgres {
         statement: &str,
         values: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
-        let limit = self.time_left();
+        let now = Moment::now();
+        if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
+            self.begun = Some(now);
+        }
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.servers.connect()?,
         };
+        let limit = self.time_left();
         let mut answer = session.query(statement, values, limit);
         if answer.as_ref().is_err_and(trouble::is_no_table) {
             answer = match self.create(&mut session, limit)? {
@@ -159,11 +163,9 @@ impl Postgres {
 
     /// How long the server may be busy with a statement: as long as somebody waits for the answer. Tries that have failed
     /// before have had their share of it.
-    fn time_left(&mut self) -> Duration {
+    fn time_left(&self) -> Duration {
         let now = Moment::now();
-        let begun = self.begun.filter(|begun| now.since(*begun) < self.patience).unwrap_or(now);
-        self.begun = Some(begun);
-        (begun + self.patience).since(now).max(SHORTEST)
+        (self.begun.unwrap_or(now) + self.patience).since(now).max(SHORTEST)
     }
 
     /// Makes the table. A server that cannot be written is no place for it, and that is not the last word.
@@ -280,4 +282,9 @@ fn millis(duration: Duration) -> i64 {
 
 fn kept(rows: &[Row]) -> Kept {
     if rows.is_empty() { Kept::Lost } else { Kept::Kept }
+}
+
+#[cfg(test)]
+mod tests {
+    crate::backend::conformance::conformance!(crate::servers::stores::PostgresStore::new);
 }

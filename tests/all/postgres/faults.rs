@@ -78,9 +78,13 @@ fn a_full_server_is_tried_again_until_a_place_is_free() {
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(700) && took < Duration::from_secs(5), "{took:?}");
     assert!(finished.stderr.contains("\nhint: raise the server's max_connections, "), "{finished:?}");
-    drop(crowd);
-    server.psql("select pg_terminate_backend(pid) from pg_stat_activity where query = 'select pg_sleep(100)'");
-    assert!(site.is_free("job"));
+    // Nothing was taken meanwhile, and a waiter takes full for no error.
+    let mut waiting = site.run("job", ["--backend-timeout", "300ms", "--wait", "20s", "true"]);
+    let waiting = Started::new(&site.place, "waiting", &mut waiting);
+    let before = server.log().matches("FATAL:  ").count();
+    wait_until("more tries", || (server.log().matches("FATAL:  ").count() >= before + 4).then_some(()));
+    crowd.leave(2);
+    waiting.finish().is_silent_with(0);
 }
 
 #[test]
