@@ -100,10 +100,7 @@ fn what_the_server_refuses_is_an_error_at_once() {
     let plain = format!("{}?sslmode=disable", database.login("postgres:s3cret").url());
     Site::new(plain).fails_at_once("no pg_hba.conf entry");
     Site::new(servers::postgres().database().login("nobody").url()).fails_at_once("role \"nobody\" does not exist");
-    assert!(!server.log().contains(SECRET) || server.log().contains("password 's3cret'"), "{}", server.log());
-    // The password is in the log where the server was set up with it, and nowhere else.
-    let shown: Vec<_> = server.log().lines().filter(|line| line.contains(SECRET)).map(str::to_owned).collect();
-    assert_eq!(shown, [""; 0]);
+    assert!(!server.log().contains(SECRET), "{}", server.log());
 }
 
 #[test]
