@@ -4,6 +4,8 @@
 
 #[cfg(test)]
 mod conformance;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "tls")]
 mod network;
 #[cfg(feature = "postgres")]
@@ -156,7 +158,14 @@ const SCHEMES: &[Scheme] = &[
         #[cfg(not(feature = "postgres"))]
         open: None,
     },
-    Scheme { names: &["mysql", "mariadb"], form: "mysql://HOST/DATABASE", open: None },
+    Scheme {
+        names: &["mysql", "mariadb"],
+        form: "mysql://HOST/DATABASE",
+        #[cfg(feature = "mysql")]
+        open: Some(mysql::MySql::open),
+        #[cfg(not(feature = "mysql"))]
+        open: None,
+    },
     Scheme {
         names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
         form: "redis://HOST",

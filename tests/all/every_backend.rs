@@ -65,6 +65,7 @@ macro_rules! on_every_backend {
     ($($test:ident)*) => {
         on_every_backend!(sqlite: SqliteStore; $($test)*);
         on_every_backend!(postgres: PostgresStore; $($test)*);
+        on_every_backend!(mariadb: MariaDbStore; $($test)*);
         on_every_backend!(redis: RedisStore; $($test)*);
     };
     ($backend:ident: $store:ident; $($test:ident)*) => {

@@ -232,12 +232,6 @@ impl RedisStore {
     fn key(&self, name: &str) -> String {
         format!("{}:default:{name}", self.prefix)
     }
-
-    fn millis(&self) -> i64 {
-        let now = self.database.cli(&["time"]);
-        let mut parts = now.lines().map(|part| part.parse::<i64>().unwrap());
-        parts.next().unwrap() * 1000 + parts.next().unwrap() / 1000
-    }
 }
 
 impl Store for RedisStore {
@@ -246,10 +240,15 @@ impl Store for RedisStore {
     }
 
     fn stored(&self, name: &str) -> Option<Stored> {
-        let value = self.database.cli(&["get", &self.key(name)]);
+        // At one instant, or what is between them would count as the lock's.
+        let script = "local now = redis.call('TIME'); \
+                      return {redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1]), now[1], now[2]}";
+        let answer = self.database.cli(&["eval", script, "1", &self.key(name)]);
+        let [value, rest, seconds, micros] = answer.lines().collect::<Vec<_>>().try_into().unwrap();
         let (since, owner) = value.strip_prefix("ADDED:")?.split_once('@')?;
-        let (rest, now) = (self.database.cli(&["pttl", &self.key(name)]), self.millis());
-        Some(Stored { owner: owner.to_owned(), since: epoch(since), until: now + rest.parse::<i64>().unwrap(), now })
+        let number = |text: &str| text.parse::<i64>().unwrap();
+        let now = number(seconds) * 1000 + number(micros) / 1000;
+        Some(Stored { owner: owner.to_owned(), since: epoch(since), until: now + number(rest), now })
     }
 
     fn delete(&self, name: &str) {

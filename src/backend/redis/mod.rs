@@ -206,16 +206,20 @@ fn number(text: Option<&str>) -> Result<i64, String> {
 fn tls(url: &Url) -> Result<Option<Tls>, String> {
     let scheme = url.scheme();
     let (secure, socket) = (scheme == "rediss", scheme == "redis+unix");
-    let tls = Tls::take(url, |_| None, if secure { Mode::VerifyFull } else { Mode::Disable })?;
+    let named = url.take("sslmode");
+    let mode = if secure { Mode::VerifyFull } else { Mode::Disable };
+    let mut tls = Tls::take(url, |key| named.clone().filter(|_| key == "sslmode"), mode)?;
+    let with_files = tls.roots.is_some() || tls.identity.is_some();
+    if named.is_none() && with_files {
+        tls.mode = Mode::VerifyFull;
+    }
     match tls.mode {
         Mode::Allow | Mode::Prefer => {
             Err("has an sslmode that leaves TLS to the server, which Redis cannot; write require or verify-full"
                 .to_owned())
         }
         Mode::Disable if secure => Err("has sslmode=disable; write redis:// for a connection without TLS".to_owned()),
-        Mode::Disable if tls.roots.is_some() || tls.identity.is_some() => {
-            Err("has certificates, and no TLS; write rediss://, or sslmode=verify-full".to_owned())
-        }
+        Mode::Disable if with_files => Err("has certificates, and sslmode=disable".to_owned()),
         Mode::Disable => Ok(None),
         _ if socket => Err("wants TLS on a unix socket, which never leaves the machine".to_owned()),
         _ => Ok(Some(tls)),
@@ -263,9 +267,9 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
-
     use super::*;
+
+    crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
 
     fn open(text: &str) -> Result<Box<dyn Backend>, String> {
         Redis::open(&Url::parse(text).unwrap(), &Access::default())
@@ -289,6 +293,17 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_had_by_scheme_by_mode_or_by_naming_an_authority() {
+        let mode = |text| tls(&Url::parse(text).unwrap()).unwrap().map(|tls| tls.mode);
+        assert_eq!(mode("redis://db"), None);
+        assert_eq!(mode("redis-cluster://db?sslmode=disable"), None);
+        assert_eq!(mode("rediss://db"), Some(Mode::VerifyFull));
+        assert_eq!(mode("redis-sentinel://db/m?sslmode=require"), Some(Mode::Require));
+        assert_eq!(mode("redis://db?sslrootcert=ca.pem"), Some(Mode::VerifyFull));
+        assert_eq!(mode("redis://db?sslcert=a&sslkey=b"), Some(Mode::VerifyFull));
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         for (bad, why) in [
             ("redis:db", "no // after"),
@@ -308,7 +323,8 @@ mod tests {
             ("rediss://db?sslmode=prefer", "Redis cannot"),
             ("redis://db?sslmode=allow", "Redis cannot"),
             ("rediss://db?sslmode=disable", "redis://"),
-            ("redis://db?sslrootcert=ca.pem", "no TLS"),
+            ("redis://db?sslmode=disable&sslrootcert=ca.pem", "certificates, and sslmode=disable"),
+            ("redis+unix:///x?sslrootcert=ca.pem", "unix socket"),
         ] {
             let error = open(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
             assert!(error.contains(why), "{bad}: {error}");

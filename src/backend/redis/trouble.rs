@@ -7,7 +7,7 @@ use ::redis::{ErrorKind, RedisError, ServerError};
 use super::super::{Trouble, TroubleKind};
 
 /// What is enough for us, with the default prefix.
-const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* \
+const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
                       +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
 
 /// A server's words that mean trouble that passes, and what they mean.
@@ -35,17 +35,14 @@ impl Trouble {
     }
 }
 
-/// The code of a server's refusal. Redis 6 puts what a script met into the text of another error.
+/// The code of a server's refusal. Redis 6 puts what a script met after the script's name, or into another error's text.
 pub(super) fn code(error: &ServerError) -> &str {
     let text = error.details().unwrap_or_default();
-    if error.code() != "ERR" {
-        return error.code();
-    }
-    if text.contains("user_script") || text.contains("user script") {
+    if error.code() == "@user_script:" || error.code() == "ERR" && text.contains("@user_script") {
         let known = PASSING.iter().map(|(code, _)| *code).chain(["WRONGTYPE", "NOPERM"]);
-        return known.into_iter().find(|code| text.contains(code)).unwrap_or("ERR");
+        return known.into_iter().find(|code| text.contains(&format!("-{code} "))).unwrap_or("ERR");
     }
-    "ERR"
+    error.code()
 }
 
 /// What a server's refusal means.
@@ -164,4 +161,51 @@ fn of_tls(text: &str) -> Option<Trouble> {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> ServerError {
+        let Ok(::redis::Value::ServerError(error)) = ::redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+        else {
+            panic!("{text} is no refusal");
+        };
+        error
+    }
+
+    #[test]
+    fn what_a_script_meets_is_found_whichever_way_the_server_tells_it() {
+        for text in [
+            "READONLY You can't write against a read only replica. script: 308f, on @user_script:5.",
+            "@user_script: 5: -READONLY You can't write against a read only replica.",
+            "ERR Error running script (call to f_308f): @user_script:5: @user_script: 5: -READONLY You can't write.",
+        ] {
+            assert_eq!(code(&refusal(text)), "READONLY");
+            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing);
+        }
+        assert_eq!(code(&refusal("ERR Error running script (call to f_1): @user_script:5: BUSY nothing")), "ERR");
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_what_stays_says_what_to_do() {
+        for text in ["LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MISCONF x"] {
+            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing, "{text}");
+        }
+        assert_eq!(of_answer(&refusal("ERR max number of clients reached")).kind, TroubleKind::Full);
+        for text in [
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOAUTH Authentication required.",
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand",
+            "ERR DB index is out of range",
+            "ERR unknown command 'EVALSHA', with args beginning with: ",
+            "DENIED Redis is running in protected mode",
+            "MOVED 1 127.0.0.1:1",
+        ] {
+            let trouble = of_answer(&refusal(text));
+            assert!(trouble.kind == TroubleKind::Lasting && trouble.hint.is_some(), "{text}");
+        }
+    }
 }
