@@ -18,6 +18,8 @@ mod lost_answers;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod options;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[path = "../servers/mod.rs"]

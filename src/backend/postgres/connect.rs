@@ -4,14 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use postgres::config::{ChannelBinding, SslMode};
-use postgres::{Client, Config, NoTls};
+use tokio_postgres::config::{ChannelBinding, SslMode};
+use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::network::{self, Authority, Host};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, Trouble, TroubleKind, Url};
 use super::passfile::{self, Found, Login};
+use super::session::{Failure, Session};
 use super::trouble;
 
 const PORT: u16 = 5432;
@@ -26,6 +27,8 @@ pub(super) struct Servers {
     /// The host to try first: the one that worked.
     first: usize,
     config: Config,
+    /// How long one of them may take to let us in.
+    patience: Duration,
     user: String,
     database: String,
     password: Option<String>,
@@ -65,7 +68,7 @@ impl Servers {
         config.connect_timeout(patience).tcp_user_timeout(patience);
         // A server that is gone without a word, with its machine, is noticed while it owes an answer.
         config.keepalives_idle(patience).keepalives_interval(SHORTEST).keepalives_retries(3);
-        config.application_name(&url.take("application_name").unwrap_or_else(|| "shedlock".to_owned()));
+        config.application_name(url.take("application_name").unwrap_or_else(|| "shedlock".to_owned()));
         if let Some(options) = url.take("options").or_else(|| variable("PGOPTIONS")) {
             config.options(&options);
         }
@@ -90,6 +93,7 @@ impl Servers {
             hosts,
             first: 0,
             config,
+            patience,
             user,
             database,
             password: password.or_else(|| variable("PGPASSWORD")),
@@ -133,14 +137,14 @@ impl Servers {
     }
 
     /// Connects to the first host that lets us in. One that refuses us for good ends the search: the others are its copies.
-    pub(super) fn connect(&mut self) -> Result<Client, Trouble> {
+    pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
         let mut met: Option<Trouble> = None;
         for step in 0..self.hosts.len() {
             let place = (self.first + step) % self.hosts.len();
             match self.connect_to(&self.hosts[place]) {
-                Ok(client) => {
+                Ok(session) => {
                     self.first = place;
-                    return Ok(client);
+                    return Ok(session);
                 }
                 Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
                 // That one is full says more than that another is down.
@@ -151,7 +155,7 @@ impl Servers {
         Err(met.unwrap_or_else(|| Trouble::lasting(format!("{}: there is no server to ask", self.label))))
     }
 
-    fn connect_to(&self, host: &Host) -> Result<Client, Trouble> {
+    fn connect_to(&self, host: &Host) -> Result<Session, Trouble> {
         let mut config = self.config.clone();
         let port = host.port.unwrap_or(PORT);
         config.port(port);
@@ -165,8 +169,8 @@ impl Servers {
                 Found::Nothing => {}
             },
         }
-        let explain = |error: &postgres::Error| {
-            let trouble = trouble::of_connecting(&self.label, &self.user, error);
+        let explain = |failure: &Failure| {
+            let trouble = trouble::of_connecting(&self.label, &self.user, failure);
             match &open {
                 Some(path) if trouble.kind == TroubleKind::Lasting => {
                     trouble.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
@@ -176,15 +180,17 @@ impl Servers {
         };
         if host.is_path() {
             config.host_path(Path::new(&host.name)).ssl_mode(SslMode::Disable);
-            return config.connect(NoTls).map_err(|error| explain(&error));
+            return Session::open(&config, NoTls, self.patience).map_err(|failure| explain(&failure));
         }
         let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
         let mut met = None;
+        let share = self.patience / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let limit = share.max(SHORTEST);
         for address in addresses {
             let mut config = config.clone();
             config.host(&host.name).hostaddr(address.ip());
-            match self.negotiate(&mut config, &explain)? {
-                Ok(client) => return Ok(client),
+            match self.negotiate(&mut config, limit, &explain)? {
+                Ok(session) => return Ok(session),
                 Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
                 Err(trouble) => met = Some(trouble),
             }
@@ -197,12 +203,13 @@ impl Servers {
     fn negotiate(
         &self,
         config: &mut Config,
-        explain: &impl Fn(&postgres::Error) -> Trouble,
-    ) -> Result<Result<Client, Trouble>, Trouble> {
-        let plain = |config: &mut Config| config.ssl_mode(SslMode::Disable).connect(NoTls);
+        limit: Duration,
+        explain: &impl Fn(&Failure) -> Trouble,
+    ) -> Result<Result<Session, Trouble>, Trouble> {
+        let plain = |config: &mut Config| Session::open(config.ssl_mode(SslMode::Disable), NoTls, limit);
         let secure = |config: &mut Config, mode: SslMode| -> Result<_, Trouble> {
             let tls = MakeRustlsConnect::new(self.tls.config().map_err(|trouble| trouble.of(&self.label))?);
-            Ok(config.ssl_mode(mode).connect(tls))
+            Ok(Session::open(config.ssl_mode(mode), tls, limit))
         };
         let first = match self.tls.mode {
             Mode::Disable | Mode::Allow => plain(config),
@@ -210,13 +217,17 @@ impl Servers {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => secure(config, SslMode::Require)?,
         };
         let answer = match (first, self.tls.mode) {
-            (Err(error), Mode::Allow) if trouble::wants_other_encryption(&error) => secure(config, SslMode::Require)?,
-            (Err(error), Mode::Prefer) if trouble::is_of_tls(&error) || trouble::wants_other_encryption(&error) => {
+            (Err(failure), Mode::Allow) if trouble::wants_other_encryption(&failure) => {
+                secure(config, SslMode::Require)?
+            }
+            (Err(failure), Mode::Prefer)
+                if trouble::is_of_tls(&failure) || trouble::wants_other_encryption(&failure) =>
+            {
                 plain(config)
             }
             (answer, _) => answer,
         };
-        Ok(answer.map_err(|error| explain(&error)))
+        Ok(answer.map_err(|failure| explain(&failure)))
     }
 
     fn login<'a>(&'a self, host: &'a str, port: u16) -> Login<'a> {

@@ -7,18 +7,20 @@
 
 mod connect;
 mod passfile;
+mod session;
 mod trouble;
 
 use std::time::Duration;
 
-use postgres::types::{ToSql, Type};
-use postgres::{Client, Row};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Grant, Record};
 use connect::Servers;
+use session::{Failure, Session};
 
 const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true))";
 
@@ -66,6 +68,9 @@ const LEFT: &str = "CASE WHEN isfinite(lock.lock_until) THEN \
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
 
+/// A statement is given no less than this.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// How long a lock stays held that has no end.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -74,7 +79,11 @@ pub(crate) struct Postgres {
     servers: Servers,
     address: String,
     table: String,
-    client: Option<Client>,
+    session: Option<Session>,
+    /// How long to try, one try after the other.
+    patience: Duration,
+    /// When the first of the tries began that have failed since the last answer.
+    begun: Option<Moment>,
 }
 
 impl Postgres {
@@ -83,7 +92,14 @@ impl Postgres {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
-        Ok(Box::new(Self { servers, address: url.public(), table, client: None }))
+        Ok(Box::new(Self {
+            servers,
+            address: url.public(),
+            table,
+            session: None,
+            patience: access.patience,
+            begun: None,
+        }))
     }
 
     /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over, and the table is
@@ -92,19 +108,19 @@ impl Postgres {
         let statement = self.fill(statement);
         for _ in 1..self.servers.count() {
             match self.ask_one(&statement, values)? {
-                Err(error) if trouble::is_read_only(&error) => {
-                    self.client = None;
+                Err(failure) if trouble::is_read_only(&failure) => {
+                    self.session = None;
                     self.servers.pass_over();
                 }
-                answer => return answer.map_err(|error| self.explain(&error)),
+                answer => return answer.map_err(|failure| self.explain(&failure)),
             }
         }
-        self.ask_one(&statement, values)?.map_err(|error| {
-            if trouble::is_read_only(&error) {
-                self.client = None;
+        self.ask_one(&statement, values)?.map_err(|failure| {
+            if trouble::is_read_only(&failure) {
+                self.session = None;
                 self.servers.pass_over();
             }
-            self.explain(&error)
+            self.explain(&failure)
         })
     }
 
@@ -113,44 +129,63 @@ impl Postgres {
         &mut self,
         statement: &str,
         values: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Result<Vec<Row>, postgres::Error>, Trouble> {
-        let mut client = match self.client.take() {
-            Some(client) => client,
+    ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+        let now = Moment::now();
+        if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
+            self.begun = Some(now);
+        }
+        let mut session = match self.session.take() {
+            Some(session) => session,
             None => self.servers.connect()?,
         };
-        let mut answer = client.query_typed(statement, values);
-        if answer.as_ref().is_err_and(|error| error.code() == Some(&postgres::error::SqlState::UNDEFINED_TABLE)) {
-            self.create(&mut client)?;
-            answer = client.query_typed(statement, values);
+        let limit = self.time_left();
+        let mut answer = session.query(statement, values, limit);
+        if answer.as_ref().is_err_and(trouble::is_no_table) {
+            answer = match self.create(&mut session, limit)? {
+                Ok(()) => session.query(statement, values, limit),
+                Err(failure) => Err(failure),
+            };
+        }
+        if answer.is_ok() {
+            self.begun = None;
         }
         // A connection on which the server answered is as good as before.
-        if answer.as_ref().err().is_none_or(|error| error.as_db_error().is_some()) && !client.is_closed() {
-            self.client = Some(client);
+        let answered = match &answer {
+            Ok(_) => true,
+            Err(Failure::Said(error)) => error.as_db_error().is_some(),
+            Err(Failure::Silence | Failure::Cancelled) => false,
+        };
+        if answered && !session.is_closed() {
+            self.session = Some(session);
         }
         Ok(answer)
     }
 
-    fn create(&self, client: &mut Client) -> Result<(), Trouble> {
+    /// How long the server may be busy with a statement: as long as somebody waits for the answer. Tries that have failed
+    /// before have had their share of it.
+    fn time_left(&self) -> Duration {
+        let now = Moment::now();
+        (self.begun.unwrap_or(now) + self.patience).since(now).max(SHORTEST)
+    }
+
+    /// Makes the table. A server that cannot be written is no place for it, and that is not the last word.
+    fn create(&self, session: &mut Session, limit: Duration) -> Result<Result<(), Failure>, Trouble> {
         let statement = self.fill(CREATE);
-        match client.batch_execute(&statement) {
-            Ok(()) => Ok(()),
-            // Another process makes it at the same time.
-            Err(error) if error.code().is_some_and(|code| ["23505", "42P07", "42710"].contains(&code.code())) => Ok(()),
-            Err(error) => {
-                let trouble = self.explain(&error);
-                let label = self.servers.label();
-                Err(match trouble.kind {
-                    TroubleKind::Lasting => Trouble::lasting(format!(
-                        "{label}: there is no table {}, and it cannot be made: {}",
-                        self.table,
-                        error.as_db_error().map_or_else(|| error.to_string(), |answer| answer.message().to_owned())
-                    ))
-                    .hint(format!("have somebody who may run: {statement}")),
-                    // Nothing was asked for yet.
-                    _ => Trouble { unclear: false, ..trouble },
-                })
-            }
+        let Err(failure) = session.execute(&statement, limit) else { return Ok(Ok(())) };
+        if trouble::is_made_already(&failure) {
+            return Ok(Ok(()));
         }
+        if trouble::is_read_only(&failure) {
+            return Ok(Err(failure));
+        }
+        let trouble = self.explain(&failure);
+        if trouble.kind != TroubleKind::Lasting {
+            // Nothing was asked for yet.
+            return Err(Trouble { unclear: false, ..trouble });
+        }
+        let (label, table, said) = (self.servers.label(), &self.table, trouble::said(&failure));
+        Err(Trouble::lasting(format!("{label}: there is no table {table}, and it cannot be made: {said}"))
+            .hint(format!("have somebody who may run: {statement}")))
     }
 
     fn fill(&self, statement: &str) -> String {
@@ -164,8 +199,8 @@ impl Postgres {
             .replace("{table}", &self.table)
     }
 
-    fn explain(&self, error: &postgres::Error) -> Trouble {
-        trouble::of_asking(self.servers.label(), self.servers.user(), error)
+    fn explain(&self, failure: &Failure) -> Trouble {
+        trouble::of_asking(self.servers.label(), self.servers.user(), &self.table, failure)
     }
 }
 
@@ -177,7 +212,7 @@ impl Backend for Postgres {
         for _ in 0..RACES {
             let rows = self.ask(ACQUIRE, &values)?;
             if let Some(row) = rows.first() {
-                return read(row).map_err(|error| self.explain(&error));
+                return read(row).map_err(|error| self.explain(&Failure::Said(error)));
             }
         }
         Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())))
@@ -207,7 +242,9 @@ impl Backend for Postgres {
     }
 
     fn disconnect(&mut self) {
-        self.client = None;
+        if let Some(session) = self.session.take() {
+            session.close();
+        }
     }
 
     fn pace(&self) -> Pace {
@@ -221,7 +258,7 @@ impl Backend for Postgres {
 }
 
 /// Reads the answer to [`ACQUIRE`].
-fn read(row: &Row) -> Result<Acquired, postgres::Error> {
+fn read(row: &Row) -> Result<Acquired, tokio_postgres::Error> {
     let time = |index| {
         Ok(row.try_get::<_, Option<i64>>(index)?.map(|millis| Timestamp(millis.try_into().unwrap_or_default())))
     };

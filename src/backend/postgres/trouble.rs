@@ -3,33 +3,55 @@
 use std::error::Error as _;
 use std::io;
 
-use postgres::Error;
-use postgres::error::{DbError, SqlState};
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, SqlState};
 
 use super::super::{Trouble, TroubleKind};
+use super::session::Failure;
 
 /// The server says that it wants TLS, or no TLS.
-pub(super) fn wants_other_encryption(error: &Error) -> bool {
-    error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+pub(super) fn wants_other_encryption(failure: &Failure) -> bool {
+    is(failure, &SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
 /// TLS failed, as opposed to what is sent through it.
-pub(super) fn is_of_tls(error: &Error) -> bool {
+pub(super) fn is_of_tls(failure: &Failure) -> bool {
+    matches!(failure, Failure::Said(error) if is_handshake(error))
+}
+
+fn is_handshake(error: &Error) -> bool {
     error.to_string().starts_with("error performing TLS handshake")
 }
 
 /// The server can be read only, as a standby can.
-pub(super) fn is_read_only(error: &Error) -> bool {
-    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+pub(super) fn is_read_only(failure: &Failure) -> bool {
+    is(failure, &SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// There is no such table.
+pub(super) fn is_no_table(failure: &Failure) -> bool {
+    is(failure, &SqlState::UNDEFINED_TABLE)
+}
+
+/// Another process made the table at the same time.
+pub(super) fn is_made_already(failure: &Failure) -> bool {
+    [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT]
+        .iter()
+        .any(|code| is(failure, code))
+}
+
+fn is(failure: &Failure, code: &SqlState) -> bool {
+    matches!(failure, Failure::Said(error) if error.code() == Some(code))
 }
 
 /// Says what an error means that came before any request.
-pub(super) fn of_connecting(label: &str, user: &str, error: &Error) -> Trouble {
+pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Trouble {
+    let Failure::Said(error) = failure else { return silence(label) };
     if let Some(answer) = error.as_db_error() {
         return of_answer(label, user, answer);
     }
     let cause = cause(error);
-    if is_of_tls(error) {
+    if is_handshake(error) {
         return Trouble::lasting(format!("{label}: TLS failed: {cause}")).hint(tls_hint(&cause));
     }
     if error.to_string().starts_with("invalid configuration") && cause.contains("password") {
@@ -46,23 +68,56 @@ pub(super) fn of_connecting(label: &str, user: &str, error: &Error) -> Trouble {
         Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket")),
         Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
             .hint("look whether the server runs, and whether host and port are right"),
-        Some(io::ErrorKind::TimedOut) => Trouble::passing(format!("{label}: no answer in time")),
+        Some(io::ErrorKind::TimedOut) => silence(label),
         _ => Trouble::passing(format!("{label}: {cause}")),
     }
 }
 
 /// Says what an error means that came after the request was sent.
-pub(super) fn of_asking(label: &str, user: &str, error: &Error) -> Trouble {
+pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure) -> Trouble {
+    let error = match failure {
+        Failure::Said(error) => error,
+        Failure::Silence => return silence(label).unclear(),
+        Failure::Cancelled => {
+            return Trouble::passing(format!("{label}: another session keeps the table {table} locked"))
+                .hint("its process is in pg_stat_activity; pg_blocking_pids tells who waits for whom");
+        }
+    };
     match error.as_db_error() {
+        Some(answer) if is_of_form(answer.code()) => {
+            let said = answer.message();
+            Trouble::lasting(format!("{label}: the table {table} is not one of locks: {said}"))
+                .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
+        }
         Some(answer) => {
             let trouble = of_answer(label, user, answer);
             // The server says goodbye: it may have done its work before.
             if is_goodbye(answer.code()) { trouble.unclear() } else { trouble }
         }
         None if error.to_string().starts_with("error deserializing") => {
-            Trouble::lasting(format!("{label}: the table is not one of locks: {}", cause(error)))
+            Trouble::lasting(format!("{label}: the table {table} is not one of locks: {}", cause(error)))
         }
         None => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
+    }
+}
+
+fn silence(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: no answer in time")).hint("--backend-timeout sets how long to try")
+}
+
+/// The table has other columns than ours, columns of other types, or no key: what people have made, and what is no table.
+fn is_of_form(code: &SqlState) -> bool {
+    let columns = ["42703", "42804", "42809", "42883", "42P10"];
+    // A view, a value that is missing or does not fit, a cast that fails.
+    let values = ["55000", "23502", "23514", "22001", "22007", "22P02"];
+    columns.contains(&code.code()) || values.contains(&code.code())
+}
+
+/// The server's own words.
+pub(super) fn said(failure: &Failure) -> String {
+    match failure {
+        Failure::Said(error) => error.as_db_error().map_or_else(|| cause(error), |answer| answer.message().to_owned()),
+        Failure::Silence | Failure::Cancelled => "no answer in time".to_owned(),
     }
 }
 
@@ -81,7 +136,6 @@ fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
         )),
         ("3D000", _) => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
         ("42501", _) => Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table")),
-        ("42P10", _) => Trouble::lasting(text).hint("the table needs `name` as its primary key"),
         ("53300", _) => Trouble::new(TroubleKind::Full, text).hint(FULL),
         // PgBouncer has one code for all that it refuses, be it for good or for now.
         ("08P01", _) if is_refusal(said) => Trouble::lasting(text).hint("look at the user and the database in the URL"),

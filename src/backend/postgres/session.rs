@@ -1,0 +1,106 @@
+//! A connection whose every wait has an end.
+//!
+//! The driver's own blocking client knows no limit once the server has accepted the connection: one that is frozen would
+//! keep us from the next host, and a statement that waits for another session's lock would be carried out when nobody
+//! wants it any more. So this is that client again, as far as it is needed here, with a limit on everything.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Error, Row, Socket};
+
+/// How long taking back a statement may take, and how long saying goodbye.
+const SHORTLY: Duration = Duration::from_millis(500);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server or the system says no.
+    Said(Error),
+    /// Nobody says anything.
+    Silence,
+    /// The server was busy with the statement for too long. It was told to leave it, and has left it.
+    Cancelled,
+}
+
+/// A connection. It is served only while an operation waits.
+pub(super) struct Session {
+    runtime: Runtime,
+    client: Client,
+    connection: JoinHandle<Result<(), Error>>,
+    /// Tells the server to leave what it is doing for us.
+    cancel: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+}
+
+impl Session {
+    /// Connects and logs in.
+    pub(super) fn open<T>(config: &Config, tls: T, limit: Duration) -> Result<Self, Failure>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + 'static,
+        T::TlsConnect: Send,
+        T::Stream: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|_| Failure::Silence)?;
+        let opened = runtime.block_on(async { timeout(limit, config.connect(tls.clone())).await });
+        let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
+        let connection = runtime.spawn(connection);
+        let token = client.cancel_token();
+        let cancel = Box::pin(async move { token.cancel_query(tls).await });
+        Ok(Self { runtime, client, connection, cancel })
+    }
+
+    /// Asks in one message, without preparing the statement first.
+    pub(super) fn query(
+        &mut self,
+        statement: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failure> {
+        let Self { runtime, client, cancel, .. } = self;
+        runtime.block_on(limited(client.query_typed(statement, values), limit, cancel))
+    }
+
+    /// Has a statement carried out that answers nothing.
+    pub(super) fn execute(&mut self, statement: &str, limit: Duration) -> Result<(), Failure> {
+        let Self { runtime, client, cancel, .. } = self;
+        runtime.block_on(limited(client.batch_execute(statement), limit, cancel))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Says goodbye, so that no server or pooler wonders in its log where we went.
+    pub(super) fn close(self) {
+        let Self { runtime, client, connection, .. } = self;
+        drop(client);
+        // Who does not want to hear it sees the connection close.
+        let _ = runtime.block_on(async { timeout(SHORTLY, connection).await });
+    }
+}
+
+/// Waits for an answer. A statement that takes too long is taken back, and what comes of it is waited for: it may be
+/// done after all.
+async fn limited<T>(
+    answer: impl Future<Output = Result<T, Error>>,
+    limit: Duration,
+    cancel: &mut Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+) -> Result<T, Failure> {
+    let mut answer = pin!(answer);
+    if let Ok(answer) = timeout(limit, answer.as_mut()).await {
+        return answer.map_err(Failure::Said);
+    }
+    let _ = timeout(SHORTLY, cancel).await;
+    match timeout(SHORTLY, answer).await {
+        Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Failure::Cancelled),
+        Ok(answer) => answer.map_err(Failure::Said),
+        Err(_) => Err(Failure::Silence),
+    }
+}

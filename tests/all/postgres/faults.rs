@@ -1,0 +1,268 @@
+//! A server that is full, starting, stopped, killed or frozen.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Site, row};
+use crate::servers::{self, Postgres, PostgresDatabase};
+use crate::support::process::Started;
+use crate::support::wait_until;
+
+/// Sessions of psql that hold all places of a server but those of superusers.
+struct Crowd<'a> {
+    server: &'a Postgres,
+    sessions: Vec<Child>,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(server: &'a Postgres, url: &str, count: usize) -> Self {
+        let session = || {
+            let mut psql = Command::new("psql");
+            psql.args(["-X", "-d", url, "-c", "select pg_sleep(100)"]).stdout(Stdio::null()).stderr(Stdio::null());
+            psql.spawn().unwrap()
+        };
+        let asleep = "select count(*) from pg_stat_activity where query = 'select pg_sleep(100)' and state = 'active'";
+        let asleep = || server.psql(asleep).parse::<usize>().unwrap();
+        let whole = asleep() + count;
+        let mut crowd = Self { server, sessions: (0..count).map(|_| session()).collect() };
+        wait_until("a full server", || {
+            for child in &mut crowd.sessions {
+                // The place of one that has just left may not be free yet.
+                if child.try_wait().unwrap().is_some() {
+                    *child = session();
+                }
+            }
+            (asleep() == whole).then_some(())
+        });
+        crowd
+    }
+
+    fn leave(&self, count: usize) {
+        let one = "select pg_terminate_backend(pid) from pg_stat_activity where query = 'select pg_sleep(100)' limit";
+        self.server.psql(&format!("{one} {count}"));
+    }
+}
+
+impl Drop for Crowd<'_> {
+    fn drop(&mut self) {
+        for session in &mut self.sessions {
+            let _ = session.kill();
+            let _ = session.wait();
+        }
+    }
+}
+
+/// A server with two places for ordinary roles, and a site of one.
+fn narrow() -> (Postgres, PostgresDatabase, Site) {
+    let server = Postgres::fresh(&["max_connections=6", "superuser_reserved_connections=4", "max_wal_senders=0"]);
+    server.psql("create role clerk login");
+    let database = server.database_of("clerk");
+    let site = Site::new(database.login("clerk").socket_url());
+    (server, database, site)
+}
+
+#[test]
+fn a_full_server_is_tried_again_until_a_place_is_free() {
+    let (server, database, site) = narrow();
+    let crowd = Crowd::new(&server, &site.url, 2);
+    let mut run = site.run("job", ["--backend-timeout", "25s", "true"]);
+    let run = Started::new(&site.place, "run", &mut run);
+    wait_until("two tries", || (server.log().matches("FATAL:  ").count() >= 2).then_some(()));
+    crowd.leave(1);
+    run.finish().is_silent_with(0);
+    assert!(row(&database, "job").owner.ends_with(":ended"));
+
+    let crowd = Crowd::new(&server, &site.url, 1);
+    let begun = Instant::now();
+    let finished = site.fails(["--backend-timeout", "1s"], "remaining connection slots are reserved");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(700) && took < Duration::from_secs(5), "{took:?}");
+    assert!(finished.stderr.contains("\nhint: raise the server's max_connections, "), "{finished:?}");
+    // Nothing was taken meanwhile, and a waiter takes full for no error.
+    let mut waiting = site.run("job", ["--backend-timeout", "300ms", "--wait", "20s", "true"]);
+    let waiting = Started::new(&site.place, "waiting", &mut waiting);
+    let before = server.log().matches("FATAL:  ").count();
+    wait_until("more tries", || (server.log().matches("FATAL:  ").count() >= before + 4).then_some(()));
+    crowd.leave(2);
+    waiting.finish().is_silent_with(0);
+}
+
+#[test]
+fn a_role_or_a_database_with_its_own_limit_is_full_too() {
+    let database = servers::postgres().database();
+    let role = servers::unique("limited");
+    database.psql(&format!("create role {role} login connection limit 0; grant create on schema public to {role}"));
+    let site = Site::new(database.login(&role).socket_url());
+    let finished = site.fails(["--backend-timeout", "500ms"], "too many connections for role");
+    assert!(finished.stderr.contains("\nhint: "), "{finished:?}");
+    let run = Started::new(&site.place, "run", &mut site.run("job", ["--backend-timeout", "25s", "true"]));
+    database.psql(&format!("alter role {role} connection limit 5"));
+    run.finish().is_silent_with(0);
+}
+
+#[test]
+fn a_server_that_is_starting_is_tried_again() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    site.works();
+    server.stop();
+    // A standby that nobody may read is starting up until it is promoted.
+    std::fs::write(server.path().join("data/standby.signal"), "").unwrap();
+    let log = server.log().len();
+    std::thread::scope(|scope| {
+        let settings = server.path().join("data/postgresql.auto.conf");
+        std::fs::write(&settings, "hot_standby = off\n").unwrap();
+        scope.spawn(|| server.start());
+        wait_until("the start", || server.log()[log..].contains("entering standby mode").then_some(()));
+        let finished = site.fails(["--backend-timeout", "700ms"], "the database system is");
+        assert!(!finished.stderr.contains("password"), "{finished:?}");
+        let run = Started::new(&site.place, "run", &mut site.run("job", ["--backend-timeout", "25s", "true"]));
+        let promote = "f=data/postmaster.pid; touch data/promote; kill -USR1 $(head -n 1 $f)";
+        server.directory().run("sh", &["-c", promote]);
+        run.finish().is_silent_with(0);
+    });
+}
+
+#[test]
+fn a_server_that_is_down_is_tried_until_it_is_back() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    site.works();
+    server.stop();
+    let begun = Instant::now();
+    let finished = site.fails(["--backend-timeout", "700ms"], "connection refused");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(finished.stderr.contains("\nhint: look whether the server runs"), "{finished:?}");
+    let socket = Site::new(database.socket_url());
+    socket.fails(["--backend-timeout", "300ms"], "no server listens on its socket");
+    let runs = [&site, &socket].map(|site| {
+        Started::new(&site.place, "run", &mut site.run("job", ["--backend-timeout", "25s", "--wait", "9s", "true"]))
+    });
+    server.start();
+    for run in runs {
+        run.finish().is_silent_with(0);
+    }
+    // After a crash it recovers first.
+    server.kill();
+    let run = Started::new(&site.place, "run", &mut site.run("job", ["--backend-timeout", "25s", "true"]));
+    server.start();
+    run.finish().is_silent_with(0);
+}
+
+#[test]
+fn a_server_that_dies_while_the_job_runs_leaves_the_job_its_code() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    let [first, second] = ["first", "second"].map(|name| site.job(name, ["--backend-timeout", "1s"]));
+    let patient = site.job("patient", ["--backend-timeout", "25s"]);
+    server.kill();
+    first.end(7).complains(7, "connection refused; the lock frees when its time is up");
+    second.end(0).complains(0, "the lock frees when its time is up");
+    patient.tell(3);
+    server.start();
+    patient.started.finish().is_silent_with(3);
+    assert_eq!(["first", "second", "patient"].map(|name| row(&database, name).held), [true, true, false]);
+}
+
+#[test]
+fn an_open_connection_that_the_server_closes_is_opened_again() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    site.works();
+    // The job ends while the connection of the taking is still open at our end.
+    let end = format!(
+        "psql -XqAt -d '{}' -c \"select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'shedlock'\"",
+        database.socket_url()
+    );
+    let finished = crate::support::finish(&mut site.run("job", ["sh", "-c", &end]));
+    assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
+    assert!(!row(&database, "job").held);
+}
+
+#[test]
+fn a_frozen_server_is_an_error_when_the_time_is_up_and_nothing_stays_taken() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    site.works();
+    server.freeze();
+    let begun = Instant::now();
+    site.fails(["--backend-timeout", "1s"], "");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    server.thaw();
+    assert!(site.is_free("job"));
+}
+
+#[test]
+fn a_frozen_server_keeps_nobody_from_going_when_the_job_has_ended() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    let job = site.job("job", ["--backend-timeout", "1s"]);
+    server.freeze();
+    let begun = Instant::now();
+    job.end(5).complains(5, "the lock frees when its time is up");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // One that is patient gives the lock back after the thaw.
+    server.thaw();
+    let patient = site.job("patient", ["--backend-timeout", "25s"]);
+    server.freeze();
+    patient.tell(0);
+    server.thaw();
+    patient.started.finish().is_silent_with(0);
+    assert!(!row(&database, "patient").held);
+}
+
+/// A session that holds what it locks until it is told to end.
+struct Holder {
+    psql: Child,
+}
+
+impl Holder {
+    fn new(database: &PostgresDatabase, sql: &str) -> Self {
+        let mut psql = Command::new("psql");
+        psql.args(["-Xq", "-d", &database.socket_url(), "-c", &format!("begin; {sql}; select pg_sleep(100)")]);
+        let psql = psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let asleep =
+            "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+        wait_until("the lock of the session", || (database.psql(asleep) == "1").then_some(()));
+        Self { psql }
+    }
+
+    /// Rolls back.
+    fn end(mut self, database: &PostgresDatabase) {
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+        database.psql(end);
+        self.psql.wait().unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.psql.kill();
+        let _ = self.psql.wait();
+    }
+}
+
+#[test]
+fn a_row_or_table_that_a_person_keeps_locked_is_waited_for_only_so_long() {
+    let database = servers::postgres().database();
+    let site = Site::new(database.url());
+    site.works();
+    for sql in ["update shedlock set locked_by = locked_by", "lock table shedlock"] {
+        let holder = Holder::new(&database, sql);
+        let begun = Instant::now();
+        site.fails(["--backend-timeout", "1s"], "");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        // Nobody waits there who could take the lock once it is too late.
+        let waiting = "select count(*) from pg_stat_activity where application_name = 'shedlock' and \
+                       datname = current_database()";
+        wait_until(&format!("the end of all that wait for `{sql}`"), || (database.psql(waiting) == "0").then_some(()));
+        holder.end(&database);
+        assert!(site.is_free("job"), "{sql}");
+    }
+}
