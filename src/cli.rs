@@ -191,7 +191,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "URL",
         "",
         BACKEND,
-        "Where locks live: sqlite:PATH[?mode=0660][&synchronous=full][&table=NAME]. The default is /var/lib/shedlock/shedlock.db for root and shedlock/shedlock.db in $XDG_STATE_HOME (~/.local/state) for others",
+        "Where locks live: sqlite:PATH for one host; postgres://, mysql:// or redis://USER@HOST/... for many, see shedlock-backends(7). The default is the file /var/lib/shedlock/shedlock.db for root and shedlock/shedlock.db in $XDG_STATE_HOME (~/.local/state) for others",
     ),
     value("backend-file", "FILE", "", BACKEND, "Read the backend's URL from FILE, such as a mounted secret"),
     value(
@@ -199,7 +199,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DURATION",
         "10s",
         BACKEND,
-        "The longest to try to reach the backend before that is an error. What may pass is tried again, what a person must mend is an error at once",
+        "The longest to try to reach the backend before that is an error. A server that is down, starting, full or failing over is tried again; a wrong password, a missing database or a missing right is an error at once",
     ),
     choice(
         "on-backend-error",
@@ -296,7 +296,7 @@ fn man() -> Command {
         Arg::new("page")
             .value_name("PAGE")
             .default_value("shedlock")
-            .value_parser(["shedlock", "shedlock-run", "shedlock.toml"])
+            .value_parser(["shedlock", "shedlock-run", "shedlock.toml", "shedlock-backends"])
             .help("The page"),
     )
 }

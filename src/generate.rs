@@ -21,9 +21,10 @@ struct Page {
     source: &'static str,
 }
 
-const PAGES: [Page; 3] = [
+const PAGES: [Page; 4] = [
     Page { name: "shedlock", section: "1", source: include_str!("generate/shedlock.1.md") },
     Page { name: "shedlock-run", section: "1", source: include_str!("generate/shedlock-run.1.md") },
+    Page { name: "shedlock-backends", section: "7", source: include_str!("generate/shedlock-backends.7.md") },
     Page { name: "shedlock.toml", section: "5", source: include_str!("generate/shedlock.toml.5.md") },
 ];
 
@@ -317,7 +318,11 @@ mod tests {
     #[test]
     fn every_mark_in_a_page_is_filled() {
         for page in &PAGES {
-            assert!(!page.write().contains(['{', '}']), "{}", page.name);
+            let text = page.write();
+            let marks = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+            // A brace of another kind is the page's own.
+            let left: Vec<_> = marks.map(|(mark, _)| mark).filter(|mark| !mark.contains([':', '\n'])).collect();
+            assert!(left.is_empty(), "{}: {left:?}", page.name);
         }
     }
 

@@ -10,20 +10,24 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Backend, Trouble, TroubleKind};
+use crate::backend::{Acquired, Backend, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::lock::Claim;
-use crate::run::Event;
+use crate::run::{Event, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_millis(200);
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
+const RESERVE: Duration = Duration::from_millis(500);
+/// A full server is left alone for so many times as long as it took to say so.
+const RESPITE: u32 = 4;
 
 /// What to ask the backend for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Acquire(Claim),
+    Acquire(Claim, WhenFull),
     Renew(Claim),
     Release(Claim, Duration),
 }
@@ -56,8 +60,16 @@ impl Keeper {
         let bell = Arc::clone(&awake);
         thread::Builder::new().name("keeper".to_owned()).spawn(move || {
             while let Some(errand) = work.next(&inbox) {
-                if outbox.send(work.answer(&errand)).is_err() || bell.write(1).is_err() {
+                let answer = work.answer(&errand);
+                let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
+                if outbox.send(answer).is_err() || bell.write(1).is_err() {
                     return;
+                }
+                // Who waits keeps no connection: those of many waiters, kept for only a part of every pause, would fill
+                // the server, and the holder's release finds no room. Connecting again costs the server more than that
+                // only in the first two or three pauses, which are short.
+                if held {
+                    work.backend.disconnect();
                 }
             }
         })?;
@@ -110,42 +122,58 @@ impl Work {
 
     fn answer(&mut self, errand: &Errand) -> Event {
         match &errand.request {
-            Request::Acquire(claim) => {
-                let (answer, sent) = self.persist(errand, |backend| backend.acquire(claim));
+            Request::Acquire(claim, when_full) => {
+                let (answer, sent) = self.persist(errand, *when_full, |backend| backend.acquire(claim));
                 Event::Acquired { answer, sent }
             }
             Request::Renew(claim) => {
-                let (answer, sent) = self.persist(errand, |backend| backend.renew(claim));
+                let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| backend.renew(claim));
                 Event::Renewed { answer, sent }
             }
             Request::Release(claim, hold) => {
-                Event::Released(self.persist(errand, |backend| backend.release(claim, *hold)).0)
+                let (answer, _) = self.persist(errand, WhenFull::Retry, |backend| backend.release(claim, *hold));
+                Event::Released(answer)
             }
         }
     }
 
     /// Tries until it works, until trouble is lasting, or until the deadline. Returns with the answer the moment
-    /// before the try that brought it.
+    /// before the try that brought it; trouble is unclear if any of the tries was.
     fn persist<T>(
         &mut self,
         errand: &Errand,
+        when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
     ) -> (Result<T, Trouble>, Moment) {
         let pace = self.backend.pace();
         let mut pause = pace.first;
+        let mut unclear = false;
         loop {
             let sent = Moment::now();
-            match ask(self.backend.as_mut()) {
-                Err(trouble) if trouble.kind != TroubleKind::Lasting => {
-                    // Half of every pause is at random, lest those who collided collide again.
-                    let wait = pause.mul_f64(0.5 + 0.5 * random());
-                    if Moment::now() + wait >= errand.deadline || !self.sleep(wait, errand.number) {
-                        return (Err(trouble), sent);
-                    }
-                    pause = (pause * 2).min(pace.longest);
-                }
-                answer => return (answer, sent),
+            let trouble = match ask(self.backend.as_mut()) {
+                Ok(answer) => return (Ok(answer), sent),
+                Err(trouble) => trouble,
+            };
+            unclear |= trouble.unclear;
+            let now = Moment::now();
+            let took = now.since(sent);
+            let again = match (trouble.kind, when_full) {
+                (TroubleKind::Lasting, _) | (TroubleKind::Full, WhenFull::Answer) => None,
+                (TroubleKind::Passing, _) => Some(pause),
+                // Refusing costs a server nearly as much as answering. Where too many ask, it is slow to refuse, and
+                // who does not slow down with it keeps it from ever getting done.
+                (TroubleKind::Full, WhenFull::Retry) => Some(pause.max(took * RESPITE)),
+            };
+            // The last try is made as late as its answer, if it takes as long as this one, allows.
+            let left = (errand.deadline - took.min(RESERVE)).since(now);
+            // Half of every pause is at random, lest those who collided collide again. All of it at random spreads
+            // them no better: after a few pauses they are spread anyway, and the shorter pauses only cost more tries.
+            let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
+            match wait {
+                Some(wait) if !left.is_zero() && self.sleep(wait, errand.number) => {}
+                _ => return (Err(Trouble { unclear, ..trouble }), sent),
             }
+            pause = (pause * 2).min(pace.longest);
         }
     }
 
@@ -177,9 +205,9 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Acquired, Kept, Pace};
+    use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, LockName, Owner};
+    use crate::lock::{Grant, LockName, Owner, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -198,6 +226,10 @@ mod tests {
         calls: Sender<Call>,
         /// What the next calls meet; after the last one all is well.
         troubles: VecDeque<Trouble>,
+        /// How long a call takes that meets trouble.
+        slow: Duration,
+        /// Another holds the lock.
+        held: bool,
         /// For the first request; the others are quick.
         pace: Cell<Pace>,
     }
@@ -205,13 +237,17 @@ mod tests {
     impl Fake {
         fn answer<T>(&mut self, call: Call, good: T) -> Result<T, Trouble> {
             self.calls.send(call).unwrap();
-            self.troubles.pop_front().map_or(Ok(good), Err)
+            let Some(trouble) = self.troubles.pop_front() else { return Ok(good) };
+            thread::sleep(self.slow);
+            Err(trouble)
         }
     }
 
     impl Backend for Fake {
         fn acquire(&mut self, _: &Claim) -> Result<Acquired, Trouble> {
-            self.answer(Call::Acquire(Moment::now()), Acquired::Granted(GRANT))
+            let other = Record { owner: "other".to_owned(), since: None, until: None, left: HOUR };
+            let answer = if self.held { Acquired::Held(other) } else { Acquired::Granted(GRANT) };
+            self.answer(Call::Acquire(Moment::now()), answer)
         }
 
         fn renew(&mut self, _: &Claim) -> Result<Kept, Trouble> {
@@ -236,9 +272,35 @@ mod tests {
     }
 
     fn keeper(troubles: impl IntoIterator<Item = Trouble>, pace: Pace) -> (Keeper, Receiver<Call>) {
+        keeper_of(troubles, pace, |_| {})
+    }
+
+    fn keeper_of(
+        troubles: impl IntoIterator<Item = Trouble>,
+        pace: Pace,
+        change: impl FnOnce(&mut Fake),
+    ) -> (Keeper, Receiver<Call>) {
         let (calls, called) = channel();
-        let fake = Fake { calls, troubles: troubles.into_iter().collect(), pace: Cell::new(pace) };
+        let troubles = troubles.into_iter().collect();
+        let mut fake = Fake { calls, troubles, slow: Duration::ZERO, held: false, pace: Cell::new(pace) };
+        change(&mut fake);
         (Keeper::start(Box::new(fake)).unwrap(), called)
+    }
+
+    fn full() -> Trouble {
+        Trouble::new(TroubleKind::Full, "too many clients")
+    }
+
+    fn acquire() -> Request {
+        Request::Acquire(claim(), WhenFull::Retry)
+    }
+
+    fn moments(called: &Receiver<Call>) -> Vec<Moment> {
+        let moment = |call| match call {
+            Call::Acquire(at) => Some(at),
+            _ => None,
+        };
+        called.try_iter().filter_map(moment).collect()
     }
 
     fn passing(times: usize) -> Vec<Trouble> {
@@ -274,7 +336,7 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_again_and_sent_is_from_before_the_try_that_was_answered() {
         let (keeper, called) = keeper(passing(2), QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        keeper.ask(acquire(), Moment::now() + HOUR);
         let (answer, sent) = acquired(answer(&keeper));
         assert_eq!(answer, Ok(Acquired::Granted(GRANT)));
         let tries: Vec<_> = called.try_iter().collect();
@@ -285,22 +347,108 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_until_the_deadline() {
         let (keeper, called) = keeper(passing(100_000), QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + Duration::from_millis(500));
+        keeper.ask(acquire(), Moment::now() + Duration::from_millis(500));
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
         assert!(called.try_iter().count() > 1);
     }
 
     #[test]
+    fn the_last_try_is_made_at_the_deadline_however_long_the_pauses_have_become() {
+        let (keeper, called) = keeper(passing(100_000), Pace { first: HOUR, longest: HOUR });
+        let deadline = Moment::now() + Duration::from_millis(500);
+        keeper.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        let tries = moments(&called);
+        assert!(tries.len() > 1 && deadline.since(tries[tries.len() - 1]) < Duration::from_millis(100), "{tries:?}");
+    }
+
+    #[test]
+    fn a_last_try_that_is_as_slow_as_the_one_before_is_answered_by_the_deadline() {
+        let slow = Duration::from_millis(400);
+        let (keeper, called) = keeper_of(passing(100), Pace { first: HOUR, longest: HOUR }, |fake| fake.slow = slow);
+        let deadline = Moment::now() + Duration::from_secs(3);
+        keeper.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        let last = *moments(&called).last().unwrap();
+        assert!(deadline.since(last) > slow / 4, "{last:?} {deadline:?}");
+    }
+
+    #[test]
+    fn a_try_without_an_answer_makes_trouble_unclear_whatever_the_others_met() {
+        let lost = Trouble::passing("connection reset").unclear();
+        let (keeper, _called) = keeper([lost.clone(), Trouble::lasting("refused")], QUICK);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("refused").unclear()));
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+
+        let (keeper, _called) = keeper_of([lost], QUICK, |fake| fake.held = true);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert!(matches!(acquired(answer(&keeper)).0, Ok(Acquired::Held(_))));
+    }
+
+    #[test]
+    fn of_each_request_the_trouble_is_its_own() {
+        let (keeper, _called) = keeper([Trouble::lasting("reset").unclear(), Trouble::lasting("refused")], QUICK);
+        for trouble in [Trouble::lasting("reset").unclear(), Trouble::lasting("refused")] {
+            keeper.ask(acquire(), Moment::now() + HOUR);
+            assert_eq!(acquired(answer(&keeper)).0, Err(trouble));
+        }
+    }
+
+    #[test]
+    fn to_a_waiter_full_is_the_answer_and_to_others_passing_trouble() {
+        let (keeper, _called) = keeper([full(), full(), full()], QUICK);
+        keeper.ask(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Err(full()));
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+    }
+
+    #[test]
+    fn a_server_that_is_slow_to_say_that_it_is_full_is_given_respite() {
+        let slow = Duration::from_millis(50);
+        for (trouble, least) in [(full(), slow * (1 + RESPITE / 2)), (Trouble::passing("busy"), slow)] {
+            let (keeper, called) = keeper_of([trouble], QUICK, |fake| fake.slow = slow);
+            keeper.ask(acquire(), Moment::now() + HOUR);
+            answer(&keeper);
+            let tries = moments(&called);
+            assert!(tries[1].since(tries[0]) >= least, "{tries:?}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_get_the_lock_keeps_no_connection() {
+        let (keeper, called) = keeper_of([], QUICK, |fake| fake.held = true);
+        for _ in 0..2 {
+            keeper.ask(acquire(), Moment::now() + HOUR);
+        }
+        for _ in 0..2 {
+            assert!(matches!(next(&called), Call::Acquire(_)));
+            assert_eq!(next(&called), Call::Disconnect);
+        }
+    }
+
+    #[test]
+    fn a_release_soon_after_the_taking_uses_its_connection() {
+        let (keeper, called) = keeper([], QUICK);
+        keeper.ask(acquire(), Moment::now() + HOUR);
+        keeper.ask(Request::Release(claim(), HOUR), Moment::now() + HOUR);
+        assert!(matches!(next(&called), Call::Acquire(_)));
+        assert_eq!(next(&called), Call::Release(HOUR));
+    }
+
+    #[test]
     fn one_try_is_made_even_if_its_time_is_over() {
         let (keeper, _called) = keeper([], QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now());
+        keeper.ask(acquire(), Moment::now());
         assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
     }
 
     #[test]
     fn lasting_trouble_is_an_error_at_once() {
         let (keeper, called) = keeper([Trouble::lasting("wrong password")], QUICK);
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR);
+        keeper.ask(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("wrong password")));
         assert_eq!(called.try_iter().count(), 1);
     }
@@ -308,7 +456,7 @@ mod tests {
     #[test]
     fn stop_trying_ends_the_pause_between_tries() {
         let (keeper, called) = keeper(passing(2), Pace { first: HOUR, longest: HOUR });
-        keeper.ask(Request::Acquire(claim()), Moment::now() + HOUR * 10);
+        keeper.ask(acquire(), Moment::now() + HOUR * 10);
         next(&called);
         keeper.stop_trying();
         assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));

@@ -1,7 +1,7 @@
 //! shedlock: run a command under a named lock, so that it never runs twice at once.
 
 #![cfg_attr(not(test), no_main)]
-#![expect(dead_code, reason = "the backends that are reached by network come one by one")]
+#![cfg_attr(not(test), expect(dead_code, reason = "the backends that are reached by network come one by one"))]
 
 mod backend;
 mod cli;
@@ -17,6 +17,9 @@ mod keeper;
 mod lock;
 mod report;
 mod run;
+#[cfg(test)]
+#[path = "../tests/servers/mod.rs"]
+mod servers;
 mod signal;
 mod supervise;
 mod usage;

@@ -83,7 +83,9 @@ impl Supervisor {
 
     fn perform(&mut self, action: Action) -> Done {
         match action {
-            Action::Acquire { deadline } => self.keeper.ask(Request::Acquire(self.claim.clone()), deadline),
+            Action::Acquire { deadline, when_full } => {
+                self.keeper.ask(Request::Acquire(self.claim.clone(), when_full), deadline);
+            }
             Action::Renew { lease, deadline } => {
                 self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline);
             }

@@ -2,10 +2,16 @@
 //!
 //! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
 
+#[cfg(test)]
+mod conformance;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "tls")]
 mod network;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(feature = "tls")]
@@ -152,10 +158,20 @@ const SCHEMES: &[Scheme] = &[
         #[cfg(not(feature = "postgres"))]
         open: None,
     },
-    Scheme { names: &["mysql", "mariadb"], form: "mysql://HOST/DATABASE", open: None },
+    Scheme {
+        names: &["mysql", "mariadb"],
+        form: "mysql://HOST/DATABASE",
+        #[cfg(feature = "mysql")]
+        open: Some(mysql::MySql::open),
+        #[cfg(not(feature = "mysql"))]
+        open: None,
+    },
     Scheme {
         names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
         form: "redis://HOST",
+        #[cfg(feature = "redis")]
+        open: Some(redis::Redis::open),
+        #[cfg(not(feature = "redis"))]
         open: None,
     },
 ];

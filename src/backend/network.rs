@@ -1,7 +1,7 @@
 //! What the backends that are reached by network have in common: the servers in a URL, and name lookup.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use super::url::percent_decode;
 use super::{Trouble, Url};
@@ -64,12 +64,19 @@ impl Host {
 
     /// Looks the name up; one that cannot be found now may be found later.
     pub(super) fn addresses(&self, default_port: u16) -> Result<Vec<SocketAddr>, Trouble> {
-        look_up_without_modules();
+        self.prepare_lookup();
         let found = (self.name.as_str(), self.port.unwrap_or(default_port)).to_socket_addrs();
         match found.map(Iterator::collect::<Vec<_>>) {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
             _ => Err(Trouble::passing(format!("the host {} has no address", self.name))
                 .hint("look whether the name is right, with `getent hosts NAME`")),
+        }
+    }
+
+    /// Makes ready for somebody to look the name up. An address is not looked up, and then even this would cost a file.
+    pub(super) fn prepare_lookup(&self) {
+        if self.name.parse::<IpAddr>().is_err() {
+            look_up_without_modules();
         }
     }
 
@@ -109,7 +116,7 @@ fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
 /// another version than its own, and may crash.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 #[expect(unsafe_code, reason = "a function of the C library that nothing wraps")]
-pub(super) fn look_up_without_modules() {
+fn look_up_without_modules() {
     unsafe extern "C" {
         fn __nss_configure_lookup(
             database: *const std::ffi::c_char,
@@ -125,7 +132,7 @@ pub(super) fn look_up_without_modules() {
 }
 
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
-pub(super) fn look_up_without_modules() {}
+fn look_up_without_modules() {}
 
 #[cfg(test)]
 mod tests {

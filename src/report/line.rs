@@ -177,6 +177,7 @@ fn describe(notice: &Notice) -> Line {
             let line = Line::held("waiting", record, "waiting");
             Line { level: Verbosity::Debug, ..line }
         }
+        Notice::Full(trouble) => Line::trouble(Verbosity::Debug, "waiting", trouble, "; waiting"),
         Notice::Backend(trouble, policy) => {
             let (level, event, consequence) = match policy {
                 OnBackendError::Fail => (Verbosity::Errors, "backend_error", ""),
@@ -250,6 +251,10 @@ fn describe(notice: &Notice) -> Line {
         Notice::NotReleased(trouble) => {
             Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
         }
+        Notice::NotGivenBack(trouble) => {
+            let consequence = "; if the request that got no answer took the lock, it frees when its time is up";
+            Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
+        }
     }
 }
 
@@ -302,6 +307,21 @@ mod tests {
         ] {
             assert_eq!(without_passwords(said), shown);
         }
+    }
+
+    #[test]
+    fn a_lock_without_times_is_shown_all_the_same() {
+        let record = Record { owner: "host".to_owned(), since: None, until: None, left: std::time::Duration::MAX };
+        let line = describe(&Notice::Held(record));
+        assert_eq!(line.message, "the lock is held by host since unknown until unknown; the job is not run");
+    }
+
+    #[test]
+    fn waiting_for_a_full_server_is_told_only_to_those_who_want_everything() {
+        let line = describe(&Notice::Full(Trouble::passing("backend x: too many clients")));
+        assert_eq!((line.level, &line.message[..]), (Verbosity::Debug, "backend x: too many clients; waiting"));
+        let line = describe(&Notice::NotGivenBack(Trouble::passing("down")));
+        assert_eq!(line.level, Verbosity::Info, "an error is one line");
     }
 
     #[test]

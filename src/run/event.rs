@@ -54,11 +54,20 @@ pub(crate) enum JobEnd {
     Killed(Signal),
 }
 
+/// What becomes of a taking that meets a full server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// It is tried again, like any passing trouble.
+    Retry,
+    /// That is the answer: the run waits for room at its own pace.
+    Answer,
+}
+
 /// What is to be done. Actions are performed in order, and each at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.
-    Acquire { deadline: Moment },
+    Acquire { deadline: Moment, when_full: WhenFull },
     /// Ask the backend to make the lock ours for `lease` from now.
     Renew { lease: Duration, deadline: Moment },
     /// Give the lock back, to stay held until `hold` after it was taken.

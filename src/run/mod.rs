@@ -5,10 +5,14 @@
 //!
 //! ```text
 //!   splaying → asking ⇄ waiting       asking: a request to the backend is in flight
-//!                │ granted            giving back: we gave up while it was, and it may yet be granted
-//!                ▼
+//!                │ granted            waiting: the lock is held, or the server is full
+//!                ▼                    giving back: we gave up while one was in flight, and it may yet be granted
 //!             spawning → running → releasing → done
 //! ```
+//!
+//! A request whose answer was lost may have taken the lock. Until a later answer clears that up, every way out leads
+//! through one release, as for a lock that was granted too late; a job that is to run without a lock does not wait for
+//! it.
 
 mod ending;
 mod event;
@@ -27,8 +31,9 @@ use std::time::Duration;
 use crate::backend::{Kept, Trouble};
 use crate::clock::Moment;
 use crate::exit::Outcome;
+use crate::lock::Record;
 use crate::signal::Signal;
-pub(crate) use event::{Action, Event, JobEnd, Sender};
+pub(crate) use event::{Action, Event, JobEnd, Sender, WhenFull};
 pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy};
 use running::{Lease, Running};
@@ -46,6 +51,10 @@ pub(crate) struct Run {
     started: Moment,
     phase: Phase,
     unanswered: Unanswered,
+    /// The answer to a taking was lost, and none since says whether the lock is ours.
+    unclear: bool,
+    /// Who held the lock when we last knew.
+    holder: Option<Record>,
 }
 
 /// The request, if any, that has not been answered and is about a lock under which no job runs.
@@ -53,7 +62,14 @@ pub(crate) struct Run {
 enum Unanswered {
     Nothing,
     Taking,
-    Return,
+    Return(Taken),
+}
+
+/// Whether a lock under which no job runs was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Surely,
+    Perhaps,
 }
 
 #[derive(Debug)]
@@ -81,7 +97,8 @@ impl Run {
     /// Makes a run that started at `started`: the moment of firing, and the first moment of every deadline.
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
-        Self { policy, timing, started, phase: Phase::New, unanswered: Unanswered::Nothing }
+        let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
+        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None }
     }
 
     /// Takes in what happened, at `now`, and returns what is to be done about it.
@@ -138,7 +155,9 @@ impl Run {
             }
             // The lock that came too late still goes back, but there will be no job.
             Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
-            Phase::New | Phase::Splaying { .. } | Phase::Waiting { .. } => self.exit(Outcome::Stopped(signal), todo),
+            Phase::New | Phase::Splaying { .. } | Phase::Waiting { .. } => {
+                self.leave(Outcome::Stopped(signal), now, todo);
+            }
             // How we end is decided, and within a second; service managers may send a second signal right after the
             // first. Spawning is over before anything else is looked at.
             Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
@@ -146,22 +165,34 @@ impl Run {
     }
 
     fn on_released(&mut self, answer: Result<Kept, Trouble>, todo: &mut Vec<Action>) {
-        let unused = self.unanswered == Unanswered::Return;
+        let unused = match self.unanswered {
+            Unanswered::Return(taken) => Some(taken),
+            Unanswered::Nothing | Unanswered::Taking => None,
+        };
         let then = match &self.phase {
             Phase::Releasing { then, .. } => Some(*then),
-            Phase::Running(_) if unused => None,
+            Phase::Running(_) if unused.is_some() => None,
             _ => return,
         };
-        self.unanswered = Unanswered::Nothing;
         match answer {
             Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
-            Ok(Kept::Lost) if unused => {}
+            Ok(Kept::Lost) if unused.is_some() => {}
             Ok(Kept::Lost) => todo.push(Action::Tell(Notice::LostUnnoticed)),
-            Err(trouble) => todo.push(Action::Tell(Notice::NotReleased(trouble))),
+            Err(trouble) => self.tell_not_released(trouble, todo),
         }
+        self.unanswered = Unanswered::Nothing;
         if let Some(then) = then {
             self.after_release(then, todo);
         }
+    }
+
+    /// Says that a lock was not given back. One that was perhaps never taken is not worth a warning: that the backend
+    /// could not be asked was told already.
+    fn tell_not_released(&self, trouble: Trouble, todo: &mut Vec<Action>) {
+        todo.push(Action::Tell(match self.unanswered {
+            Unanswered::Return(Taken::Perhaps) => Notice::NotGivenBack(trouble),
+            _ => Notice::NotReleased(trouble),
+        }));
     }
 
     fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {
@@ -187,8 +218,8 @@ impl Run {
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
+                self.tell_not_released(Trouble::passing("the backend did not answer in time"), todo);
                 self.unanswered = Unanswered::Nothing;
-                todo.push(Action::Tell(Notice::NotReleased(Trouble::passing("the backend did not answer in time"))));
                 self.after_release(then, todo);
             }
             Phase::Running(_) => self.on_running_time(now, todo),

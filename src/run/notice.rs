@@ -14,6 +14,8 @@ pub(crate) enum Notice {
     Granted(Grant),
     Held(Record),
     Waiting(Record),
+    /// The server is full, and we wait for room.
+    Full(Trouble),
     Backend(Trouble, OnBackendError),
     NotStarted(SpawnTrouble),
     Expired(Duration),
@@ -30,6 +32,8 @@ pub(crate) enum Notice {
     Ended(Outcome),
     Released,
     NotReleased(Trouble),
+    /// What a request without an answer may have taken could not be given back.
+    NotGivenBack(Trouble),
 }
 
 /// How a lock was lost.

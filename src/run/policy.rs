@@ -62,6 +62,13 @@ pub(crate) enum Patience {
     Forever,
 }
 
+impl Patience {
+    /// Whether there is any waiting.
+    pub(crate) fn waits(self) -> bool {
+        self != Self::UpTo(Duration::ZERO)
+    }
+}
+
 /// What happens to a job that is still running when at-most is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnExpiry {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::*;
-use crate::backend::Acquired;
+use crate::backend::{Acquired, TroubleKind};
 use crate::clock::Timestamp;
 use crate::lock::{Grant, Record};
 
@@ -43,6 +43,8 @@ struct Fate {
 struct Reply {
     /// How long passing trouble lasts first.
     trouble: Duration,
+    /// Of a taking, a first try whose answer is lost, and whether it was carried out all the same.
+    lost: Option<bool>,
     took: Duration,
     kind: ReplyKind,
 }
@@ -52,6 +54,8 @@ enum ReplyKind {
     Good,
     /// The lock is another's for so long; to a renewal or a release it is good.
     Held(Duration),
+    /// The server is full for so long, if it is tried again; then it is good.
+    Full(Duration),
     Lasting,
 }
 
@@ -131,9 +135,11 @@ fn a_reply() -> impl Strategy<Value = Reply> {
     let kind = prop_oneof![
         5 => Just(ReplyKind::Good),
         2 => ms(0..20_000).prop_map(ReplyKind::Held),
+        2 => ms(0..20_000).prop_map(ReplyKind::Full),
         1 => Just(ReplyKind::Lasting),
     ];
-    (trouble, took, kind).prop_map(|(trouble, took, kind)| Reply { trouble, took, kind })
+    let lost = option::weighted(0.2, any::<bool>());
+    (trouble, lost, took, kind).prop_map(|(trouble, lost, took, kind)| Reply { trouble, lost, took, kind })
 }
 
 fn a_process() -> impl Strategy<Value = Process> {
@@ -166,14 +172,15 @@ enum Happening {
     Stop,
     Death(usize),
     Robbery,
-    /// The backend carries out the request of this number, or answers it.
+    /// The backend carries out the request of this number, or answers it; or a try of it whose answer is lost.
+    LostTry(usize),
     Execution(usize),
     Answer(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    Acquire,
+    Acquire(WhenFull),
     Renew(Duration),
     Release,
 }
@@ -186,9 +193,21 @@ struct Request {
     /// When the try that is answered is sent; after the deadline none is.
     sent: Moment,
     reply: Reply,
+    /// The answer to a try was lost.
+    unclear: bool,
     answer: Option<Answer>,
     started: bool,
     done: bool,
+}
+
+impl Request {
+    fn is_taking(&self) -> bool {
+        matches!(self.what, What::Acquire(_))
+    }
+
+    fn is_release(&self) -> bool {
+        self.what == What::Release
+    }
 }
 
 /// What the backend has decided.
@@ -215,6 +234,8 @@ struct World {
     requests: Vec<Request>,
     /// Until when the backend holds the lock for us.
     held: Option<Moment>,
+    /// The last request that took it.
+    taken_by: usize,
     tree: Vec<Living>,
     seen: Seen,
 }
@@ -232,6 +253,11 @@ struct Seen {
     killed: bool,
     /// Granted, and not asked back yet.
     granted: bool,
+    ever_granted: bool,
+    /// A taking ended without an answer, none came later, and nothing was given back.
+    unclear: bool,
+    /// Some answer said that another holds the lock.
+    held: bool,
     lost: bool,
     release_failed: bool,
     signals: Vec<Signal>,
@@ -255,6 +281,7 @@ impl World {
             to_come,
             requests: Vec::new(),
             held: None,
+            taken_by: 0,
             tree: Vec::new(),
             seen: Seen::default(),
         }
@@ -301,6 +328,7 @@ impl World {
                 Happening::Stop => {}
                 Happening::Death(index) => ends.extend(self.die(index, at)),
                 Happening::Robbery => self.held = None,
+                Happening::LostTry(number) => self.take(number, at),
                 Happening::Execution(number) => self.execute(number, at),
                 Happening::Answer(number) => answers.extend(self.answer(number, at)),
             }
@@ -334,7 +362,13 @@ impl World {
     fn note(&mut self, event: &Event) {
         match event {
             Event::Signalled { signal, .. } => self.seen.signals.push(*signal),
-            Event::Acquired { answer: Ok(Acquired::Granted(_)), .. } => self.seen.granted = true,
+            Event::Acquired { answer, .. } => {
+                let granted = matches!(answer, Ok(Acquired::Granted(_)));
+                self.seen.granted |= granted;
+                self.seen.ever_granted |= granted;
+                self.seen.held |= matches!(answer, Ok(Acquired::Held(_)));
+                self.seen.unclear = answer.as_ref().is_err_and(|trouble| trouble.unclear || self.seen.unclear);
+            }
             Event::Renewed { answer: Ok(Kept::Kept), sent } => {
                 let end = *sent + self.policy.at_most;
                 self.seen.lease = self.seen.lease.map(|before| before.max(end));
@@ -348,7 +382,7 @@ impl World {
 
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Acquire { deadline } => self.ask(What::Acquire, deadline),
+            Action::Acquire { deadline, when_full } => self.ask(What::Acquire(when_full), deadline),
             Action::Renew { lease, deadline } => {
                 assert!(self.seen.lease.is_some() && !self.seen.lost, "a renewal without a lock");
                 self.ask(What::Renew(lease), deadline);
@@ -356,6 +390,7 @@ impl World {
             Action::Release { deadline, .. } => {
                 self.check_release();
                 self.seen.granted = false;
+                self.seen.unclear = false;
                 self.ask(What::Release, deadline);
             }
             Action::StopTrying => self.stop_trying(),
@@ -379,7 +414,7 @@ impl World {
             Action::LookForRest => return self.look_for_rest(),
             Action::StopOurselves(_) => {}
             Action::Tell(notice) => {
-                self.seen.release_failed |= matches!(notice, Notice::NotReleased(_));
+                self.seen.release_failed |= matches!(notice, Notice::NotReleased(_) | Notice::NotGivenBack(_));
                 self.seen.told.push(notice);
             }
             Action::Exit(outcome) => {
@@ -399,7 +434,7 @@ impl World {
         if let Err(kind) = self.fate.spawn {
             return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
         }
-        let taken = self.requests.iter().rfind(|request| request.what == What::Acquire).expect("it was asked for").sent;
+        let taken = self.requests.iter().rfind(|request| request.is_taking()).expect("it was asked for").sent;
         self.seen.lease = grant.map(|_| taken + self.policy.at_most);
         let now = self.now;
         for (index, process) in self.fate.processes.iter().enumerate() {
@@ -454,6 +489,7 @@ impl World {
     fn ask(&mut self, what: What, deadline: Moment) {
         let reply = self.replies.pop_front().unwrap_or(Reply {
             trouble: Duration::ZERO,
+            lost: None,
             took: Duration::from_millis(1),
             kind: ReplyKind::Good,
         });
@@ -462,6 +498,7 @@ impl World {
             deadline,
             sent: self.now,
             reply,
+            unclear: false,
             answer: None,
             started: false,
             done: false,
@@ -477,11 +514,23 @@ impl World {
             return;
         }
         request.started = true;
-        request.sent = now + request.reply.trouble;
-        if request.reply.trouble > Duration::ZERO && request.sent >= request.deadline {
+        if let (true, Some(carried_out)) = (request.is_taking(), request.reply.lost) {
+            request.unclear = true;
+            self.to_come.extend(carried_out.then_some((now, Happening::LostTry(number))));
+        }
+        let (full, over) = match (request.reply.kind, request.what) {
+            (kind @ ReplyKind::Full(_), What::Acquire(WhenFull::Answer)) => (Duration::ZERO, kind),
+            (kind @ ReplyKind::Full(full), _) => (full, kind),
+            _ => (Duration::ZERO, ReplyKind::Lasting),
+        };
+        let trouble = request.reply.trouble + full;
+        request.sent = now + trouble;
+        if trouble > Duration::ZERO && request.sent >= request.deadline {
             request.sent = now.max(request.deadline);
-            request.reply.kind = ReplyKind::Lasting;
+            request.reply.kind = over;
             request.reply.took = Duration::ZERO;
+        } else if full > Duration::ZERO {
+            request.reply.kind = ReplyKind::Good;
         }
         let (sent, took) = (request.sent, request.reply.took);
         self.to_come.push((sent + took / 2, Happening::Execution(number)));
@@ -495,7 +544,7 @@ impl World {
         let request = &mut self.requests[number];
         if request.sent > now {
             request.sent = now;
-            request.reply = Reply { trouble: Duration::ZERO, took: Duration::ZERO, kind: ReplyKind::Lasting };
+            request.reply = Reply { took: Duration::ZERO, kind: ReplyKind::Lasting, ..request.reply.clone() };
             self.to_come
                 .retain(|(_, what)| !matches!(what, Happening::Execution(n) | Happening::Answer(n) if *n == number));
             self.to_come.extend([(now, Happening::Execution(number)), (now, Happening::Answer(number))]);
@@ -504,19 +553,23 @@ impl World {
 
     fn execute(&mut self, number: usize, at: Moment) {
         let ours = self.held.is_some_and(|until| until > at);
-        let request = &mut self.requests[number];
-        let trouble = Trouble::lasting("no");
-        request.answer = Some(match (request.what, request.reply.kind) {
-            (What::Acquire, ReplyKind::Lasting) => Answer::Acquired(Err(trouble)),
-            (_, ReplyKind::Lasting) => Answer::Kept(Err(trouble)),
-            (What::Acquire, ReplyKind::Held(left)) => Answer::Acquired(Ok(Acquired::Held(Record {
+        let request = &self.requests[number];
+        let kind = match request.reply.kind {
+            ReplyKind::Full(_) => TroubleKind::Full,
+            _ => TroubleKind::Lasting,
+        };
+        let trouble = Trouble { unclear: request.unclear, ..Trouble::new(kind, "no") };
+        let answer = match (request.what, request.reply.kind) {
+            (What::Acquire(_), ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Acquired(Err(trouble)),
+            (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(trouble)),
+            (What::Acquire(_), ReplyKind::Held(left)) if !ours => Answer::Acquired(Ok(Acquired::Held(Record {
                 owner: "other".to_owned(),
                 since: None,
                 until: None,
                 left,
             }))),
-            (What::Acquire, ReplyKind::Good) => {
-                self.held = Some(at + self.policy.at_most);
+            (What::Acquire(_), _) => {
+                self.take(number, at);
                 Answer::Acquired(Ok(Acquired::Granted(GRANT)))
             }
             (What::Renew(lease), _) if ours => {
@@ -528,7 +581,13 @@ impl World {
                 Answer::Kept(Ok(Kept::Kept))
             }
             (What::Renew(_) | What::Release, _) => Answer::Kept(Ok(Kept::Lost)),
-        });
+        };
+        self.requests[number].answer = Some(answer);
+    }
+
+    fn take(&mut self, number: usize, at: Moment) {
+        self.held = Some(at + self.policy.at_most);
+        self.taken_by = number;
     }
 
     fn answer(&mut self, number: usize, at: Moment) -> Option<Event> {
@@ -543,8 +602,8 @@ impl World {
         })
     }
 
-    fn in_flight(&self, what: What) -> bool {
-        self.requests.iter().any(|request| request.what == what && !request.done)
+    fn in_flight(&self, is: fn(&Request) -> bool) -> bool {
+        self.requests.iter().any(|request| is(request) && !request.done)
     }
 
     // The properties.
@@ -600,11 +659,17 @@ impl World {
         // No lock is forgotten.
         let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.lease.is_some_and(|end| self.now >= end);
         assert!(!seen.granted || seen.lost || let_go, "a granted lock was not given back");
+        // What was not answered in time, the giving back would have had to wait for.
+        let unanswered = self.in_flight(Request::is_taking);
+        assert!(!seen.unclear || unanswered, "what may have been taken was not given back");
+        let ours = self.held.is_some_and(|until| until > self.now);
+        let returned = self.requests.iter().skip(self.taken_by).any(Request::is_release);
+        assert!(!ours || returned || unanswered || seen.lost || let_go, "a lock was taken, and forgotten");
         assert!(
-            !self.in_flight(What::Release) || seen.release_failed,
+            !self.in_flight(Request::is_release) || seen.release_failed,
             "a release was not waited for, and no line says so"
         );
-        if self.in_flight(What::Acquire) {
+        if self.in_flight(Request::is_taking) {
             let (at, stops) = seen.stopped_trying.expect("a request in flight is told not to be tried again");
             let impatient = matches!(outcome, Outcome::Stopped(_)) && self.stop_signals() > stops;
             assert!(self.now >= at + GIVE_BACK || impatient, "the answer to the taking was not waited for");
@@ -632,6 +697,11 @@ impl World {
                 other => panic!("{other:?} without a job"),
             }
         }
+        // Full is no error while there is waiting, and one line tells an error.
+        let full = told(|notice| matches!(notice, Notice::Backend(trouble, _) if trouble.kind == TroubleKind::Full));
+        assert!(full == 0 || !seen.held && self.policy.wait != Patience::Forever, "full is an error to a waiter");
+        let not_released = told(|notice| matches!(notice, Notice::NotReleased(_)));
+        assert!(not_released == 0 || seen.ever_granted, "a line about a lock that was perhaps never taken");
         // Nothing is told twice.
         for (what, times) in [
             ("expired", expired),
@@ -639,7 +709,8 @@ impl World {
             ("undead", told(|notice| matches!(notice, Notice::Undead))),
             ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
             ("runs on", told(|notice| matches!(notice, Notice::RunsOn(_)))),
-            ("not released", told(|notice| matches!(notice, Notice::NotReleased(_)))),
+            ("not released", not_released),
+            ("not given back", told(|notice| matches!(notice, Notice::NotGivenBack(_)))),
             ("backend", told(|notice| matches!(notice, Notice::Backend(..)))),
         ] {
             assert!(times <= 1, "{what} was told {times} times");

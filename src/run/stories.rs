@@ -4,7 +4,7 @@
 //! 97.95 s.
 
 use super::*;
-use crate::backend::Acquired;
+use crate::backend::{Acquired, TroubleKind};
 use crate::clock::Timestamp;
 use crate::lock::{Grant, Record};
 
@@ -38,6 +38,25 @@ fn held(left: u64, sent: u64) -> Event {
 
 fn refused(sent: u64) -> Event {
     Event::Acquired { answer: Err(Trouble::lasting("no such database")), sent: t(sent) }
+}
+
+/// The server was full.
+fn full(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::new(TroubleKind::Full, "too many clients")), sent: t(sent) }
+}
+
+/// An answer was lost on the network, and the backend could not be asked again.
+fn unclear(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::passing("connection reset").unclear()), sent: t(sent) }
+}
+
+/// An answer was lost on the network, and then the server was full.
+fn unclear_and_full(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::new(TroubleKind::Full, "too many clients").unclear()), sent: t(sent) }
+}
+
+fn acquire(deadline: u64, when_full: WhenFull) -> Action {
+    Action::Acquire { deadline: t(deadline), when_full }
 }
 
 fn renewed(answer: Result<Kept, Trouble>, sent: u64) -> Event {
@@ -136,7 +155,7 @@ impl Story {
 fn the_job_runs_under_the_lock_which_is_then_released() {
     let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new() };
     assert_eq!(story.run.deadline(), None);
-    assert_eq!(story.on(0, Event::Begin), [Action::Acquire { deadline: t(10_000) }]);
+    assert_eq!(story.on(0, Event::Begin), [acquire(10_000, WhenFull::Retry)]);
     assert_eq!(story.on(5, granted(1)), [Action::Spawn(Some(GRANT))]);
     assert_eq!(story.on(6, Event::Spawned), []);
     assert_eq!(story.on(3_000, exited(0)), [release(0, 13_000)]);
@@ -200,7 +219,7 @@ fn splay_sleeps_before_anything_is_asked() {
     assert_eq!(story.on(0, Event::Begin), []);
     assert_eq!(story.due(), 5_000);
     assert_eq!(story.tick(4_999), []);
-    assert_eq!(story.tick(5_000), [Action::Acquire { deadline: t(15_000) }]);
+    assert_eq!(story.tick(5_000), [acquire(15_000, WhenFull::Retry)]);
 }
 
 #[test]
@@ -209,7 +228,7 @@ fn a_waiter_gets_in_when_the_lock_is_free() {
     assert_eq!(story.on(5, held(60_000, 0)), []);
     let again = story.due();
     assert_eq!(story.tick(again - 1), []);
-    assert_eq!(story.tick(again), [Action::Acquire { deadline: t(again + 10_000) }]);
+    assert_eq!(story.tick(again), [acquire(again + 10_000, WhenFull::Answer)]);
     assert_eq!(story.on(again + 5, granted(again)), [Action::Spawn(Some(GRANT))]);
     story.on(again + 5, Event::Spawned);
     assert_eq!(story.due(), again + STOP_AT);
@@ -237,7 +256,7 @@ fn a_waiter_tries_within_a_second_and_after_a_minute_within_five() {
         asked = story.due();
         let longest = if now < 60_020 { 1_000 } else { 5_000 };
         assert!(asked > now, "{asked} after {now}");
-        assert_eq!(story.tick(asked), [Action::Acquire { deadline: t(asked + 10_000) }]);
+        assert_eq!(story.tick(asked), [acquire(asked + 10_000, WhenFull::Answer)]);
         // The server takes a while, and all of the time from try to answer counts.
         assert!(asked + 20 - now <= longest, "{asked} after {now}");
         now = asked + 20;
@@ -252,6 +271,79 @@ fn a_waiter_tries_as_soon_as_the_holders_time_is_up() {
         let again = story.due();
         assert!((now + 5..=now + 40).contains(&again), "{again} after {now}");
         story.tick(again);
+    }
+}
+
+#[test]
+fn a_waiter_takes_full_for_no_error() {
+    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let mut now = 0;
+    while now < 200_000 {
+        assert_eq!(story.on(now + 5, full(now)), []);
+        let asked = story.due();
+        let longest = if now < 60_000 { 1_000 } else { 5_000 };
+        assert!(asked > now + 100 && asked <= now + longest, "{asked} after {now}");
+        assert_eq!(story.tick(asked), [acquire(asked + 10_000, WhenFull::Answer)]);
+        now = asked;
+    }
+    assert_eq!(story.told(|notice| !matches!(notice, Notice::Full(_))), 0);
+    assert_eq!(story.on(now + 5, granted(now)), [Action::Spawn(Some(GRANT))]);
+}
+
+#[test]
+fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_full() {
+    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(3_000)), ..policy() });
+    assert_eq!(story.on(0, full(0)), []);
+    let mut now = story.due();
+    story.tick(now);
+    assert_eq!(story.on(now, held(60_000, now)), []);
+    loop {
+        now = story.due();
+        story.tick(now);
+        let todo = story.on(now, full(now));
+        if !todo.is_empty() {
+            assert_eq!(todo, exit(Outcome::Skipped));
+            break;
+        }
+    }
+    assert_eq!(now, 3_000);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 0);
+}
+
+#[test]
+fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_timeout_if_that_is_longer() {
+    for (wait, over) in [(3_000, 10_000), (30_000, 30_000)] {
+        for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+            let wait = Patience::UpTo(ms(wait));
+            let mut story = Story::begun(Policy { wait, on_backend_error: choice, ..policy() });
+            let mut now = 0;
+            let todo = loop {
+                let todo = story.on(now, full(now));
+                if !todo.is_empty() {
+                    break todo;
+                }
+                now = story.due();
+                story.tick(now);
+            };
+            assert_eq!((now, todo), (over, exit(outcome)));
+            assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
+        }
+    }
+}
+
+#[test]
+fn without_a_wait_full_is_trouble_that_has_been_tried_until_backend_timeout() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(10_000, full(9_990)), exit(Outcome::Failed));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
+}
+
+#[test]
+fn to_a_waiter_too_any_other_trouble_is_an_error() {
+    for answer in [refused(0), Event::Acquired { answer: Err(Trouble::passing("down")), sent: t(0) }] {
+        let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+        assert_eq!(story.on(5, answer), exit(Outcome::Failed));
     }
 }
 
@@ -518,6 +610,147 @@ fn an_answer_counts_from_the_try_that_brought_it() {
     assert_eq!(story.on(80_000, granted(79_000)), [Action::Spawn(Some(GRANT))]);
     story.on(80_000, Event::Spawned);
     assert_eq!(story.due(), 79_000 + STOP_AT);
+}
+
+// Answers that were lost.
+
+#[test]
+fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
+    for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+        let begun = || Story::begun(Policy { on_backend_error: choice, ..policy() });
+        for answer in [Ok(Kept::Kept), Ok(Kept::Lost), Err(Trouble::passing("down").unclear())] {
+            let mut story = begun();
+            assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 6_000)]);
+            assert_eq!(story.on(5_100, Event::Released(answer)), exit(outcome), "one release is enough");
+        }
+        let mut story = begun();
+        story.on(5_000, unclear(4_000));
+        assert_eq!(story.due(), 6_000);
+        assert_eq!(story.on(5_500, signalled(Signal::TERM)), []);
+        assert_eq!(story.tick(6_000), exit(outcome), "it gets a second");
+    }
+}
+
+#[test]
+fn that_it_could_not_be_given_back_is_no_second_complaint() {
+    let told = |release: Option<Event>| {
+        let mut story = Story::begun(policy());
+        story.on(5_000, unclear(4_000));
+        match release {
+            Some(event) => story.on(5_100, event),
+            None => story.tick(6_000),
+        };
+        story.told
+    };
+    for release in [Some(Event::Released(Err(Trouble::passing("down")))), None] {
+        assert!(matches!(told(release)[..], [Notice::Backend(..), Notice::NotGivenBack(_)]));
+    }
+    assert!(matches!(told(Some(Event::Released(Ok(Kept::Lost))))[..], [Notice::Backend(..)]));
+}
+
+#[test]
+fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
+    let without = || {
+        let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+        assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 15_000), Action::Spawn(None)]);
+        story.on(5_000, Event::Spawned);
+        story
+    };
+    let mut story = without();
+    assert_eq!(story.on(5_100, Event::Released(Ok(Kept::Kept))), []);
+    assert_eq!(story.on(6_000, exited(3)), exit(Outcome::Exited(3)));
+
+    let mut story = without();
+    assert_eq!(story.on(5_100, exited(3)), []);
+    assert_eq!(story.tick(6_100), exit(Outcome::Exited(3)), "at the end it gets a second");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0);
+}
+
+#[test]
+fn an_answer_that_was_lost_after_we_gave_up_is_given_back_in_the_rest_of_the_second() {
+    let mut stopped = Story::begun(policy());
+    stopped.on(100, signalled(Signal::TERM));
+    assert_eq!(stopped.on(200, unclear(50)), [release(0, 1_100)]);
+    assert_eq!(stopped.due(), 1_100);
+    assert_eq!(stopped.on(210, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+
+    let mut silent = Story::begun(policy());
+    assert_eq!(silent.tick(10_250), [Action::StopTrying]);
+    assert_eq!(silent.on(10_500, unclear(0)), [release(0, 11_250)]);
+    assert_eq!(silent.tick(11_250), exit(Outcome::Failed));
+
+    let mut without = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
+    without.tick(10_250);
+    without.on(10_250, Event::Spawned);
+    assert_eq!(without.on(12_000, unclear(0)), [release(0, 22_000)]);
+    assert_eq!(without.on(12_010, Event::Released(Ok(Kept::Lost))), []);
+    assert_eq!(without.on(13_000, exited(0)), exit(Outcome::Exited(0)));
+}
+
+fn waiting_unclear() -> Story {
+    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(20_000)), ..policy() });
+    assert_eq!(story.on(5, unclear_and_full(0)), []);
+    story
+}
+
+#[test]
+fn a_waiter_forgets_no_answer_that_was_lost() {
+    let mut stopped = waiting_unclear();
+    assert_eq!(stopped.on(6, signalled(Signal::INT)), [release(0, 1_006)]);
+    assert_eq!(stopped.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::INT)));
+
+    let mut asking = waiting_unclear();
+    let now = asking.due();
+    asking.tick(now);
+    assert_eq!(asking.on(now, signalled(Signal::INT)), [Action::StopTrying]);
+    assert_eq!(asking.on(now, full(now)), [release(0, now + 1_000)]);
+
+    let mut failed = waiting_unclear();
+    let now = failed.due();
+    failed.tick(now);
+    assert_eq!(failed.on(now, refused(now)), [release(0, now + 1_000)]);
+
+    let mut skipped = Story::begun(Policy { wait: Patience::UpTo(ms(20_000)), ..policy() });
+    skipped.on(0, held(60_000, 0));
+    let mut todo = Vec::new();
+    while todo.is_empty() {
+        let now = skipped.due();
+        skipped.tick(now);
+        todo = skipped.on(now, unclear_and_full(now));
+    }
+    assert_eq!(todo, [release(0, 21_000)]);
+    assert_eq!(skipped.on(20_100, Event::Released(Ok(Kept::Lost))), exit(Outcome::Skipped));
+}
+
+#[test]
+fn a_job_without_a_lock_waits_for_the_request_in_flight_before_an_earlier_one_is_given_back() {
+    let mut story = waiting_unclear();
+    story.run.policy.on_backend_error = OnBackendError::Run;
+    let now = story.due();
+    story.tick(now);
+    let silent = now + 10_250;
+    assert_eq!(story.tick(silent), [Action::Spawn(None)]);
+    story.on(silent, Event::Spawned);
+    assert_eq!(story.on(silent + 1, full(now)), [release(0, silent + 10_001)]);
+    assert_eq!(story.on(silent + 2, exited(0)), []);
+    assert_eq!(story.on(silent + 3, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_later_answer_clears_up_what_became_of_a_request() {
+    let mut skipped = waiting_unclear();
+    let now = skipped.due();
+    skipped.tick(now);
+    assert_eq!(skipped.on(now, held(60_000, now)), []);
+    assert_eq!(skipped.on(now, signalled(Signal::INT)), exit(Outcome::Stopped(Signal::INT)));
+
+    let mut ours = waiting_unclear();
+    let now = ours.due();
+    ours.tick(now);
+    assert_eq!(ours.on(now, granted(now)), [Action::Spawn(Some(GRANT))]);
+    ours.on(now, Event::Spawned);
+    assert_eq!(ours.on(now + 50, exited(0)), [release(0, now + 10_050)]);
+    assert_eq!(ours.on(now + 60, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
 }
 
 // The start of the job.

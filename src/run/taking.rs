@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use super::running::Lease;
-use super::{Action, GIVE_BACK, GRACE, Notice, OnBackendError, Phase, Run, SpawnTrouble, Then, Unanswered};
-use crate::backend::{Acquired, Trouble};
+use super::{
+    Action, GIVE_BACK, GRACE, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, WhenFull,
+};
+use crate::backend::{Acquired, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::Grant;
+use crate::lock::{Grant, Record};
 
 impl Run {
     pub(super) fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let deadline = now + self.policy.backend_timeout;
-        todo.push(Action::Acquire { deadline });
+        let when_full = if self.policy.wait.waits() { WhenFull::Answer } else { WhenFull::Retry };
+        todo.push(Action::Acquire { deadline, when_full });
         self.unanswered = Unanswered::Taking;
         self.phase = Phase::Asking { give_up: deadline + GRACE };
     }
@@ -25,37 +28,74 @@ impl Run {
         todo: &mut Vec<Action>,
     ) {
         self.unanswered = Unanswered::Nothing;
+        // An answer clears up what became of the requests before it; trouble does not.
+        self.unclear = answer.as_ref().is_err_and(|trouble| trouble.unclear || self.unclear);
         match (&self.phase, answer) {
             (Phase::Asking { .. }, Ok(Acquired::Granted(grant))) => self.on_granted(grant, sent, now, todo),
-            (Phase::Asking { .. }, Ok(Acquired::Held(record))) => {
-                self.timing.answered(now.since(sent));
-                match self.timing.next_try(now, record.left) {
-                    Some(again) => {
-                        todo.push(Action::Tell(Notice::Waiting(record)));
-                        self.phase = Phase::Waiting { again };
-                    }
-                    None => {
-                        todo.push(Action::Tell(Notice::Held(record)));
-                        self.exit(Outcome::Skipped, todo);
-                    }
-                }
+            (Phase::Asking { .. }, Ok(Acquired::Held(record))) => self.on_held(record, sent, now, todo),
+            (Phase::Asking { .. }, Err(trouble)) if trouble.kind == TroubleKind::Full && self.policy.wait.waits() => {
+                self.on_full(trouble, sent, now, todo);
             }
             (Phase::Asking { .. }, Err(trouble)) => self.on_trouble(trouble, now, todo),
             // Whatever we gave up waiting for and got all the same goes back.
-            (Phase::GivingBack { until, then }, Ok(Acquired::Granted(_))) => {
+            (Phase::GivingBack { until, then }, answer) => {
                 let (until, then) = (*until, *then);
-                self.return_unused(until, todo);
-                self.phase = Phase::Releasing { until, then: Then::Exit(then) };
+                match self.taken(&answer) {
+                    Some(taken) => {
+                        self.return_unused(taken, until, todo);
+                        self.phase = Phase::Releasing { until, then: Then::Exit(then) };
+                    }
+                    None => self.exit(then, todo),
+                }
             }
-            (Phase::GivingBack { then, .. }, _) => {
-                let then = *then;
-                self.exit(then, todo);
-            }
-            (Phase::Running(_) | Phase::Spawning { .. }, Ok(Acquired::Granted(_))) => {
-                self.return_unused(now + self.policy.backend_timeout, todo);
+            (Phase::Running(_) | Phase::Spawning { .. }, answer) => {
+                if let Some(taken) = self.taken(&answer) {
+                    self.return_unused(taken, now + self.policy.backend_timeout, todo);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Whether an answer leaves a lock to give back.
+    fn taken(&self, answer: &Result<Acquired, Trouble>) -> Option<Taken> {
+        match answer {
+            Ok(Acquired::Granted(_)) => Some(Taken::Surely),
+            Err(_) if self.unclear => Some(Taken::Perhaps),
+            Ok(Acquired::Held(_)) | Err(_) => None,
+        }
+    }
+
+    fn on_held(&mut self, record: Record, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        self.timing.answered(now.since(sent));
+        match self.timing.next_try(now, record.left) {
+            Some(again) => {
+                self.holder = Some(record.clone());
+                todo.push(Action::Tell(Notice::Waiting(record)));
+                self.phase = Phase::Waiting { again };
+            }
+            None => self.skip(record, now, todo),
+        }
+    }
+
+    /// The server has no room for us, which for a waiter is no error. When its time is over, what we last knew of the
+    /// lock counts: that it was held, or else nothing, and then the backend could not be asked.
+    fn on_full(&mut self, trouble: Trouble, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        self.timing.answered(now.since(sent));
+        match (self.timing.next_try_when_full(now, self.holder.is_some()), self.holder.take()) {
+            (Some(again), holder) => {
+                self.holder = holder;
+                todo.push(Action::Tell(Notice::Full(trouble)));
+                self.phase = Phase::Waiting { again };
+            }
+            (None, Some(record)) => self.skip(record, now, todo),
+            (None, None) => self.on_trouble(trouble, now, todo),
+        }
+    }
+
+    fn skip(&mut self, record: Record, now: Moment, todo: &mut Vec<Action>) {
+        todo.push(Action::Tell(Notice::Held(record)));
+        self.leave(Outcome::Skipped, now, todo);
     }
 
     fn on_granted(&mut self, grant: Grant, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
@@ -67,7 +107,7 @@ impl Run {
             return;
         }
         // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
-        self.return_unused(now + GIVE_BACK, todo);
+        self.return_unused(Taken::Surely, now + GIVE_BACK, todo);
         let trouble = Trouble::passing(format!("the backend took {} to grant the lock", crate::duration::format(age)))
             .hint("more than half of --at-most was gone, so the lock was given back");
         let then = self.tell_trouble(trouble, todo);
@@ -77,7 +117,13 @@ impl Run {
     pub(super) fn on_trouble(&mut self, trouble: Trouble, now: Moment, todo: &mut Vec<Action>) {
         match self.tell_trouble(trouble, todo) {
             Then::Exit(outcome) => self.leave(outcome, now, todo),
-            Then::RunWithout => self.run_without(todo),
+            Then::RunWithout => {
+                // The job has waited for the backend long enough, and meanwhile the giving back has more time.
+                if self.unclear && self.unanswered == Unanswered::Nothing {
+                    self.return_unused(Taken::Perhaps, now + self.policy.backend_timeout, todo);
+                }
+                self.run_without(todo);
+            }
         }
     }
 
@@ -94,7 +140,7 @@ impl Run {
         match lease {
             Some(_) => {
                 let deadline = now + self.policy.backend_timeout;
-                self.return_unused(deadline, todo);
+                self.return_unused(Taken::Surely, deadline, todo);
                 self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
             }
             None => self.leave(outcome, now, todo),
@@ -121,15 +167,21 @@ impl Run {
     /// Ends a run that has no lock, as soon as it owes none.
     pub(super) fn leave(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
         match self.unanswered {
+            Unanswered::Nothing if self.unclear => {
+                let until = now + GIVE_BACK;
+                self.return_unused(Taken::Perhaps, until, todo);
+                self.phase = Phase::Releasing { until, then: Then::Exit(then) };
+            }
             Unanswered::Nothing => self.exit(then, todo),
             Unanswered::Taking => self.give_back(then, now, todo),
-            Unanswered::Return => self.phase = Phase::Releasing { until: now + GIVE_BACK, then: Then::Exit(then) },
+            Unanswered::Return(_) => self.phase = Phase::Releasing { until: now + GIVE_BACK, then: Then::Exit(then) },
         }
     }
 
     /// Returns a lock under which no job has run.
-    pub(super) fn return_unused(&mut self, deadline: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn return_unused(&mut self, taken: Taken, deadline: Moment, todo: &mut Vec<Action>) {
         todo.push(Action::Release { hold: Duration::ZERO, deadline });
-        self.unanswered = Unanswered::Return;
+        self.unanswered = Unanswered::Return(taken);
+        self.unclear = false;
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Timing {
     /// Between SIGKILL and the end of the lease.
     margin: Duration,
     wait: Patience,
+    backend_timeout: Duration,
     /// When waiting began, and how often we have asked.
     waiting: Option<(Moment, u32)>,
     answer: Duration,
@@ -31,6 +32,7 @@ impl Timing {
             kill_after: policy.kill_after.min(policy.at_most / 5),
             margin: margin(policy.at_most),
             wait: policy.wait,
+            backend_timeout: policy.backend_timeout,
             waiting: None,
             answer: Duration::ZERO,
             random: policy.seed | 1,
@@ -78,19 +80,37 @@ impl Timing {
     /// The pause grows to at most a second, after a minute to at most five, so that a lock that becomes free is
     /// noticed in that time. It is spread at random, lest all waiters ask at once.
     pub(super) fn next_try(&mut self, now: Moment, left: Duration) -> Option<Moment> {
+        let (since, tries) = self.count(now);
+        let grown = Duration::from_millis(25).saturating_mul(1 << tries.min(10));
+        let pause = grown.max(self.answer * 8).min(longest(now.since(since)).saturating_sub(self.answer));
+        // A server that needs longer than that has reasons to be asked less, whatever becomes of the second.
+        let pause = pause.max(self.answer / 4).max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
+        // It is free when its time is up, and not a moment before unless somebody gives it back. A lock without an
+        // end stays held for as long as there are numbers.
+        let freed = left.saturating_add(Duration::from_millis(1).mul_f64(self.between(1.0, 20.0)));
+        again(now, since, pause.min(freed), self.wait)
+    }
+
+    /// When to ask a full server again; `None` if waiting is over.
+    ///
+    /// Every try costs it a connection, which those that are in need: the pause is long from the first. The wait is
+    /// for a held lock, and a server of which we do not know that it holds it is tried for `--backend-timeout`, as
+    /// without `--wait`, where that is longer.
+    pub(super) fn next_try_when_full(&mut self, now: Moment, known_held: bool) -> Option<Moment> {
+        let (since, _) = self.count(now);
+        let pause = longest(now.since(since)).max(self.answer * 4).mul_f64(self.between(0.2, 1.0));
+        let patience = match self.wait {
+            Patience::UpTo(wait) if !known_held => Patience::UpTo(wait.max(self.backend_timeout)),
+            wait => wait,
+        };
+        again(now, since, pause, patience)
+    }
+
+    /// Counts a try, and returns when waiting began and how many tries came before.
+    fn count(&mut self, now: Moment) -> (Moment, u32) {
         let (since, tries) = self.waiting.unwrap_or((now, 0));
         self.waiting = Some((since, tries.saturating_add(1)));
-        let longest = if now.since(since) < MINUTE { Duration::from_millis(900) } else { Duration::from_millis(4_500) };
-        let grown = Duration::from_millis(25).saturating_mul(1 << tries.min(10));
-        let pause = grown.max(self.answer * 8).min(longest.saturating_sub(self.answer));
-        let pause = pause.max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
-        // It is free when its time is up, and not a moment before unless somebody gives it back.
-        let at = now + pause.min(left + Duration::from_millis(1).mul_f64(self.between(1.0, 20.0)));
-        match self.wait {
-            Patience::Forever => Some(at),
-            Patience::UpTo(wait) if wait.is_zero() || now >= since + wait => None,
-            Patience::UpTo(wait) => Some(at.min(since + wait)),
-        }
+        (since, tries)
     }
 
     /// How long after it was taken the lock is to stay held, now that the run has come to `outcome`; `waited` passed
@@ -114,6 +134,22 @@ impl Timing {
         self.random ^= self.random << 17;
         let unit = f64::from(u32::try_from(self.random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
         low + unit * (high - low)
+    }
+}
+
+/// The longest pause of one who has waited for `waited`: with the time for an answer it is the second, or the five,
+/// within which a waiter gets in.
+fn longest(waited: Duration) -> Duration {
+    if waited < MINUTE { Duration::from_millis(900) } else { Duration::from_millis(4_500) }
+}
+
+/// The end of a pause, but no later than that of the wait, when the last try is made; `None` if that has come.
+fn again(now: Moment, since: Moment, pause: Duration, patience: Patience) -> Option<Moment> {
+    let at = now + pause;
+    match patience {
+        Patience::Forever => Some(at),
+        Patience::UpTo(wait) if wait.is_zero() || now >= since + wait => None,
+        Patience::UpTo(wait) => Some(at.min(since + wait)),
     }
 }
 
@@ -212,6 +248,7 @@ mod tests {
         };
         assert!(first_pause(1) <= ms(25));
         assert!(first_pause(50) >= ms(200));
+        assert!(first_pause(4_000) >= ms(500));
         // From try to answer it is still within a second.
         for answer in [100, 300, 500, 800] {
             assert!(first_pause(answer) + ms(answer) <= ms(1_000), "{answer}");
@@ -243,6 +280,26 @@ mod tests {
             assert!(t(10_101) <= at && at <= t(10_120), "{at:?}");
             assert!(timing.next_try(t(10_200), ms(0)).unwrap() > t(10_200));
         }
+    }
+
+    #[test]
+    fn a_lock_without_an_end_is_asked_for_like_any_other() {
+        let at = waiting(Patience::Forever, 1).next_try(t(0), Duration::MAX).unwrap();
+        assert!(t(0) < at && at <= t(25), "{at:?}");
+    }
+
+    #[test]
+    fn a_full_server_is_asked_seldom_and_the_more_so_the_slower_it_is() {
+        let (mut shortest, mut longest) = (ms(u64::MAX), ms(0));
+        for seed in 0..50 {
+            let mut timing = waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+            let pause = timing.next_try_when_full(t(0), false).unwrap().since(t(0));
+            (shortest, longest) = (shortest.min(pause), longest.max(pause));
+            timing.answered(ms(3_000));
+            assert!(timing.next_try_when_full(t(0), false).unwrap() >= t(2_400));
+        }
+        assert!(ms(180) <= shortest && shortest < ms(300), "{shortest:?}");
+        assert!(ms(750) < longest && longest <= ms(900), "{longest:?}");
     }
 
     #[test]

@@ -266,8 +266,8 @@ fn an_unknown_scheme_lists_the_known_ones_and_shows_no_password() {
         ("sqlite:x?frobnicate=1", "unknown parameter `frobnicate`"),
         ("sqlite:x?mode=rw", "octal"),
         ("sqlite:x?mode=0777", "octal"),
-        ("sqlite:x?table=a;b", "a table's name"),
-        ("sqlite:x?table=", "a table's name"),
+        ("sqlite:x?table=a;b", "write TABLE"),
+        ("sqlite:x?table=", "write TABLE"),
         ("sqlite:x?synchronous=off", "known are normal and full"),
         ("just text", "has no scheme"),
     ] {

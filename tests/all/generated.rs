@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::servers;
 use super::support::{Place, finish};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
-const PAGES: [&str; 3] = ["shedlock.1", "shedlock-run.1", "shedlock.toml.5"];
+const PAGES: [&str; 4] = ["shedlock.1", "shedlock-run.1", "shedlock.toml.5", "shedlock-backends.7"];
 
 fn text(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
@@ -116,13 +117,15 @@ fn the_readme_opens_with_the_two_commands_that_ci_runs() {
 #[test]
 fn the_readmes_other_commands_work() {
     let place = Place::new();
+    let database = servers::postgres().database();
     let mut printed = String::new();
     for block in blocks(&text("README.md"), "sh").iter().skip(2) {
-        let finished = finish(&mut script(&place, block));
+        let block = block.replace("postgres://jobs@db.example/ops", &database.url());
+        let finished = finish(&mut script(&place, &block));
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
         printed += &finished.stdout;
     }
-    assert_eq!(printed, "the report\nthe only backup of the day\ndeployed\n");
+    assert_eq!(printed, "the report\nthe only backup of the day\ndeployed\none report for all hosts\n");
 }
 
 #[test]

@@ -6,11 +6,16 @@
 mod configuration;
 mod contention;
 mod cron;
+mod every_backend;
 mod exit_codes;
 mod generated;
+mod herd;
 mod init;
 mod job;
+mod lost_answers;
+mod mysql;
 mod options;
+mod redis;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::servers::{self, MariaDb, PgBouncer, Postgres, Redis, RedisSentinel, Server};
-use crate::support::{is_alive, kill, wait_until};
+use crate::support::{PATIENCE, is_alive, kill, wait_until};
 
 #[test]
 fn plain_servers_answer() {
@@ -184,33 +185,36 @@ fn comes_back(server: &Server) {
         end(server);
         assert!(server.processes().is_empty());
         assert!(!is_alive(pid));
-        std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap_err();
+        TcpStream::connect(("127.0.0.1", server.port())).unwrap_err();
         server.start();
         assert_ne!(server.pid(), pid);
     }
     assert_ne!(server.log(), "");
-    std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    TcpStream::connect(("127.0.0.1", server.port())).unwrap();
 }
 
 #[test]
 fn frozen_server_answers_when_it_thaws() {
-    let server = Postgres::fresh(&[]);
-    let database = server.database();
-    server.freeze();
-    let state = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let processes = server.processes();
-    assert!(processes.len() > 1);
-    wait_until("all processes to stand still", || {
-        processes.iter().all(|pid| state(pid).contains(") T ")).then_some(())
-    });
-    std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    server.thaw();
-    assert_eq!(database.psql("select 1"), "1");
+    let (postgres, mariadb, redis) = (Postgres::fresh(&[]), MariaDb::fresh(&[]), Redis::fresh(&[]));
+    // PostgreSQL is asked whether it has TLS; MariaDB speaks first.
+    let questions: [(&Server, &[u8]); 3] =
+        [(&postgres, b"\0\0\0\x08\x04\xd2\x16\x2f"), (&mariadb, b""), (&redis, b"PING\r\n")];
+    for (server, question) in questions {
+        server.freeze();
+        let mut connection = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        connection.write_all(question).unwrap();
+        let mut answer = [0];
+        connection.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        assert_eq!(connection.read(&mut answer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        server.thaw();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(connection.read(&mut answer).unwrap(), 1);
+    }
 }
 
-/// Not a test by itself: two processes run it at once, say what they started, and end without a word.
+/// Not a test by itself: starts servers of all kinds, says which, and waits for its end.
 #[test]
-#[ignore = "servers_end_with_a_killed_process runs it"]
+#[ignore = "nothing_is_left_of_two_processes_that_end_early runs it"]
 fn start_servers_and_wait() {
     let started: [&Server; 8] = [
         servers::postgres(),
@@ -224,16 +228,16 @@ fn start_servers_and_wait() {
     ];
     servers::postgres().freeze();
     for server in started {
-        println!("server {} {} {}", server.port(), server.pid(), server.path().display());
+        println!("server {} {}", server.port(), server.pid());
     }
     println!("all started");
-    std::thread::sleep(crate::support::PATIENCE * 2);
+    std::thread::sleep(PATIENCE * 2);
 }
 
-/// Starts all kinds of servers in two processes, ends these with a signal, and sees that nothing is left.
-#[track_caller]
-fn servers_end_with(signal: &str) {
-    let place = tempfile::tempdir().unwrap();
+#[test]
+fn nothing_is_left_of_two_processes_that_end_early() {
+    // Where the servers are otherwise as well, but empty.
+    let place = tempfile::tempdir_in(servers::redis().path().parent().unwrap()).unwrap();
     // The servers do not run as root.
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let start = || {
@@ -242,38 +246,43 @@ fn servers_end_with(signal: &str) {
             .env("TMPDIR", place.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .process_group(0)
             .spawn()
             .unwrap()
     };
     let mut processes = [start(), start()];
     let mut servers = HashMap::new();
     for process in &mut processes {
-        for line in BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap) {
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        for line in lines.take_while(|line| line != "all started") {
             if let Some((_, server)) = line.split_once("server ") {
-                let [port, pid, path] = server.split(' ').collect::<Vec<_>>()[..] else { panic!("{server}") };
-                servers.insert(port.to_owned(), (pid.parse::<i32>().unwrap(), path.to_owned()));
-            }
-            if line == "all started" {
-                break;
+                let (port, pid) = server.split_once(' ').unwrap();
+                servers.insert(port.to_owned(), pid.parse::<i32>().unwrap());
             }
         }
     }
     assert_eq!(servers.len(), 16, "{servers:?}");
-    assert!(servers.values().all(|(pid, path)| is_alive(*pid) && Path::new(path).exists()));
-    for process in &mut processes {
-        kill(i32::try_from(process.id()).unwrap(), signal);
-        assert!(process.wait().unwrap().signal().is_some());
-    }
-    for (pid, _) in servers.values() {
+    assert!(servers.values().all(|pid| is_alive(*pid)));
+    let segments = || {
+        let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+        let makers = segments.lines().filter_map(|line| line.split_whitespace().nth(4)?.parse::<i32>().ok());
+        makers.filter(|maker| servers.values().any(|pid| pid == maker)).count()
+    };
+    // One for each PostgreSQL server.
+    assert_eq!(segments(), 4);
+
+    // Somebody's kill -9, and ^C on a terminal.
+    let [killed, interrupted] = processes.each_ref().map(|process| i32::try_from(process.id()).unwrap());
+    kill(killed, "KILL");
+    kill(-interrupted, "INT");
+    assert_eq!(processes.map(|mut process| process.wait().unwrap().signal()), [Some(9), Some(2)]);
+
+    for pid in servers.values() {
         wait_until("the server to end", || (!is_alive(*pid)).then_some(()));
     }
-    // Those of the certificates and of the servers that were not named as well.
+    // Those of the certificates and of the servers that were not named are in it as well.
     wait_until("every directory to go", || fs::read_dir(place.path()).unwrap().next().is_none().then_some(()));
-}
-
-#[test]
-fn servers_end_with_a_killed_process() {
-    servers_end_with("KILL");
+    assert_eq!(segments(), 0);
 }
 
 #[test]

@@ -11,6 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
+use nix::sys::statvfs::statvfs;
+
 use super::program;
 
 /// Who the servers run as if the tests are root: PostgreSQL and PgBouncer refuse that. Debian's nobody and nogroup.
@@ -18,6 +20,9 @@ const NOBODY: u32 = 65534;
 
 /// The longest base that leaves room for the name of a socket, of whose path the kernel takes 107 bytes.
 const LONGEST_BASE: usize = 60;
+
+/// Bytes that a dozen servers and their templates fit into several times over.
+const ROOM: u64 = 2 << 30;
 
 /// Everything is killed, since what a clean end would save is removed at once. All that a killed server leaves outside
 /// is PostgreSQL's segment of shared memory, by which it knows whether its data are in use.
@@ -47,9 +52,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        let base = Some(std::env::temp_dir()).filter(|base| base.as_os_str().len() <= LONGEST_BASE);
-        let base = base.unwrap_or_else(|| PathBuf::from("/tmp"));
-        let path = tempfile::Builder::new().prefix("shl").tempdir_in(base).unwrap();
+        let path = tempfile::Builder::new().prefix("shl").tempdir_in(base()).unwrap();
         let mut janitor = Command::new(program::find("setsid"))
             .args(["--fork", "sh", "-c", JANITOR, "janitor"])
             .arg(path.path())
@@ -108,6 +111,14 @@ impl Directory {
         let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
         names.filter_map(|name| name.to_str()?.parse().ok()).filter(is_here).collect()
     }
+}
+
+/// Where the directories are. In memory if nobody wished for another place and there is room for a dozen servers: a
+/// PostgreSQL database is three hundred files, and a disk may take a millisecond for each.
+fn base() -> PathBuf {
+    let is_wide = |memory: &&str| statvfs(*memory).is_ok_and(|it| it.blocks_available() * it.fragment_size() > ROOM);
+    let wish = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|wish| wish.as_os_str().len() <= LONGEST_BASE);
+    wish.unwrap_or_else(|| Some("/dev/shm").filter(is_wide).unwrap_or("/tmp").into())
 }
 
 fn is_root() -> bool {

@@ -33,8 +33,10 @@ grant all on *.* to clerk@'127.0.0.1';
 grant all on *.* to jobs@'127.0.0.1';
 ";
 
-/// Arguments that `mariadb-install-db` and the server have to agree on; they keep the data small.
-const DATA: [&str; 2] = ["--no-defaults", "--innodb-log-file-size=4M"];
+/// Arguments that `mariadb-install-db` and the server have to agree on. They keep the data small, and do without what a
+/// file system in memory may not offer.
+const DATA: [&str; 4] =
+    ["--no-defaults", "--innodb-log-file-size=4M", "--innodb-flush-method=fsync", "--innodb-use-native-aio=0"];
 
 impl MariaDb {
     /// A server of a test's own. Arguments are such as `--max-connections=20`.

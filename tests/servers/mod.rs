@@ -46,6 +46,7 @@ mod postgres;
 mod program;
 mod redis;
 mod server;
+pub(crate) mod stores;
 
 use std::sync::OnceLock;
 
@@ -128,7 +129,7 @@ pub(crate) fn pgbouncer() -> &'static PgBouncer {
 /// what only the other one uses.
 const _: fn() = || {
     let _ = (postgres, postgres_tls, mariadb, mariadb_tls, redis, redis_tls, redis_mutual_tls, redis_users);
-    let _ = (redis_cluster, redis_sentinel, pgbouncer, unique);
+    let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
     let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
     let _ = (Server::processes, Etcd::fresh);
     let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
@@ -142,6 +143,9 @@ const _: fn() = || {
     let _ = (RedisCluster::url, RedisCluster::cli, |cluster: RedisCluster| cluster.nodes);
     let _ = (RedisSentinel::url, RedisSentinel::master_port, |sentinel: RedisSentinel| sentinel.master);
     let _ = (|sentinel: RedisSentinel| sentinel.replica, ClientCertificates::Required);
-    let _ = (PgBouncer::fresh, PgBouncer::url);
+    let _ = (PgBouncer::fresh, PgBouncer::url, certificates);
+    let _ = (stores::MariaDbStore::new, stores::PostgresStore::new, stores::RedisStore::new);
+    let _ = <stores::PostgresStore as stores::Store>::make_table;
+    let _ = <stores::PostgresStore as stores::Store>::connections;
     let _ = (Certificates::authority, Certificates::stranger, Certificates::client, Certificates::client_key);
 };

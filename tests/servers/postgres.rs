@@ -151,8 +151,9 @@ fn plan(directory: &Directory, port: u16, settings: &[&str]) -> Plan {
     let template = TEMPLATE.get_or_init(|| {
         let template = Directory::new();
         let data = template.file("data");
-        let arguments = ["-U", "postgres", "-A", "trust", "--no-sync", "--no-instructions", "--locale=C", "-E", "UTF8"];
-        template.run("initdb", &[&["-D", &data], arguments.as_slice()].concat());
+        let access = ["-U", "postgres", "-A", "trust"];
+        let cheap = ["--no-sync", "--no-instructions", "--locale=C", "-E", "UTF8", "--wal-segsize=1"];
+        template.run("initdb", &[&["-D", &data], access.as_slice(), &cheap].concat());
         template
     });
     directory.run("cp", &["-a", &template.file("data"), "."]);

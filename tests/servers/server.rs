@@ -17,6 +17,9 @@ use super::program;
 /// How long a server may take to start or to stop. Nothing takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What every server says if somebody else has its port.
+const IN_USE: &str = "ddress already in use";
+
 /// A command line: a program and its arguments.
 pub(crate) type CommandLine = Vec<String>;
 
@@ -49,7 +52,7 @@ impl Server {
             let server = Self { port, plan, child: Mutex::new(None), directory };
             let Err(complaint) = server.try_start() else { return server };
             attempts -= 1;
-            assert!(complaint.to_lowercase().contains("already in use") && attempts > 0, "{complaint}");
+            assert!(complaint.contains(IN_USE) && attempts > 0, "{complaint}");
         }
     }
 
@@ -120,9 +123,18 @@ impl Server {
 
     /// Stops it where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
     pub(crate) fn freeze(&self) {
-        // The second time it is those that were born during the first.
-        self.signal_all(Signal::SIGSTOP);
-        self.signal_all(Signal::SIGSTOP);
+        let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stands_still =
+            |pid: i32| stat(pid).rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['R', 'S', 'D']));
+        let begun = Instant::now();
+        // Again, since one may have been born or about to end, and the signal takes its time.
+        loop {
+            self.signal_all(Signal::SIGSTOP);
+            if self.processes().into_iter().all(stands_still) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server does not freeze");
+        }
     }
 
     /// Lets a frozen server go on.
@@ -159,7 +171,9 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         *child = Some(process);
-        Ok(())
+        // PgBouncer is content with its socket.
+        let said = complaint("answers, but not on its port");
+        if said.contains(IN_USE) { Err(said) } else { Ok(()) }
     }
 
     fn child(&self) -> MutexGuard<'_, Option<Child>> {

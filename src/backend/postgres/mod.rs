@@ -246,3 +246,8 @@ fn millis(duration: Duration) -> i64 {
 fn kept(rows: &[Row]) -> Kept {
     if rows.is_empty() { Kept::Lost } else { Kept::Kept }
 }
+
+#[cfg(test)]
+mod tests {
+    crate::backend::conformance::conformance!(crate::servers::stores::PostgresStore::new);
+}

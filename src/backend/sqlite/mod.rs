@@ -475,6 +475,8 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 mod tests {
     use super::*;
 
+    crate::backend::conformance::conformance!(crate::servers::stores::SqliteStore::new);
+
     #[test]
     fn the_offset_of_a_time_namespace_is_read() {
         assert_eq!(boot_offset_ms("monotonic           0         0\nboottime        86400         0\n"), 86_400_000);

@@ -1,0 +1,550 @@
+//! The contract of a backend as tests, on real servers. `conformance!(store)` gives a backend all of them; `store` makes a
+//! [`Store`] of its own, through which the other party is played: a person with the server's client, or a Java application.
+//!
+//! Time passes by waiting for the store to say so, never by sleeping for as long as something should take.
+
+use std::fs;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Access, Acquired, Backend, Kept, Trouble, TroubleKind, from_url};
+use crate::lock::{Claim, Grant, LockName, Owner, Record};
+use crate::servers::stores::{Store, Stored};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Nothing takes so long unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a store may round times by.
+const ROUNDING: i64 = 1;
+
+/// Gives a backend the suite: `conformance!(STORE)`, where `STORE()` makes a store in which nothing is yet.
+macro_rules! conformance {
+    ($store:path) => {
+        $crate::backend::conformance::conformance!(
+            $store;
+            a_free_lock_is_granted
+            a_second_owner_is_refused_and_learns_who_holds_it
+            locks_of_different_names_are_independent
+            the_same_owner_takes_again
+            a_lock_frees_when_its_lease_ends_and_not_before
+            a_released_lock_is_free_at_once
+            a_released_lock_stays_held_until_hold_after_it_was_taken
+            a_hold_may_be_longer_than_the_lease
+            releasing_again_is_kept_and_changes_nothing
+            a_renewed_lock_is_held_for_the_lease_from_now
+            a_renewal_never_shortens
+            an_expired_lock_cannot_be_renewed_or_released
+            a_late_owner_touches_nothing_of_the_next
+            an_ended_lock_cannot_be_renewed
+            a_stolen_lock_is_lost
+            a_deleted_lock_is_lost_and_can_be_taken
+            nothing_is_ever_deleted_that_java_relies_on
+            an_answer_that_was_lost_locks_nobody_out
+            what_may_have_been_taken_can_be_given_back
+            any_name_is_a_lock_of_its_own
+            the_longest_durations_are_taken_literally
+            a_closed_connection_is_opened_again
+            many_first_takings_at_once_give_one_lock
+            a_racy_counter_counts_right_under_the_lock
+            java_s_lock_refuses_us_until_it_is_released
+            our_lock_refuses_java_until_it_is_released
+            neither_frees_the_other_s_lock
+            a_table_made_for_java_works
+        );
+    };
+    ($store:path; $($test:ident)*) => {
+        mod conformance {
+            $(
+                #[test]
+                fn $test() {
+                    $crate::backend::conformance::$test(&$store());
+                }
+            )*
+        }
+    };
+}
+pub(super) use conformance;
+
+fn open(store: &dyn Store) -> Box<dyn Backend> {
+    from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
+}
+
+fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
+    Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, owner), lease }
+}
+
+/// Asks until an answer comes; what passes is tried again, as the keeper does.
+#[track_caller]
+fn persist<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(trouble) if trouble.kind == TroubleKind::Lasting || begun.elapsed() > PATIENCE => panic!("{trouble:?}"),
+            Err(_) => thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+#[track_caller]
+fn take(backend: &mut dyn Backend, claim: &Claim) -> Grant {
+    match persist(|| backend.acquire(claim)) {
+        Acquired::Granted(grant) => grant,
+        Acquired::Held(record) => panic!("held by {record:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(backend: &mut dyn Backend, claim: &Claim) -> Record {
+    match persist(|| backend.acquire(claim)) {
+        Acquired::Held(record) => record,
+        Acquired::Granted(grant) => panic!("{grant:?} was granted to {}", claim.owner),
+    }
+}
+
+/// Takes the lock once it is free, and returns how long that took.
+#[track_caller]
+fn take_when_free(backend: &mut dyn Backend, claim: &Claim) -> Duration {
+    let begun = Instant::now();
+    while let Acquired::Held(_) = persist(|| backend.acquire(claim)) {
+        assert!(begun.elapsed() < PATIENCE, "it never becomes free");
+        thread::sleep(Duration::from_millis(5));
+    }
+    begun.elapsed()
+}
+
+#[track_caller]
+fn renew(backend: &mut dyn Backend, claim: &Claim) -> Kept {
+    persist(|| backend.renew(claim))
+}
+
+#[track_caller]
+fn release(backend: &mut dyn Backend, claim: &Claim, hold: Duration) -> Kept {
+    persist(|| backend.release(claim, hold))
+}
+
+#[track_caller]
+fn stored(store: &dyn Store, name: &str) -> Stored {
+    store.stored(name).unwrap_or_else(|| panic!("{name} is not stored"))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap()
+}
+
+#[track_caller]
+fn close_to(found: i64, wanted: Duration, by: i64) {
+    assert!((found - millis(wanted)).abs() <= by, "{found} is not {wanted:?}");
+}
+
+fn is_held(store: &dyn Store, name: &str) -> bool {
+    store.stored(name).is_some_and(|stored| stored.is_held())
+}
+
+pub(super) fn a_free_lock_is_granted(store: &dyn Store) {
+    let claim = claim("job", 1, MINUTE);
+    let grant = take(&mut *open(store), &claim);
+    let stored = stored(store, "job");
+    assert_eq!(stored.owner, claim.owner.as_str());
+    assert!(stored.is_held());
+    close_to(stored.span(), MINUTE, ROUNDING + 50);
+    assert_eq!(
+        (i64::try_from(grant.locked_at.0).unwrap() - stored.since).abs().max(ROUNDING),
+        ROUNDING,
+        "{grant:?} {stored:?}"
+    );
+    close_to(i64::try_from(grant.until.0 - grant.locked_at.0).unwrap(), MINUTE, ROUNDING);
+    assert!((stored.now - stored.since).abs() < 20_000, "the times are UTC, and the server's: {stored:?}");
+}
+
+pub(super) fn a_second_owner_is_refused_and_learns_who_holds_it(store: &dyn Store) {
+    let first = claim("job", 1, MINUTE);
+    let grant = take(&mut *open(store), &first);
+    let record = refused(&mut *open(store), &claim("job", 2, MINUTE));
+    assert_eq!(record.owner, first.owner.as_str());
+    assert_eq!(record.since, Some(grant.locked_at));
+    let until = record.until.unwrap().0.abs_diff(grant.until.0);
+    assert!(until < 50, "{record:?} {grant:?}");
+    assert!(record.left <= MINUTE && record.left > MINUTE / 2, "{record:?}");
+    assert_eq!(stored(store, "job").owner, first.owner.as_str());
+}
+
+pub(super) fn locks_of_different_names_are_independent(store: &dyn Store) {
+    let mut backend = open(store);
+    let (one, other) = (claim("one", 1, MINUTE), claim("other", 2, MINUTE));
+    take(&mut *backend, &one);
+    take(&mut *backend, &other);
+    release(&mut *backend, &one, Duration::ZERO);
+    assert!(!is_held(store, "one") && is_held(store, "other"));
+}
+
+pub(super) fn the_same_owner_takes_again(store: &dyn Store) {
+    let first = claim("job", 1, MINUTE);
+    take(&mut *open(store), &first);
+    take(&mut *open(store), &Claim { lease: MINUTE * 2, ..first.clone() });
+    close_to(stored(store, "job").span(), MINUTE * 2, ROUNDING + 50);
+    assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Kept);
+    assert!(!is_held(store, "job"));
+}
+
+pub(super) fn a_lock_frees_when_its_lease_ends_and_not_before(store: &dyn Store) {
+    let (mut ours, mut others) = (open(store), open(store));
+    let lease = Duration::from_millis(300);
+    refused_until_free(&mut *others);
+    let asked = Instant::now();
+    take(&mut *ours, &claim("job", 1, lease));
+    let granted = Instant::now();
+    take_when_free(&mut *others, &claim("job", 2, MINUTE));
+    // The lease begins somewhere between the question and the answer.
+    assert!(asked.elapsed() >= lease, "{:?}", asked.elapsed());
+    assert!(granted.elapsed() < lease + Duration::from_secs(5), "{:?}", granted.elapsed());
+}
+
+/// Has the connection opened and the table made, so that the times that follow are those of the lock.
+fn refused_until_free(backend: &mut dyn Backend) {
+    let warm = claim("warm", 9, MINUTE);
+    take(backend, &warm);
+}
+
+pub(super) fn a_released_lock_is_free_at_once(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    let aged = wait_for_age(store, "job", 100);
+    assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Kept);
+    let released = store.stored("job");
+    assert!(released.is_none_or(|lock| !lock.is_held() && lock.until >= aged.now), "it ends when it was released");
+    take(&mut *open(store), &claim("job", 2, MINUTE));
+}
+
+/// Waits until the lock was taken so many milliseconds ago.
+fn wait_for_age(store: &dyn Store, name: &str, age: i64) -> Stored {
+    loop {
+        let stored = stored(store, name);
+        if stored.now - stored.since >= age {
+            return stored;
+        }
+    }
+}
+
+pub(super) fn a_released_lock_stays_held_until_hold_after_it_was_taken(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    // Some of the hold is over when it is released.
+    let before = wait_for_age(store, "job", 300);
+    assert_eq!(release(&mut *backend, &first, MINUTE / 2), Kept::Kept);
+    let after = stored(store, "job");
+    assert_eq!(after.owner, first.owner.ended());
+    assert_eq!((after.since - before.since).abs().max(ROUNDING), ROUNDING);
+    close_to(after.span(), MINUTE / 2, ROUNDING + 50);
+    let record = refused(&mut *open(store), &claim("job", 2, MINUTE));
+    assert_eq!(record.owner, first.owner.ended());
+    refused(&mut *open(store), &first);
+}
+
+pub(super) fn a_hold_may_be_longer_than_the_lease(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    assert_eq!(release(&mut *backend, &first, MINUTE * 60), Kept::Kept);
+    close_to(stored(store, "job").span(), MINUTE * 60, ROUNDING + 50);
+}
+
+pub(super) fn releasing_again_is_kept_and_changes_nothing(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    release(&mut *backend, &first, MINUTE / 2);
+    let after = stored(store, "job");
+    assert_eq!(release(&mut *open(store), &first, MINUTE * 5), Kept::Kept);
+    let again = stored(store, "job");
+    assert_eq!((again.owner, again.since), (after.owner, after.since));
+    assert!((again.until - after.until).abs() < 50, "{} {}", again.until, after.until);
+}
+
+pub(super) fn a_renewed_lock_is_held_for_the_lease_from_now(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE * 3, ..first.clone() }), Kept::Kept);
+    let stored = stored(store, "job");
+    close_to(stored.until - stored.now, MINUTE * 3, 10_000);
+    assert_eq!(stored.owner, first.owner.as_str());
+}
+
+pub(super) fn a_renewal_never_shortens(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    let before = stored(store, "job");
+    assert_eq!(renew(&mut *backend, &Claim { lease: Duration::from_secs(1), ..first }), Kept::Kept);
+    assert!((stored(store, "job").until - before.until).abs() < 50);
+}
+
+pub(super) fn an_expired_lock_cannot_be_renewed_or_released(store: &dyn Store) {
+    let (mut backend, mut others) = (open(store), open(store));
+    let short = claim("job", 1, Duration::from_millis(50));
+    take(&mut *backend, &short);
+    let begun = Instant::now();
+    while is_held(store, "job") {
+        assert!(begun.elapsed() < PATIENCE, "it never expires");
+    }
+    let expired = store.stored("job");
+    assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE, ..short.clone() }), Kept::Lost);
+    assert_eq!(release(&mut *backend, &short, MINUTE), Kept::Lost);
+    assert_eq!(store.stored("job").map(|stored| stored.until), expired.map(|stored| stored.until));
+    take(&mut *others, &claim("job", 2, MINUTE));
+}
+
+pub(super) fn a_late_owner_touches_nothing_of_the_next(store: &dyn Store) {
+    let (mut late, mut next) = (open(store), open(store));
+    let first = claim("job", 1, Duration::from_millis(50));
+    take(&mut *late, &first);
+    take_when_free(&mut *next, &claim("job", 2, MINUTE));
+    let before = stored(store, "job");
+    assert_eq!(renew(&mut *late, &Claim { lease: MINUTE * 9, ..first.clone() }), Kept::Lost);
+    assert_eq!(release(&mut *late, &first, Duration::ZERO), Kept::Lost);
+    assert_eq!(release(&mut *late, &first, MINUTE * 9), Kept::Lost);
+    let after = stored(store, "job");
+    assert_eq!((after.owner, after.since), (before.owner, before.since));
+    assert!((after.until - before.until).abs() < 50);
+}
+
+pub(super) fn an_ended_lock_cannot_be_renewed(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    release(&mut *backend, &first, MINUTE);
+    assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE * 9, ..first }), Kept::Lost);
+    close_to(stored(store, "job").span(), MINUTE, ROUNDING + 50);
+}
+
+pub(super) fn a_stolen_lock_is_lost(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    store.steal("job", "somebody");
+    assert_eq!(renew(&mut *backend, &first), Kept::Lost);
+    assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Lost);
+    assert_eq!(stored(store, "job").owner, "somebody");
+    assert!(is_held(store, "job"));
+}
+
+pub(super) fn a_deleted_lock_is_lost_and_can_be_taken(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    store.delete("job");
+    assert_eq!(renew(&mut *backend, &first), Kept::Lost);
+    assert_eq!(release(&mut *backend, &first, MINUTE), Kept::Lost);
+    assert_eq!(store.stored("job"), None, "a lost lock is not made again");
+    take(&mut *open(store), &claim("job", 2, MINUTE));
+}
+
+pub(super) fn nothing_is_ever_deleted_that_java_relies_on(store: &dyn Store) {
+    let mut backend = open(store);
+    for round in 0..20 {
+        let claim = claim("job", round, MINUTE);
+        take(&mut *backend, &claim);
+        assert_eq!(release(&mut *backend, &claim, Duration::ZERO), Kept::Kept);
+        // A key that expires is no row, and nobody remembers that it was there.
+        assert!(store.stored("job").is_some() || store.url().starts_with("redis"));
+    }
+    take(&mut *backend, &claim("job", 99, MINUTE));
+}
+
+pub(super) fn an_answer_that_was_lost_locks_nobody_out(store: &dyn Store) {
+    let first = claim("job", 1, MINUTE);
+    take(&mut *open(store), &first);
+    // That answer never came; another connection asks again, and its lease counts.
+    let mut backend = open(store);
+    let grant = take(&mut *backend, &first);
+    assert_eq!((i64::try_from(grant.locked_at.0).unwrap() - stored(store, "job").since).abs().max(ROUNDING), ROUNDING);
+    assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Kept);
+    assert!(!is_held(store, "job"));
+}
+
+pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
+    let first = claim("job", 1, MINUTE);
+    // It had not been taken.
+    assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Lost);
+    // It had.
+    take(&mut *open(store), &first);
+    assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Kept);
+    // Another has it.
+    take(&mut *open(store), &claim("job", 2, MINUTE));
+    assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Lost);
+    assert!(is_held(store, "job"));
+}
+
+pub(super) fn any_name_is_a_lock_of_its_own(store: &dyn Store) {
+    let long = "x".repeat(64);
+    let wide = "日".repeat(64);
+    let names = [
+        "job",
+        "Job",
+        "JOB",
+        "jób",
+        "job a",
+        "job  a",
+        "job:a",
+        "job/a",
+        "job#a",
+        "job%41",
+        "job'a",
+        "job\"a",
+        "job`a",
+        "job\\a",
+        "job\\",
+        "'; DROP TABLE shedlock; --",
+        "${name}",
+        "$1",
+        "?",
+        "{table}",
+        "job_",
+        "日本語",
+        "🦀",
+        "ß",
+        "ss",
+        &long,
+        &wide,
+    ];
+    let mut backend = open(store);
+    for (owner, name) in (0..).zip(names) {
+        take(&mut *backend, &claim(name, owner, MINUTE));
+    }
+    for (owner, name) in (0..).zip(names) {
+        let found = claim(name, owner, MINUTE);
+        assert_eq!(stored(store, name).owner, found.owner.as_str(), "{name}");
+        assert_eq!(release(&mut *backend, &found, Duration::ZERO), Kept::Kept, "{name}");
+        assert!(!is_held(store, name), "{name}");
+    }
+}
+
+pub(super) fn the_longest_durations_are_taken_literally(store: &dyn Store) {
+    let mut backend = open(store);
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    let first = claim("job", 1, years);
+    let grant = take(&mut *backend, &first);
+    close_to(i64::try_from(grant.until.0 - grant.locked_at.0).unwrap(), years, ROUNDING);
+    assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+    assert_eq!(release(&mut *backend, &first, years), Kept::Kept);
+    close_to(stored(store, "job").span(), years, ROUNDING + 50);
+}
+
+pub(super) fn a_closed_connection_is_opened_again(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    backend.disconnect();
+    assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+    backend.disconnect();
+    backend.disconnect();
+    assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Kept);
+}
+
+pub(super) fn many_first_takings_at_once_give_one_lock(store: &dyn Store) {
+    const TAKERS: u64 = 16;
+    let start = Barrier::new(usize::try_from(TAKERS).unwrap());
+    let granted = thread::scope(|scope| {
+        let takers: Vec<_> = (0..TAKERS)
+            .map(|owner| {
+                let start = &start;
+                scope.spawn(move || {
+                    let mut backend = open(store);
+                    start.wait();
+                    matches!(persist(|| backend.acquire(&claim("job", owner, MINUTE))), Acquired::Granted(_))
+                })
+            })
+            .collect();
+        takers.into_iter().filter(|_| true).map(|taker| taker.join().unwrap()).filter(|granted| *granted).count()
+    });
+    assert_eq!(granted, 1);
+}
+
+/// Each reads the number, lets the others run, and writes what it read plus one. Without the lock most of it is lost.
+pub(super) fn a_racy_counter_counts_right_under_the_lock(store: &dyn Store) {
+    const WORKERS: u64 = 4;
+    const ROUNDS: u64 = 10;
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("counter");
+    fs::write(&file, "0").unwrap();
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let file = &file;
+            scope.spawn(move || {
+                let mut backend = open(store);
+                for round in 0..ROUNDS {
+                    let claim = claim("job", worker * ROUNDS + round, MINUTE);
+                    take_when_free(&mut *backend, &claim);
+                    let count: u64 = fs::read_to_string(file).unwrap().parse().unwrap();
+                    thread::sleep(Duration::from_micros(300));
+                    fs::write(file, (count + 1).to_string()).unwrap();
+                    assert_eq!(release(&mut *backend, &claim, Duration::ZERO), Kept::Kept);
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(&file).unwrap(), (WORKERS * ROUNDS).to_string());
+}
+
+pub(super) fn java_s_lock_refuses_us_until_it_is_released(store: &dyn Store) {
+    let mut backend = open(store);
+    refused_until_free(&mut *backend);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    let record = refused(&mut *backend, &claim("job", 1, MINUTE));
+    assert_eq!(record.owner, "java-host");
+    assert!(record.left <= MINUTE && record.left > MINUTE / 2, "{record:?}");
+    // At-least of Java's is not over.
+    store.java_release("job", "java-host", MINUTE / 2);
+    let record = refused(&mut *backend, &claim("job", 1, MINUTE));
+    assert!(record.left <= MINUTE / 2, "{record:?}");
+    store.java_release("job", "java-host", Duration::ZERO);
+    take(&mut *backend, &claim("job", 1, MINUTE));
+}
+
+pub(super) fn our_lock_refuses_java_until_it_is_released(store: &dyn Store) {
+    let mut backend = open(store);
+    let (plain, kept) = (claim("plain", 1, MINUTE), claim("kept", 2, MINUTE));
+    take(&mut *backend, &plain);
+    take(&mut *backend, &kept);
+    assert!(!store.java_take("plain", "java-host", MINUTE) && !store.java_take("kept", "java-host", MINUTE));
+    release(&mut *backend, &plain, Duration::ZERO);
+    release(&mut *backend, &kept, MINUTE / 2);
+    assert!(store.java_take("plain", "java-host", MINUTE));
+    assert!(!store.java_take("kept", "java-host", MINUTE), "at-least of ours is not over");
+    assert_eq!(stored(store, "plain").owner, "java-host");
+}
+
+pub(super) fn neither_frees_the_other_s_lock(store: &dyn Store) {
+    let mut backend = open(store);
+    let (ours, late) = (claim("ours", 1, MINUTE), claim("java", 2, Duration::from_millis(50)));
+    take(&mut *backend, &ours);
+    store.java_release("ours", "java-host", Duration::ZERO);
+    assert!(is_held(store, "ours"));
+    take(&mut *backend, &late);
+    let begun = Instant::now();
+    while !store.java_take("java", "java-host", MINUTE) {
+        assert!(begun.elapsed() < PATIENCE, "java never gets the lock");
+    }
+    assert_eq!(release(&mut *backend, &late, Duration::ZERO), Kept::Lost);
+    assert_eq!(renew(&mut *backend, &late), Kept::Lost);
+    assert_eq!(stored(store, "java").owner, "java-host");
+    assert!(is_held(store, "java"));
+}
+
+pub(super) fn a_table_made_for_java_works(store: &dyn Store) {
+    store.make_table();
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    close_to(stored(store, "job").span(), MINUTE, ROUNDING + 50);
+    assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE * 2, ..first.clone() }), Kept::Kept);
+    assert_eq!(release(&mut *backend, &first, MINUTE / 2), Kept::Kept);
+    close_to(stored(store, "job").span(), MINUTE / 2, ROUNDING + 50);
+    assert!(!store.java_take("job", "java-host", MINUTE));
+    assert!(store.java_take("other", "java-host", MINUTE));
+    refused(&mut *backend, &claim("other", 2, MINUTE));
+}

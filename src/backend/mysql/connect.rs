@@ -1,0 +1,262 @@
+//! Reaching a MySQL or MariaDB server: what stands in a URL, and the hosts in their order.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
+use nix::unistd::{User, geteuid};
+
+use super::super::network::{self, Authority, Host};
+use super::super::tls::{self, Checks, Mode, Roots, Tls};
+use super::super::{Access, Trouble, TroubleKind, Url};
+use super::trouble;
+
+const PORT: u16 = 3306;
+/// Where Debian's server and MySQL's own default have their socket.
+const SOCKETS: [&str; 2] = ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
+/// No server is given less than this.
+const SHORTEST: Duration = Duration::from_secs(2);
+/// No longer than this is waited for a row that another is writing, before trying again.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Longer than any statement of ours. The driver asks the server for it unless it is told.
+const PACKET: usize = 1 << 20;
+
+/// The servers of a URL and how to log in.
+pub(super) struct Servers {
+    hosts: Vec<Host>,
+    /// The host to try first: the one that worked.
+    first: usize,
+    options: OptsBuilder,
+    user: String,
+    tls: Tls,
+    /// How long one server may take.
+    share: Duration,
+    label: String,
+}
+
+impl Servers {
+    /// The parameters of the URL that are understood here.
+    pub(super) const PARAMETERS: [&str; 1] = ["socket"];
+
+    /// Checks the URL. Where the table has no database in its own name, the URL must name one.
+    pub(super) fn of_url(url: &Url, access: &Access, table_has_database: bool) -> Result<Self, String> {
+        let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
+        if path.is_empty() && !table_has_database {
+            return Err(format!("names no database; write {}://HOST/DATABASE", url.scheme()));
+        }
+        let label = format!("backend {}://{}/{path}", url.scheme(), network::list(&hosts));
+        if let Some(socket) = url.take("socket") {
+            if !hosts.iter().all(|host| host.name == "localhost") {
+                return Err(format!("has socket={socket} and a host; one of them is enough"));
+            }
+            hosts = vec![Host { name: absolute(&socket)?, port: None }];
+        }
+        if hosts.is_empty() {
+            let socket = SOCKETS.iter().find(|socket| Path::new(socket).exists()).unwrap_or(&SOCKETS[0]);
+            hosts.push(Host { name: (*socket).to_owned(), port: None });
+        }
+        let user = user.or_else(system_user).ok_or_else(|| {
+            format!("names no user, and this one has no name; write {}://USER@HOST/DATABASE", url.scheme())
+        })?;
+        let tls = take_tls(url)?;
+        let share = access.patience / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let share = share.max(SHORTEST);
+        let options = OptsBuilder::new()
+            .user(Some(&user))
+            .pass(password.or_else(|| access.password.clone()))
+            .db_name(Some(path).filter(|path| !path.is_empty()))
+            .tcp_connect_timeout(Some(share))
+            .read_timeout(Some(share))
+            .write_timeout(Some(share))
+            // Both keep the driver from asking the server something first.
+            .prefer_socket(false)
+            .max_allowed_packet(Some(PACKET))
+            .stmt_cache_size(0)
+            .connect_attrs(Some([("program_name", "shedlock")].into()));
+        Ok(Self { hosts, first: 0, options, user, tls, share, label })
+    }
+
+    /// How the server is named in messages.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Who logs in.
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// How long the server may wait for what another holds: less than we wait for the server.
+    pub(super) fn patience(&self) -> Duration {
+        (self.share / 2).min(LONGEST)
+    }
+
+    /// Has the next host tried first, since the one that answered cannot be written.
+    pub(super) fn pass_over(&mut self) {
+        self.first = (self.first + 1) % self.hosts.len();
+    }
+
+    /// Connects to the first host that lets us in. One that refuses us for good ends the search: the others are its copies.
+    pub(super) fn connect(&mut self) -> Result<Conn, Trouble> {
+        let mut met: Option<Trouble> = None;
+        for step in 0..self.hosts.len() {
+            let place = (self.first + step) % self.hosts.len();
+            match self.connect_to(&self.hosts[place]) {
+                Ok(connection) => {
+                    self.first = place;
+                    return Ok(connection);
+                }
+                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
+                // That one is full says more than that another is down.
+                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
+                Err(_) => {}
+            }
+        }
+        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{}: there is no server to ask", self.label))))
+    }
+
+    fn connect_to(&self, host: &Host) -> Result<Conn, Trouble> {
+        let explain = |error: Error| trouble::of_connecting(&self.label, &self.user, error);
+        let options = self.options.clone().tcp_port(host.port.unwrap_or(PORT));
+        if host.is_path() {
+            return Conn::new(options.socket(Some(&host.name))).map_err(explain);
+        }
+        let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
+        if self.tls.mode == Mode::Disable {
+            return dial(&options, &addresses).map_err(explain);
+        }
+        match self.dial_with_tls(options.clone(), host, &addresses)? {
+            Err(Error::DriverError(DriverError::TlsNotSupported))
+                if matches!(self.tls.mode, Mode::Allow | Mode::Prefer) =>
+            {
+                dial(&options, &addresses)
+            }
+            answer => answer,
+        }
+        .map_err(explain)
+    }
+
+    /// The outer error is our own: a file that cannot be read.
+    fn dial_with_tls(
+        &self,
+        options: OptsBuilder,
+        host: &Host,
+        addresses: &[SocketAddr],
+    ) -> Result<Result<Conn, Error>, Trouble> {
+        tls::install_provider();
+        // The driver reads the same files, and does not say which one is wrong.
+        self.tls.config().map_err(|trouble| trouble.of(&self.label))?;
+        let checks = self.tls.checks();
+        let mut ssl = SslOpts::default()
+            .with_danger_accept_invalid_certs(checks == Checks::Nothing)
+            .with_danger_skip_domain_validation(checks == Checks::Authority);
+        if let Some(Roots::File(path)) = &self.tls.roots {
+            ssl = ssl.with_root_cert_path(Some(path.clone()));
+        }
+        if let Some(identity) = &self.tls.identity {
+            let identity = ClientIdentity::new(identity.certificate.clone(), identity.key.clone());
+            ssl = ssl.with_client_identity(Some(identity));
+        }
+        let options = options.ssl_opts(ssl);
+        if checks != Checks::Name {
+            return Ok(dial(&options, addresses));
+        }
+        // The driver has to know the name, looks it up itself, and then tries the first address only, unless it is bound to an
+        // address of our own: then it tries those of the same family.
+        let mut families: Vec<IpAddr> = Vec::new();
+        for address in addresses {
+            let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            if !families.contains(&any) {
+                families.push(any);
+            }
+        }
+        let name = if host.name.contains(':') { format!("[{}]", host.name) } else { host.name.clone() };
+        Ok(first_of(families, |any| {
+            Conn::new(options.clone().ip_or_hostname(Some(&name)).bind_address(Some(SocketAddr::new(any, 0))))
+        }))
+    }
+}
+
+/// Connects to the first of the addresses that listens.
+fn dial(options: &OptsBuilder, addresses: &[SocketAddr]) -> Result<Conn, Error> {
+    first_of(addresses, |address| {
+        let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
+        Conn::new(options.clone().ip_or_hostname(Some(ip)))
+    })
+}
+
+/// The first connection that is made; an error other than that nobody listens ends the search.
+fn first_of<T>(ways: impl IntoIterator<Item = T>, connect: impl Fn(T) -> Result<Conn, Error>) -> Result<Conn, Error> {
+    let mut met = Err(Error::DriverError(DriverError::CouldNotConnect(None)));
+    for way in ways {
+        met = connect(way);
+        if !matches!(&met, Err(Error::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout))) {
+            break;
+        }
+    }
+    met
+}
+
+/// Takes the parameters of TLS. Who names a file of theirs and no mode wants it all checked.
+fn take_tls(url: &Url) -> Result<Tls, String> {
+    let mode = url.take("sslmode").filter(|mode| !mode.is_empty());
+    let mut tls = Tls::take(url, |key| mode.clone().filter(|_| key == "sslmode"), Mode::Disable)?;
+    if mode.is_none() && (tls.roots.is_some() || tls.identity.is_some()) {
+        tls.mode = Mode::VerifyFull;
+    }
+    Ok(tls)
+}
+
+fn absolute(socket: &str) -> Result<String, String> {
+    if socket.starts_with('/') {
+        Ok(socket.to_owned())
+    } else {
+        Err(format!("has socket={socket}; write its path from the root"))
+    }
+}
+
+fn system_user() -> Option<String> {
+    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(text: &str) -> Result<Servers, String> {
+        Servers::of_url(&Url::parse(text).unwrap(), &Access::default(), false)
+    }
+
+    #[test]
+    fn a_socket_is_a_parameter_or_a_path_in_the_hosts_place() {
+        for text in ["mysql:///x?socket=/run/s", "mysql://localhost/x?socket=/run/s", "mysql://%2Frun%2Fs/x"] {
+            let host = Host { name: "/run/s".to_owned(), port: None };
+            assert_eq!(servers(text).unwrap().hosts, [host], "{text}");
+        }
+        assert!(servers("mysql:///x").unwrap().hosts[0].is_path());
+        assert!(!servers("mysql://localhost/x").unwrap().hosts[0].is_path());
+        assert!(servers("mysql://db/x?socket=/run/s").err().unwrap().contains("one of them"));
+        assert!(servers("mysql:///x?socket=run").err().unwrap().contains("from the root"));
+    }
+
+    #[test]
+    fn a_file_of_tls_without_a_mode_means_that_all_is_checked() {
+        let mode = |query: &str| servers(&format!("mysql://db/x?{query}")).unwrap().tls.mode;
+        assert_eq!(mode(""), Mode::Disable);
+        assert_eq!(mode("sslrootcert=ca.pem"), Mode::VerifyFull);
+        assert_eq!(mode("sslcert=a&sslkey=b"), Mode::VerifyFull);
+        assert_eq!(mode("sslrootcert=ca.pem&sslmode=verify-ca"), Mode::VerifyCa);
+        assert_eq!(mode("sslrootcert=ca.pem&sslmode=disable"), Mode::Disable);
+    }
+
+    #[test]
+    fn a_message_names_the_server_without_who_logs_in() {
+        assert_eq!(servers("mariadb://u:pw@a:1,b/x").unwrap().label(), "backend mariadb://a:1,b/x");
+    }
+}

@@ -1,0 +1,242 @@
+//! What goes wrong with MySQL and MariaDB, in one line: worth another try or not, and what to do.
+
+use std::error::Error as _;
+use std::io;
+
+use mysql::{DriverError, Error, MySqlError};
+use rustls::CertificateError;
+
+use super::super::{Trouble, TroubleKind};
+
+/// What went wrong after we had logged in.
+pub(super) struct Failure {
+    error: Error,
+    /// The row had been written before.
+    written: bool,
+}
+
+impl Failure {
+    pub(super) fn new(error: Error, written: bool) -> Self {
+        Self { error, written }
+    }
+
+    pub(super) fn is_missing_table(&self) -> bool {
+        self.code() == Some(1146)
+    }
+
+    /// The server can be read only, as a replica can.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.code().is_some_and(|code| READ_ONLY.contains(&code))
+    }
+
+    /// The reason without the driver's words around it.
+    pub(super) fn cause(&self) -> String {
+        cause(&self.error)
+    }
+
+    fn code(&self) -> Option<u16> {
+        match &self.error {
+            Error::MySqlError(answer) => Some(answer.code),
+            _ => None,
+        }
+    }
+}
+
+const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
+
+/// Too many connections: of all, of this user, or for this hour; and no thread for another one.
+const FULL: [u16; 4] = [1040, 1203, 1226, 1135];
+
+/// The server goes away, perhaps after it did what was asked: the end of it, of the connection, or of a COMMIT.
+const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
+
+/// A collision with another transaction or with whoever alters the table, a statement that was ended, a cluster that is not
+/// ready, a connection that was idle for too long.
+const PASSING: [u16; 14] = [1205, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
+
+/// Says what an error means that came before any request.
+pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
+    let error = match error {
+        Error::MySqlError(answer) => return of_answer(label, user, &answer),
+        error => error,
+    };
+    if let Some(tls) = tls_error(&error) {
+        return Trouble::lasting(format!("{label}: TLS failed: {}", lower(&tls.to_string()))).hint(tls_hint(tls));
+    }
+    match &error {
+        Error::DriverError(DriverError::TlsNotSupported) => {
+            Trouble::lasting(format!("{label}: the server offers no TLS"))
+                .hint("sslmode=prefer does without where there is none")
+        }
+        Error::DriverError(DriverError::ConnectTimeout) => Trouble::passing(format!("{label}: no answer in time")),
+        Error::DriverError(DriverError::CouldNotConnect(found)) => {
+            let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
+            match kind {
+                io::ErrorKind::ConnectionRefused => Trouble::passing(format!("{label}: connection refused"))
+                    .hint("look whether the server runs, and whether host and port are right"),
+                io::ErrorKind::NotFound => Trouble::passing(format!("{label}: no server listens on its socket"))
+                    .hint("look whether the server runs; socket=PATH names another socket"),
+                io::ErrorKind::PermissionDenied => {
+                    Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
+                }
+                _ => Trouble::passing(format!("{label}: {}", cause(&error))),
+            }
+        }
+        Error::DriverError(
+            DriverError::UnknownAuthPlugin(_)
+            | DriverError::OldMysqlPasswordDisabled
+            | DriverError::CleartextPluginDisabled,
+        ) => Trouble::lasting(format!("{label}: {user} cannot log in: {}", cause(&error)))
+            .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
+        _ if is_timeout(&error) => Trouble::passing(format!("{label}: no answer in time")),
+        _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
+            Trouble::passing(format!("{label}: the server closed the connection"))
+        }
+        _ => Trouble::lasting(format!("{label}: what answers there is no MySQL server: {}", cause(&error)))
+            .hint("look whether host and port are right"),
+    }
+}
+
+/// Says what an error means that came after the request was sent.
+pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
+    match &failure.error {
+        Error::MySqlError(answer) => {
+            let trouble = of_answer(label, user, answer);
+            if failure.written || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
+        }
+        Error::FromRowError(_) | Error::FromValueError(_) => {
+            Trouble::lasting(format!("{label}: the table is not one of locks")).hint(COLUMNS).unclear()
+        }
+        error if is_timeout(error) => Trouble::passing(format!("{label}: no answer in time")).unclear(),
+        _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
+    }
+}
+
+/// Sorts what the server said.
+fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
+    let text = format!("{label}: {}", said(answer));
+    match answer.code {
+        code if FULL.contains(&code) => Trouble::new(TroubleKind::Full, text)
+            .hint("raise the server's max_connections, or spread the starts with --splay"),
+        code if READ_ONLY.contains(&code) => Trouble::passing(text)
+            .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
+        code if PASSING.contains(&code) || GOODBYE.contains(&code) => Trouble::passing(text),
+        1045 | 1698 => Trouble::lasting(text).hint(format!(
+            "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, and at the host it is for"
+        )),
+        1044 | 1142 | 1143 | 1227 => {
+            Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
+        }
+        1049 => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
+        1129 => Trouble::lasting(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
+        1054 | 1364 => Trouble::lasting(text).hint(COLUMNS),
+        1267 | 1366 | 1406 | 3988 => {
+            Trouble::lasting(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
+        }
+        1292 => Trouble::lasting(text)
+            .hint("the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
+        3159 | 4151 => Trouble::lasting(text).hint("the server wants TLS; add sslmode=verify-full to the URL"),
+        _ => Trouble::lasting(text),
+    }
+}
+
+const COLUMNS: &str = "it needs the columns name, lock_until, locked_at and locked_by, and no others without a default";
+
+/// The server's words. What it says before the handshake has its state in front.
+fn said(answer: &MySqlError) -> String {
+    let text = answer.message.as_str();
+    let text = text.strip_prefix('#').and_then(|rest| rest.get(5..)).unwrap_or(text);
+    lower(&text.replace(['\n', '\r'], " "))
+}
+
+fn tls_error(error: &Error) -> Option<&rustls::Error> {
+    match error {
+        Error::TlsError(mysql::error::tls::TlsError::Tls(error)) => Some(error),
+        error => io_error(error)?.get_ref()?.downcast_ref(),
+    }
+}
+
+fn tls_hint(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "name the file of the authority that signed the server's certificate with sslrootcert=FILE"
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "the certificate is for another name than the URL's; sslmode=verify-ca leaves the name out",
+        _ => "sslmode says how much of TLS is wanted",
+    }
+}
+
+fn io_error(error: &Error) -> Option<&io::Error> {
+    match error {
+        Error::IoError(error) => Some(error),
+        Error::CodecError(error) => error.source()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    io_error(error).is_some_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
+}
+
+/// The reason alone, in one line.
+fn cause(error: &Error) -> String {
+    let text = match error {
+        Error::MySqlError(answer) => return said(answer),
+        Error::DriverError(DriverError::CouldNotConnect(Some((_, text, _)))) => text.clone(),
+        Error::DriverError(error) => error.to_string(),
+        error => io_error(error).map_or_else(|| error.to_string(), ToString::to_string),
+    };
+    // What the system says ends with its number, which says nothing more.
+    lower(text.split(" (os error").next().unwrap_or_default())
+}
+
+/// Without the capital at its beginning, unless the word is all in capitals.
+fn lower(text: &str) -> String {
+    let mut characters = text.chars();
+    match (characters.next(), characters.clone().next()) {
+        (Some(first), Some(second)) if !second.is_uppercase() => first.to_lowercase().chain(characters).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, message: &str) -> Error {
+        Error::MySqlError(MySqlError { state: "HY000".to_owned(), code, message: message.to_owned() })
+    }
+
+    #[test]
+    fn what_may_pass_is_told_from_what_stays() {
+        let kind = |code| of_connecting("backend", "u", answer(code, "x")).kind;
+        for code in FULL {
+            assert_eq!(kind(code), TroubleKind::Full, "{code}");
+        }
+        for code in PASSING.iter().chain(&GOODBYE).chain(&READ_ONLY) {
+            assert_eq!(kind(*code), TroubleKind::Passing, "{code}");
+        }
+        for code in [1044, 1045, 1049, 1054, 1064, 1129, 1130, 1142, 1227, 1292, 1698] {
+            assert_eq!(kind(code), TroubleKind::Lasting, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_unclear_only_if_the_row_may_have_been_written() {
+        let unclear = |error, written| of_asking("backend", "u", &Failure::new(error, written)).unclear;
+        assert!(!unclear(answer(1213, "Deadlock found"), false));
+        assert!(unclear(answer(1267, "Illegal mix of collations"), true));
+        assert!(unclear(answer(1053, "Server shutdown in progress"), false));
+        assert!(unclear(Error::server_disconnected(), false));
+        assert!(unclear(io::Error::from(io::ErrorKind::WouldBlock).into(), false));
+    }
+
+    #[test]
+    fn the_servers_words_begin_small_and_without_their_state() {
+        let trouble = of_connecting("backend mysql://db/x", "u", answer(1040, "#08004Too many connections"));
+        assert_eq!(trouble.message, "backend mysql://db/x: too many connections");
+        assert_eq!(lower("INSERT command denied"), "INSERT command denied");
+    }
+}

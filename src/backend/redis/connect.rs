@@ -1,0 +1,245 @@
+//! Which server to talk to: one of a list, the master that a sentinel names, or the cluster's node that has the lock.
+//!
+//! The driver's own clients for sentinels and clusters are not used. They connect to every node, and ask it for the whole
+//! map, before the first command; here a redirection leads to the one node that matters.
+
+use std::time::Duration;
+
+use ::redis::{Script, Value, cmd};
+
+use super::super::network::Host;
+use super::super::{Trouble, TroubleKind};
+use super::link::{Link, Login, Peer, Terms};
+use super::trouble;
+
+/// How often a cluster may send us on within one request.
+const REDIRECTIONS: usize = 5;
+
+/// The servers of a URL.
+pub(super) enum Route {
+    /// Servers, of which one is the master.
+    Servers(Vec<Host>),
+    Sentinels {
+        hosts: Vec<Host>,
+        master: String,
+    },
+    Cluster(Vec<Host>),
+}
+
+/// A script, its key and its arguments.
+pub(super) struct Call<'a> {
+    pub(super) script: &'static str,
+    pub(super) key: &'a str,
+    pub(super) arguments: &'a [&'a str],
+}
+
+/// The way to the servers, with at most one connection.
+pub(super) struct Network {
+    route: Route,
+    terms: Terms,
+    link: Option<Link>,
+    /// The host to begin with: the one after that which had trouble last.
+    first: usize,
+    /// The cluster's node that had the lock last.
+    node: Option<Host>,
+}
+
+impl Network {
+    pub(super) fn new(route: Route, terms: Terms) -> Self {
+        Self { route, terms, link: None, first: 0, node: None }
+    }
+
+    /// How long each of so many servers may take.
+    pub(super) fn share(patience: Duration, servers: usize) -> Duration {
+        (patience / u32::try_from(servers.max(1)).unwrap_or(u32::MAX)).max(Duration::from_secs(1))
+    }
+
+    /// Whether a name in braces would mean something.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.link = None;
+    }
+
+    /// Runs a script where it can be run.
+    pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, Trouble> {
+        let mut replicas = 0;
+        let mut redirections = 0;
+        let mut asking = Asking::No;
+        loop {
+            let mut link = match self.link.take() {
+                Some(link) => link,
+                None if redirections > 0 => self.follow()?,
+                None => self.connect()?,
+            };
+            let answer = run_script(&mut link, call, asking).inspect_err(|_| self.look_elsewhere())?;
+            let Value::ServerError(error) = &answer else {
+                self.link = Some(link);
+                return Ok(answer);
+            };
+            let code = trouble::code(error);
+            match (&self.route, code) {
+                (Route::Cluster(_), "MOVED" | "ASK") if redirections < REDIRECTIONS => {
+                    redirections += 1;
+                    asking = if code == "ASK" { Asking::Yes } else { Asking::No };
+                    self.node = redirection(error.details().unwrap_or_default(), link.host());
+                }
+                (Route::Cluster(_), "MOVED" | "ASK") => {
+                    self.node = None;
+                    return Err(Trouble::passing("the cluster's nodes send us to and fro").named(link.name()));
+                }
+                (Route::Servers(hosts), "READONLY" | "MASTERDOWN" | "LOADING") if replicas + 1 < hosts.len() => {
+                    replicas += 1;
+                    self.look_elsewhere();
+                }
+                _ => {
+                    self.look_elsewhere();
+                    return link.check(answer);
+                }
+            }
+        }
+    }
+
+    /// Has the next connection begin with another host: this one may be frozen, or not be the master any more.
+    fn look_elsewhere(&mut self) {
+        self.first = self.first.wrapping_add(1);
+        self.node = None;
+    }
+
+    /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
+    fn follow(&mut self) -> Result<Link, Trouble> {
+        let Some(node) = self.node.take() else { return self.connect() };
+        let link = Link::open(&node, Peer::Server, &self.terms)?;
+        self.node = Some(node);
+        Ok(link)
+    }
+
+    fn connect(&mut self) -> Result<Link, Trouble> {
+        // The node that had the lock last may have it still, and may be gone.
+        if self.node.is_some()
+            && let Ok(link) = self.follow()
+        {
+            return Ok(link);
+        }
+        let (Route::Servers(hosts) | Route::Sentinels { hosts, .. } | Route::Cluster(hosts)) = &self.route;
+        let mut last = None;
+        for _ in 0..hosts.len() {
+            let host = &hosts[self.first % hosts.len()];
+            let found = match &self.route {
+                Route::Sentinels { master, .. } => ask_sentinel(host, master, &self.terms),
+                _ => Link::open(host, Peer::Server, &self.terms),
+            };
+            match found {
+                Ok(link) => return Ok(link),
+                Err(trouble) => last = Some(both(last, trouble)),
+            }
+            self.first = self.first.wrapping_add(1);
+        }
+        Err(last.unwrap_or_else(|| Trouble::lasting("the URL names no host")))
+    }
+}
+
+/// Two servers' troubles as one: it may pass if one of them may, and tells what does not pass.
+fn both(one: Option<Trouble>, other: Trouble) -> Trouble {
+    let Some(one) = one else { return other };
+    match (one.kind, other.kind) {
+        (_, TroubleKind::Full) => other,
+        (TroubleKind::Lasting, TroubleKind::Passing) => Trouble { kind: TroubleKind::Passing, ..one },
+        (TroubleKind::Passing, TroubleKind::Lasting) => Trouble { kind: TroubleKind::Passing, ..other },
+        _ => one,
+    }
+}
+
+/// Whether the node is told that the cluster sent us, as it wants to hear while a slot is on its way to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    No,
+    Yes,
+}
+
+/// One round trip; two where the server has not seen the script since it started.
+fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value, Trouble> {
+    let mut ask = |command: &str, script: &str| {
+        let mut evaluate = cmd(command);
+        evaluate.arg(script).arg(1).arg(call.key).arg(call.arguments);
+        let commands = match asking {
+            Asking::Yes => vec![cmd("ASKING"), evaluate],
+            Asking::No => vec![evaluate],
+        };
+        link.ask(&commands).map(|mut answers| answers.pop().unwrap_or_default())
+    };
+    let answer = ask("EVALSHA", Script::new(call.script).get_hash())?;
+    match &answer {
+        Value::ServerError(error) if trouble::code(error) == "NOSCRIPT" => ask("EVAL", call.script),
+        _ => Ok(answer),
+    }
+}
+
+/// Reads `SLOT HOST:PORT`. A node that does not know its own name leaves it out, and is where the answer came from.
+fn redirection(text: &str, from: &Host) -> Option<Host> {
+    let (_, place) = text.split_once(' ')?;
+    let (name, port) = place.rsplit_once(':')?;
+    let name = if name.is_empty() || name == "?" { from.name.clone() } else { name.to_owned() };
+    Some(Host { name, port: Some(port.parse().ok()?) })
+}
+
+/// Connects to the master that this sentinel names.
+fn ask_sentinel(host: &Host, master: &str, terms: &Terms) -> Result<Link, Trouble> {
+    let question = || cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).clone();
+    let mut link = Link::open(host, Peer::Sentinel(Login::Without), terms)?;
+    let mut answer = link.ask(&[question()])?.pop().unwrap_or_default();
+    if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOAUTH") {
+        link = Link::open(host, Peer::Sentinel(Login::With), terms)?;
+        answer = link.ask(&[question()])?.pop().unwrap_or_default();
+    }
+    let answer = link.check(answer)?;
+    match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {
+        Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms),
+        Ok(None) => Err(Trouble::lasting(format!("the sentinel knows no master `{master}`"))
+            .hint("look which ones it knows, with `redis-cli -p 26379 SENTINEL masters`")
+            .named(link.name())),
+        Err(_) => Err(Trouble::lasting("the sentinel names no master").named(link.name())),
+    }
+    .map_err(|trouble| Trouble { unclear: false, ..trouble })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, port: u16) -> Host {
+        Host { name: name.to_owned(), port: Some(port) }
+    }
+
+    #[test]
+    fn a_redirection_names_a_host_or_means_the_same() {
+        let from = host("db", 1);
+        assert_eq!(redirection("3999 127.0.0.1:6381", &from), Some(host("127.0.0.1", 6381)));
+        assert_eq!(redirection("3999 ::1:6381", &from), Some(host("::1", 6381)));
+        assert_eq!(redirection("3999 :6381", &from), Some(host("db", 6381)));
+        assert_eq!(redirection("3999", &from), None);
+        assert_eq!(redirection("3999 db:x", &from), None);
+    }
+
+    #[test]
+    fn of_two_troubles_the_one_that_stays_is_told_and_the_one_that_passes_is_tried_again() {
+        let (passing, lasting) = (Trouble::passing("down"), Trouble::lasting("wrong password"));
+        let full = Trouble::new(TroubleKind::Full, "full");
+        let told = Trouble::passing("wrong password");
+        assert_eq!(both(Some(passing.clone()), lasting.clone()), told);
+        assert_eq!(both(Some(lasting.clone()), passing.clone()), told);
+        assert_eq!(both(Some(lasting.clone()), lasting.clone()), lasting);
+        assert_eq!(both(Some(passing), full.clone()), full);
+        assert_eq!(both(Some(full.clone()), lasting), full);
+        assert_eq!(both(None, full.clone()), full);
+    }
+
+    #[test]
+    fn every_server_gets_its_share_of_the_time_and_at_least_a_second() {
+        assert_eq!(Network::share(Duration::from_secs(10), 2), Duration::from_secs(5));
+        assert_eq!(Network::share(Duration::from_secs(2), 5), Duration::from_secs(1));
+        assert_eq!(Network::share(Duration::from_secs(2), 0), Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,211 @@
+//! What the driver and the server complain of, in our words.
+
+use std::time::Duration;
+
+use ::redis::{ErrorKind, RedisError, ServerError};
+
+use super::super::{Trouble, TroubleKind};
+
+/// What is enough for us, with the default prefix.
+const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
+                      +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
+
+/// A server's words that mean trouble that passes, and what they mean.
+const PASSING: [(&str, &str); 11] = [
+    ("READONLY", "the server is a replica, and takes no locks"),
+    ("LOADING", "the server is starting, and still reads its data"),
+    ("BUSY", "the server is busy with somebody's script"),
+    ("MASTERDOWN", "the server is a replica that has lost its master"),
+    ("CLUSTERDOWN", "the cluster is down"),
+    ("TRYAGAIN", "the cluster is moving the lock to another node"),
+    ("NOREPLICAS", "the server has fewer replicas than it wants (min-replicas-to-write)"),
+    ("MISCONF", "the server cannot write to its disk, and so takes no locks"),
+    ("OOM", "the server is out of memory (maxmemory)"),
+    ("UNBLOCKED", "the server has become a replica"),
+    ("UNKILLABLE", "the server is busy with somebody's script"),
+];
+
+impl Trouble {
+    /// Says whose trouble it is, unless that has been said.
+    pub(super) fn named(self, name: &str) -> Self {
+        if self.message.starts_with("backend ") {
+            return self;
+        }
+        Self { message: format!("backend {name}: {}", self.message), ..self }
+    }
+}
+
+/// The code of a server's refusal. Redis 6 puts what a script met after the script's name, or into another error's text.
+pub(super) fn code(error: &ServerError) -> &str {
+    let text = error.details().unwrap_or_default();
+    if error.code() == "@user_script:" || error.code() == "ERR" && text.contains("@user_script") {
+        let known = PASSING.iter().map(|(code, _)| *code).chain(["WRONGTYPE", "NOPERM"]);
+        return known.into_iter().find(|code| text.contains(&format!("-{code} "))).unwrap_or("ERR");
+    }
+    error.code()
+}
+
+/// What a server's refusal means.
+pub(super) fn of_answer(error: &ServerError) -> Trouble {
+    let (code, text) = (code(error), error.details().unwrap_or_default());
+    if let Some((_, meaning)) = PASSING.iter().find(|(known, _)| *known == code) {
+        return Trouble::passing(*meaning);
+    }
+    let has = |part: &str| text.to_ascii_lowercase().contains(part);
+    // What follows names the script by its hash, and a line of it.
+    let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
+    let said = || one_line(&format!("{} {told}", error.code()));
+    match code {
+        "WRONGPASS" => Trouble::lasting("the server does not know this user with this password")
+            .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
+        "NOAUTH" => Trouble::lasting("the server wants a password")
+            .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in the URL as USER:PASSWORD@ before the host"),
+        "NOPERM" => Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS),
+        "WRONGTYPE" => Trouble::lasting("the lock's key holds something that is no lock")
+            .hint("look at it with redis-cli TYPE, and choose another name or ?prefix="),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            Trouble::lasting("the server is a node of a cluster").hint("write redis-cluster://HOST,HOST")
+        }
+        "DENIED" => Trouble::lasting("the server lets in nobody from another host (protected mode)")
+            .hint("set a password on the server, or its `protected-mode`"),
+        _ if has("max number of clients") => {
+            Trouble::new(TroubleKind::Full, "the server has no room for another client (maxclients)")
+        }
+        _ if has("executing the script can't") || has("has no permissions") => {
+            Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS)
+        }
+        _ if has("db index") => Trouble::lasting("the server has no database of this number")
+            .hint("they are counted from 0; `databases` in its configuration says how many there are"),
+        _ if has("select is not allowed in cluster") => {
+            Trouble::lasting("the server is a node of a cluster, which has no other database than 0")
+                .hint("write redis-cluster://HOST,HOST")
+        }
+        _ if has("without any password configured") => {
+            Trouble::lasting("the server has no password, and was given one").hint("leave the password out")
+        }
+        _ if has("unknown command") && has("sentinel") => {
+            Trouble::lasting("the server is no sentinel").hint("write redis://HOST for the server itself")
+        }
+        _ if has("unknown command") => Trouble::lasting("the server knows no EVALSHA or EVAL, which locks need")
+            .hint("for a sentinel write redis-sentinel://HOST/MASTER; else its scripts are turned off"),
+        _ => Trouble::lasting(format!("the server refuses: {}", said())),
+    }
+}
+
+/// What broke the connection, or kept it from being made.
+pub(super) fn of_connection(error: &RedisError, timeout: Duration) -> Trouble {
+    let text = one_line(&error.to_string());
+    let has = |part: &str| text.contains(part);
+    if error.is_timeout() {
+        return Trouble::passing(format!("no answer within {} s", timeout.as_secs_f64().round()))
+            .hint("look whether the server is well, what firewalls are between, and whether the port is one for TLS");
+    }
+    if has("Connection refused") {
+        return Trouble::passing("connection refused").hint("look whether the server runs there");
+    }
+    if has("No such file or directory") {
+        return Trouble::passing("there is no such socket")
+            .hint("look whether the server runs, and at its `unixsocket`");
+    }
+    if has("Permission denied") {
+        return Trouble::lasting("permission denied").hint("look at the socket's mode, and at `unixsocketperm`");
+    }
+    if has("failed to lookup address") {
+        return Trouble::passing("the host has no address")
+            .hint("look whether the name is right, with `getent hosts NAME`");
+    }
+    if let Some(trouble) = of_tls(&text) {
+        return trouble;
+    }
+    if error.kind() == ErrorKind::Parse {
+        return Trouble::lasting("what answers there does not speak as Redis does")
+            .hint("look at the port, and whether it wants TLS, which is rediss://");
+    }
+    if error.is_connection_dropped() {
+        return Trouble::passing("the connection was closed");
+    }
+    if error.is_io_error() {
+        return Trouble::passing(text);
+    }
+    Trouble::lasting(text)
+}
+
+/// Whether the connection broke before anything could have been asked.
+pub(super) fn is_handshake(error: &RedisError) -> bool {
+    of_tls(&error.to_string()).is_some()
+}
+
+fn of_tls(text: &str) -> Option<Trouble> {
+    let has = |part: &str| text.contains(part);
+    Some(if has("UnknownIssuer") {
+        Trouble::lasting("the server's certificate is from an authority that is not believed")
+            .hint("name the authority's file with ?sslrootcert=FILE")
+    } else if has("not valid for name") || has("NotValidForName") {
+        Trouble::lasting("the server's certificate is for another name")
+            .hint("use the name it is for, or ?sslmode=verify-ca, which does not look at it")
+    } else if has("Expired") || has("certificate expired") {
+        Trouble::lasting("the server's certificate has expired")
+    } else if has("CertificateRequired") || has("HandshakeFailure") {
+        Trouble::lasting("the server wants a certificate from its clients")
+            .hint("name one with ?sslcert=FILE&sslkey=FILE")
+    } else if has("invalid peer certificate") {
+        Trouble::lasting(format!("the server's certificate cannot be believed: {text}"))
+    } else if has("received fatal alert") {
+        Trouble::lasting(format!("the server refuses TLS with us: {text}"))
+    } else if has("corrupt message") {
+        Trouble::lasting("the server does not speak TLS").hint("write redis:// if that is meant")
+    } else {
+        return None;
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> ServerError {
+        let Ok(::redis::Value::ServerError(error)) = ::redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+        else {
+            panic!("{text} is no refusal");
+        };
+        error
+    }
+
+    #[test]
+    fn what_a_script_meets_is_found_whichever_way_the_server_tells_it() {
+        for text in [
+            "READONLY You can't write against a read only replica. script: 308f, on @user_script:5.",
+            "@user_script: 5: -READONLY You can't write against a read only replica.",
+            "ERR Error running script (call to f_308f): @user_script:5: @user_script: 5: -READONLY You can't write.",
+        ] {
+            assert_eq!(code(&refusal(text)), "READONLY");
+            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing);
+        }
+        assert_eq!(code(&refusal("ERR Error running script (call to f_1): @user_script:5: BUSY nothing")), "ERR");
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_what_stays_says_what_to_do() {
+        for text in ["LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MISCONF x"] {
+            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing, "{text}");
+        }
+        assert_eq!(of_answer(&refusal("ERR max number of clients reached")).kind, TroubleKind::Full);
+        for text in [
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOAUTH Authentication required.",
+            "NOPERM this user has no permissions to run the 'eval' command",
+            "ERR The user executing the script can't run this command or subcommand",
+            "ERR DB index is out of range",
+            "ERR unknown command 'EVALSHA', with args beginning with: ",
+            "DENIED Redis is running in protected mode",
+            "MOVED 1 127.0.0.1:1",
+        ] {
+            let trouble = of_answer(&refusal(text));
+            assert!(trouble.kind == TroubleKind::Lasting && trouble.hint.is_some(), "{text}");
+        }
+    }
+}

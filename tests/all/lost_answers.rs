@@ -1,0 +1,176 @@
+//! Answers that never come: between the program and a real server stands a relay that lets a request through, waits for
+//! its answer, and breaks the connection instead of passing it on.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
+use super::support::{Place, finish};
+
+/// Which requests for the lock lose their answers, counted from 0.
+type Plan = fn(usize) -> bool;
+
+/// A port that leads to another one, as long as the test lives.
+struct Relay {
+    port: u16,
+    /// How many requests for the lock have come.
+    requests: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    /// `needle` is in every request for the lock, and in no other message.
+    fn new(server: u16, needle: Vec<u8>, plan: Plan) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (needle, count) = (needle.clone(), Arc::clone(&count));
+                thread::spawn(move || relay(&client, server, &needle, plan, &count));
+            }
+        });
+        Self { port, requests }
+    }
+}
+
+/// Relays one connection until it ends or is broken.
+fn relay(client: &TcpStream, server: u16, needle: &[u8], plan: Plan, count: &AtomicUsize) {
+    let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+    // The answers go through as long as nobody says that the next one is to be lost.
+    let cut = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 65_536];
+            while let Ok(length @ 1..) = (&server).read(&mut buffer) {
+                if cut.load(Ordering::SeqCst) || (&*client).write_all(&buffer[..length]).is_err() {
+                    break;
+                }
+            }
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+        });
+        let mut buffer = [0; 65_536];
+        loop {
+            match (&*client).read(&mut buffer) {
+                Ok(length @ 1..) => {
+                    let request = &buffer[..length];
+                    if request.windows(needle.len()).any(|part| part == needle)
+                        && plan(count.fetch_add(1, Ordering::SeqCst))
+                    {
+                        cut.store(true, Ordering::SeqCst);
+                    }
+                    if (&server).write_all(request).is_err() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        let _ = server.shutdown(Shutdown::Both);
+    });
+}
+
+struct Site<S> {
+    place: Place,
+    store: S,
+    relay: Relay,
+    url: String,
+}
+
+const NAME: &str = "behind-the-relay";
+
+impl<S: Store> Site<S> {
+    fn new(store: S, needle: Vec<u8>, plan: Plan) -> Self {
+        let url = store.url();
+        let port = url.split("127.0.0.1:").nth(1).unwrap().split(['/', '?']).next().unwrap();
+        let relay = Relay::new(port.parse().unwrap(), needle, plan);
+        let url = url.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{}", relay.port));
+        // So that no request is about a missing table.
+        let place = Place::new();
+        finish(place.run("warm", ["true"]).env("SHEDLOCK_BACKEND", store.url())).is_silent_with(0);
+        Self { place, store, relay, url }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.run(NAME, arguments);
+        command.env("SHEDLOCK_BACKEND", &self.url);
+        command
+    }
+
+    fn is_held(&self) -> bool {
+        self.store.stored(NAME).is_some_and(|stored| stored.is_held())
+    }
+
+    fn requests(&self) -> usize {
+        self.relay.requests.load(Ordering::SeqCst)
+    }
+}
+
+fn plain() -> Vec<u8> {
+    NAME.as_bytes().to_vec()
+}
+
+/// MySQL gets the name in hexadecimal digits.
+fn in_digits() -> Vec<u8> {
+    NAME.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+macro_rules! on_every_server {
+    ($($test:ident: $plan:expr;)*) => {
+        on_every_server!(postgres: PostgresStore, plain; $($test: $plan;)*);
+        on_every_server!(mariadb: MariaDbStore, in_digits; $($test: $plan;)*);
+        on_every_server!(redis: RedisStore, plain; $($test: $plan;)*);
+    };
+    ($server:ident: $store:ident, $needle:ident; $($test:ident: $plan:expr;)*) => {
+        mod $server {
+            use super::{Site, $store, $needle};
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&Site::new($store::new(), $needle(), $plan));
+                }
+            )*
+        }
+    };
+}
+
+on_every_server! {
+    a_taking_whose_answer_is_lost_is_found_to_be_ours: |request| request == 0;
+    a_taking_that_is_given_up_is_given_back: |_| true;
+    a_release_whose_answer_is_lost_is_repeated_without_a_word: |request| request == 1;
+    a_release_whose_answers_are_all_lost_has_freed_the_lock: |request| request >= 1;
+}
+
+fn a_taking_whose_answer_is_lost_is_found_to_be_ours<S: Store>(site: &Site<S>) {
+    finish(&mut site.run(&["-E", "75", "sh", "-c", "echo ran >> runs"])).is_silent_with(0);
+    assert_eq!(site.place.lines("runs"), ["ran"]);
+    assert_eq!(site.requests(), 3, "two to take and one to release");
+    assert!(!site.is_held());
+}
+
+fn a_taking_that_is_given_up_is_given_back<S: Store>(site: &Site<S>) {
+    let ended = finish(&mut site.run(&["--backend-timeout", "1s", "touch", "ran"]));
+    ended.complains(125, "backend");
+    assert!(!site.place.path("ran").exists());
+    assert!(site.requests() >= 2);
+    assert!(!site.is_held(), "{:?}", site.store.stored(NAME));
+    assert!(site.store.stored(NAME).is_none_or(|stored| stored.owner.ends_with(":ended")), "it had been taken");
+}
+
+fn a_release_whose_answer_is_lost_is_repeated_without_a_word<S: Store>(site: &Site<S>) {
+    finish(&mut site.run(&["-E", "75", "sh", "-c", "exit 7"])).is_silent_with(7);
+    assert_eq!(site.requests(), 3, "one to take and two to release");
+    assert!(!site.is_held());
+}
+
+fn a_release_whose_answers_are_all_lost_has_freed_the_lock<S: Store>(site: &Site<S>) {
+    let ended = finish(&mut site.run(&["--backend-timeout", "1s", "sh", "-c", "exit 7"]));
+    ended.complains(7, "the lock frees when its time is up");
+    assert!(!site.is_held());
+}

@@ -1,0 +1,585 @@
+//! The MySQL backend, against real servers: what lies in the table, who excludes whom, and what becomes of a run when
+//! the server is not as it should be.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::servers::{self, MariaDb, MariaDbDatabase};
+use super::stage::Holder;
+use super::support::{Finished, Place, finish, finish_child, start, wait_until};
+
+/// The Java library's table.
+const JAVA_TABLE: &str = "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
+    locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))";
+
+/// `shedlock run --name NAME --at-most 1m -E 75 ARGUMENTS` on this URL.
+fn on(place: &Place, url: &str, name: &str, arguments: &[&str]) -> Command {
+    let mut command = place.run(name, ["-E", "75"]);
+    command.args(arguments).env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+/// Runs `true` under the lock `a`, with these options.
+fn run(url: &str, options: &[&str]) -> Finished {
+    finish(&mut on(&Place::new(), url, "a", &[options, &["--", "true"]].concat()))
+}
+
+fn hold(place: &Place, url: &str) -> Holder {
+    Holder::start(place, &mut on(place, url, "a", &[]), "true")
+}
+
+/// What a query says of the lock `a`.
+fn ask(database: &MariaDbDatabase, what: &str) -> String {
+    database.mariadb(&format!("select {what} from shedlock where name = 'a'")).trim().to_owned()
+}
+
+fn is_held(database: &MariaDbDatabase) -> bool {
+    ask(database, "lock_until > utc_timestamp(3)") == "1"
+}
+
+/// A login of the database that may do this; `rights` are such as `select, insert on`.
+fn user(server: &MariaDb, database: &MariaDbDatabase, login: &str, rights: &str) -> MariaDbDatabase {
+    let (name, password) = login.split_once(':').unwrap_or((login, ""));
+    server.mariadb(&format!(
+        "create user {name}@'127.0.0.1' identified by '{password}'; grant {rights} {}.* to {name}@'127.0.0.1'",
+        database.name
+    ));
+    database.login(login)
+}
+
+/// A session of another program that runs these statements and stays until it is dropped.
+struct Session(Child);
+
+impl Session {
+    /// Returns when the session sleeps at the end of its statements.
+    fn start(database: &MariaDbDatabase, sql: &str) -> Self {
+        let mark = servers::unique("mark");
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-S", database.socket(), "-u", "root", "-D", &database.name]);
+        client.args(["-e", &format!("{sql}; select sleep(600) as {mark}")]);
+        let session = Self(client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        wait_until("the other session", || {
+            let running = database.try_mariadb(&format!(
+                "select 1 from information_schema.processlist where info like '%{mark}' and info like 'select sleep%'"
+            ));
+            running.is_ok_and(|rows| rows.starts_with('1')).then_some(())
+        });
+        session
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+// What lies in the table
+
+#[test]
+fn the_row_is_the_java_librarys() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    let holder = hold(&place, &database.url());
+    let row = ask(
+        &database,
+        "timestampdiff(second, locked_at, lock_until), abs(timestampdiff(second, locked_at, utc_timestamp())) < 30",
+    );
+    assert_eq!(row, "60\t1");
+    let owner = ask(&database, "locked_by");
+    assert!(owner.contains(&format!(":{}:", holder.pid())), "{owner}");
+    run(&database.url(), &[]).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert!(!is_held(&database));
+    assert_eq!(ask(&database, "locked_by"), format!("{owner}:ended"));
+    run(&database.url(), &["--at-least", "30s"]).is_silent_with(0);
+    assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
+    run(&database.url(), &[]).is_silent_with(75);
+}
+
+#[test]
+fn a_table_in_another_database_is_used() {
+    let (database, other) = (servers::mariadb().database(), servers::mariadb().database());
+    run(&format!("{}?table={}.locks", database.url(), other.name), &[]).is_silent_with(0);
+    assert_eq!(other.mariadb("select name from locks"), "a");
+    let bare = database.url();
+    let bare = bare.strip_suffix(&format!("/{}", database.name)).unwrap();
+    run(&format!("{bare}?table={}.locks", other.name), &[]).is_silent_with(0);
+    run(bare, &[]).complains(125, "names no database; write mysql://HOST/DATABASE");
+}
+
+#[test]
+fn names_that_could_end_a_statement_are_names() {
+    let database = servers::mariadb().database();
+    let longest = "ä".repeat(64);
+    let names =
+        ["it's", "a\"b", "a\\", "a\\' b", "a`b", "--", "a;b", "a/b#c:d e", "%_", "x'41'", "ÄÖ 日本 🦀", &longest];
+    for name in names {
+        finish(&mut on(&Place::new(), &database.url(), name, &["--at-least", "1m", "--", "true"])).is_silent_with(0);
+    }
+    for name in names {
+        finish(&mut on(&Place::new(), &database.url(), name, &["--", "true"])).is_silent_with(75);
+    }
+    let kept = database.mariadb("set names utf8mb4; select hex(name) from shedlock order by hex(name)");
+    let mut hexadecimal: Vec<String> =
+        names.iter().map(|name| name.bytes().map(|byte| format!("{byte:02X}")).collect()).collect();
+    hexadecimal.sort();
+    assert_eq!(kept.lines().collect::<Vec<_>>(), hexadecimal);
+}
+
+#[test]
+fn names_that_differ_in_case_are_one_lock_in_a_table_made_for_java_and_two_in_ours() {
+    for (table, code) in [("", 0), (JAVA_TABLE, 75)] {
+        let (place, database) = (Place::new(), servers::mariadb().database());
+        database.mariadb(&format!("select 1; {table}"));
+        let holder = hold(&place, &database.url());
+        finish(&mut on(&place, &database.url(), "A", &["--", "true"])).is_silent_with(code);
+        holder.end().is_silent_with(0);
+    }
+}
+
+#[test]
+fn a_name_that_the_table_cannot_keep_is_an_error_and_no_other_lock() {
+    for mode in ["", "STRICT_ALL_TABLES"] {
+        let server = MariaDb::fresh(&[&format!("--sql-mode={mode}")]);
+        let database = server.database();
+        database.mariadb(&format!("{JAVA_TABLE} character set latin1"));
+        let at = |name: &str| finish(&mut on(&Place::new(), &database.url(), name, &["--", "touch", "ran"]));
+        at("größe").is_silent_with(0);
+        let finished = at("日本");
+        finished.complains(125, "backend mysql://");
+        assert!(finished.stderr.contains("CHARACTER SET utf8mb4"), "{mode}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_table_without_a_primary_key_is_an_error() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    database.mariadb(&JAVA_TABLE.replace(", PRIMARY KEY (name)", ""));
+    let holder = hold(&place, &database.url());
+    let finished = run(&database.url(), &[]);
+    finished.complains(125, "has the lock's name twice");
+    assert!(finished.stderr.contains("hint: it needs `name` as its primary key"), "{}", finished.stderr);
+    holder.end().is_silent_with(0);
+}
+
+#[test]
+fn a_table_of_another_kind_is_an_error() {
+    let database = servers::mariadb().database();
+    database.mariadb("create table shedlock (name varchar(64) primary key, value int)");
+    run(&database.url(), &[]).complains(125, "unknown column 'lock_until'");
+}
+
+#[test]
+fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    database.mariadb(&JAVA_TABLE.replace(
+        "lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)",
+        "lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), \
+         locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)",
+    ));
+    let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--at-least", "30s"]), "true");
+    let taken = ask(&database, "locked_at");
+    run(&database.url(), &[]).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert_eq!(ask(&database, "locked_at"), taken);
+    assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
+}
+
+// Settings of the server
+
+#[test]
+fn a_server_in_another_zone_without_autocommit_shares_its_locks_with_java() {
+    let place = Place::new();
+    let server = MariaDb::fresh(&["--default-time-zone=+02:00", "--autocommit=0"]);
+    let database = server.database();
+    database.mariadb(JAVA_TABLE);
+    let take = "insert ignore into shedlock(name, lock_until, locked_at, locked_by) values('a', \
+         timestampadd(microsecond, 60000000, utc_timestamp(3)), utc_timestamp(3), 'java'); select row_count(); \
+         update shedlock set lock_until = timestampadd(microsecond, 60000000, utc_timestamp(3)), \
+         locked_at = utc_timestamp(3), locked_by = 'java' where name = 'a' and lock_until <= utc_timestamp(3); \
+         select row_count(); commit";
+    let release = "update shedlock set lock_until = utc_timestamp(3) where name = 'a' and locked_by = 'java'; commit";
+
+    let holder = hold(&place, &database.url());
+    assert_eq!(database.mariadb(take), "0\n0");
+    database.mariadb(release);
+    assert!(is_held(&database));
+    holder.end().is_silent_with(0);
+    assert_eq!(database.mariadb(take), "0\n1");
+    let finished = run(&database.url(), &["-v"]);
+    assert_eq!(finished.code(), Some(75));
+    assert!(finished.stderr.contains("java"), "{}", finished.stderr);
+    assert_eq!(ask(&database, "locked_by"), "java");
+    database.mariadb(release);
+    run(&database.url(), &[]).is_silent_with(0);
+    assert!(!is_held(&database));
+}
+
+#[test]
+fn any_sql_mode_will_do() {
+    for mode in ["ANSI,NO_BACKSLASH_ESCAPES", "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH", "ORACLE", ""] {
+        let server = MariaDb::fresh(&[&format!("--sql-mode={mode}"), "--explicit-defaults-for-timestamp=0"]);
+        let (place, database) = (Place::new(), server.database());
+        let holder = hold(&place, &database.url());
+        run(&database.url(), &[]).is_silent_with(75);
+        holder.end().is_silent_with(0);
+        run(&database.url(), &[]).is_silent_with(0);
+    }
+}
+
+#[test]
+fn an_hour_that_the_servers_zone_leaves_out_is_an_error_that_says_so() {
+    // Half an hour after a zone's clocks were put forward; those who may do everything are spared what init-connect says.
+    let forward = 1_774_749_600;
+    let server = MariaDb::fresh(&[&format!("--init-connect=set timestamp = {}", forward + 1800)]);
+    let database = server.database();
+    server.mariadb(&format!(
+        "insert into time_zone values (1, 'N'); insert into time_zone_name values ('Spring', 1); \
+         insert into time_zone_transition_type values (1, 0, 0, 0, 'A'), (1, 1, 3600, 1, 'B'); \
+         insert into time_zone_transition values (1, 0, 0), (1, {forward}, 1); set global time_zone = 'Spring'"
+    ));
+    let database = user(&server, &database, "jobs", "all on");
+    let finished = run(&database.url(), &[]);
+    finished.complains(125, "incorrect datetime value");
+    assert!(finished.stderr.contains("default_time_zone to '+00:00'"), "{}", finished.stderr);
+}
+
+#[test]
+fn one_run_sends_two_requests_and_a_skip_one() {
+    let server = MariaDb::fresh(&[]);
+    let (place, database) = (Place::new(), server.database());
+    run(&database.url(), &[]).is_silent_with(0);
+    let alone = || {
+        wait_until("the connections to end", || {
+            let connections = "select count(*) from information_schema.processlist where db like 'test%'";
+            (server.mariadb(connections) == "0").then_some(())
+        });
+    };
+    let heard = |options: &[&str], code| {
+        alone();
+        server.mariadb(
+            "set global general_log = 0; truncate general_log; set global log_output = 'table', general_log = 1",
+        );
+        run(&database.url(), options).is_silent_with(code);
+        alone();
+        let rows = server.mariadb("select command_type from general_log where user_host like '%[127.0.0.1]'");
+        rows.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(heard(&[], 0), ["Connect", "Query", "Query", "Quit"]);
+    let holder = hold(&place, &database.url());
+    assert_eq!(heard(&[], 75), ["Connect", "Query", "Quit"]);
+    holder.end().is_silent_with(0);
+    assert!(!server.log().contains("Aborted connection"), "{}", server.log());
+}
+
+#[test]
+fn no_connection_is_kept_while_the_job_runs() {
+    let server = MariaDb::fresh(&[]);
+    let (place, database) = (Place::new(), server.database());
+    let holder = hold(&place, &database.url());
+    let connections = "select count(*) from information_schema.processlist where db like 'test%'";
+    wait_until("the connection to close", || (server.mariadb(connections) == "0").then_some(()));
+    holder.end().is_silent_with(0);
+}
+
+// Rights and logins
+
+#[test]
+fn select_insert_and_update_are_rights_enough() {
+    let server = servers::mariadb();
+    let (place, database) = (Place::new(), server.database());
+    database.mariadb(JAVA_TABLE);
+    let jobs = user(server, &database, &servers::unique("jobs"), "select, insert, update on");
+    let holder = hold(&place, &jobs.url());
+    run(&jobs.url(), &[]).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    run(&jobs.url(), &[]).is_silent_with(0);
+}
+
+#[test]
+fn who_may_not_make_the_table_is_shown_the_statement() {
+    let server = servers::mariadb();
+    let database = server.database();
+    let jobs = user(server, &database, &servers::unique("jobs"), "select, insert, update on");
+    let finished = run(&jobs.url(), &[]);
+    finished.complains(125, "there is no table shedlock, and it cannot be made: CREATE command denied");
+    let (_, statement) = finished.stderr.split_once("hint: have somebody who may run: ").unwrap();
+    database.mariadb(statement);
+    run(&jobs.url(), &[]).is_silent_with(0);
+}
+
+#[test]
+fn who_may_not_write_is_told_what_is_needed() {
+    let server = servers::mariadb();
+    let database = server.database();
+    database.mariadb(JAVA_TABLE);
+    let reader = user(server, &database, &servers::unique("reader"), "select on");
+    let finished = run(&reader.url(), &[]);
+    finished.complains(125, "command denied to user");
+    assert!(finished.stderr.contains("needs SELECT, INSERT and UPDATE"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_login_that_is_refused_is_an_error_at_once() {
+    let server = servers::mariadb();
+    let database = server.database();
+    let name = servers::unique("clerk");
+    user(server, &database, &format!("{name}:s3cret"), "all on");
+    let begun = Instant::now();
+    for login in [&format!("{name}:wr0ng"), &name, "nobody"] {
+        let finished = run(&database.login(login).url(), &[]);
+        finished.complains(125, "access denied for user");
+        assert!(finished.stderr.contains("hint: look at the password"), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("wr0ng"), "{}", finished.stderr);
+    }
+    let nowhere = database.url().replace(&database.name, "nowhere");
+    run(&nowhere, &[]).complains(125, "unknown database 'nowhere'");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_password_comes_from_the_environment_or_a_file_and_is_shown_nowhere() {
+    let server = servers::mariadb();
+    let (place, database) = (Place::new(), server.database());
+    let name = servers::unique("clerk");
+    let login = user(server, &database, &format!("{name}:s3cret%2F"), "all on");
+    server.mariadb(&format!("set password for {name}@'127.0.0.1' = password('s3cret/')"));
+    let bare = database.login(&name).url();
+    let file = place.path("url");
+    fs::write(&file, login.url()).unwrap();
+
+    let mut by_variable = on(&place, &bare, "a", &["-vv"]);
+    by_variable.env("SHEDLOCK_BACKEND_PASSWORD", "s3cret/");
+    let mut by_file = on(&place, "", "b", &["-vv", "--backend-file", file.to_str().unwrap()]);
+    for command in [&mut by_variable, &mut by_file] {
+        let holder = Holder::start(&place, command, "true");
+        for pid in [holder.pid(), holder.job()] {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+            assert!(!String::from_utf8_lossy(&line).contains("s3cret"));
+        }
+        let finished = holder.end();
+        assert_eq!(finished.code(), Some(0), "{finished:?}");
+        assert!(!format!("{finished:?}").contains("s3cret"), "{finished:?}");
+    }
+}
+
+#[test]
+fn a_socket_will_do() {
+    let database = servers::mariadb().database();
+    for host in ["", "localhost"] {
+        run(&format!("mysql://root@{host}/{}?socket={}", database.name, database.socket()), &[]).is_silent_with(0);
+    }
+    let host = database.socket().replace('/', "%2F");
+    run(&format!("mariadb://root@{host}/{}", database.name), &[]).is_silent_with(0);
+    let nowhere = format!("mysql://root@/{}?socket=/no/such", database.name);
+    run(&nowhere, &["--backend-timeout", "100ms"]).complains(125, "no server listens on its socket");
+}
+
+// Servers that are down, full, or read-only
+
+/// A port on which nobody listens.
+fn dead_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_server_that_is_down_is_tried_again_until_the_timeout() {
+    let url = format!("mysql://root:s3cret@127.0.0.1:{}/x", dead_port());
+    let begun = Instant::now();
+    let finished = run(&url, &["--backend-timeout", "600ms"]);
+    finished.complains(125, "connection refused");
+    assert!(!finished.stderr.contains("s3cret"), "{}", finished.stderr);
+    assert!(begun.elapsed() > Duration::from_millis(200));
+}
+
+#[test]
+fn a_server_that_comes_up_in_time_is_used() {
+    let server = MariaDb::fresh(&[]);
+    let (place, database) = (Place::new(), server.database());
+    server.stop();
+    let child = start(&mut on(&place, &database.url(), "a", &["--backend-timeout", "30s", "--", "true"]));
+    server.start();
+    finish_child(child).is_silent_with(0);
+}
+
+#[test]
+fn a_lock_survives_a_server_that_is_killed() {
+    let server = MariaDb::fresh(&["--innodb-flush-log-at-trx-commit=1"]);
+    let (place, database) = (Place::new(), server.database());
+    let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--backend-timeout", "30s"]), "true");
+    server.kill();
+    server.start();
+    run(&database.url(), &[]).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert!(!is_held(&database));
+}
+
+#[test]
+fn of_several_hosts_the_first_that_can_be_written_is_used() {
+    let (writable, reader) = (MariaDb::fresh(&[]), MariaDb::fresh(&["--read-only"]));
+    let database = writable.database();
+    for server in [&writable, &reader] {
+        server.mariadb(&format!("create database if not exists {}", database.name));
+        server.mariadb(
+            "create user jobs@'127.0.0.1'; grant all on *.* to jobs@'127.0.0.1'; \
+                        revoke super, read only admin on *.* from jobs@'127.0.0.1'",
+        );
+    }
+    let url = |hosts: &[u16]| {
+        let hosts: Vec<_> = hosts.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("mysql://jobs@{}/{}", hosts.join(","), database.name)
+    };
+    let finished = run(&url(&[reader.port()]), &["--backend-timeout", "500ms"]);
+    finished.complains(125, "--read-only");
+    assert!(finished.stderr.contains("hint: a lock needs a server that can be written"), "{}", finished.stderr);
+    reader.mariadb(&format!("use {}; {JAVA_TABLE}", database.name));
+    run(&url(&[reader.port()]), &["--backend-timeout", "500ms"]).complains(125, "--read-only");
+    run(&url(&[dead_port(), reader.port(), writable.port()]), &[]).is_silent_with(0);
+    assert_eq!(database.mariadb("select name from shedlock"), "a");
+}
+
+#[test]
+fn a_server_that_is_full_is_waited_for_until_the_timeout() {
+    let server = MariaDb::fresh(&[]);
+    let (place, database) = (Place::new(), server.database());
+    let jobs = user(&server, &database, "jobs", "all on");
+    server.mariadb("alter user jobs@'127.0.0.1' with max_user_connections 1");
+    let mut other = Command::new("mariadb");
+    other.args(["--no-defaults", "-h", "127.0.0.1", "-P", &server.port().to_string(), "-u", "jobs"]);
+    let mut other =
+        other.args(["-e", "select sleep(600)"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the other connection", || {
+        (server.mariadb("select count(*) from information_schema.processlist where user = 'jobs'") == "1").then_some(())
+    });
+    let finished = run(&jobs.url(), &["--backend-timeout", "500ms"]);
+    finished.complains(125, "max_user_connections");
+    let child = start(&mut on(&place, &jobs.url(), "a", &["--backend-timeout", "30s", "--", "true"]));
+    server.mariadb("select concat('kill ', id) from information_schema.processlist where user = 'jobs'");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    server.mariadb("alter user jobs@'127.0.0.1' with max_user_connections 0");
+    finish_child(child).is_silent_with(0);
+}
+
+#[test]
+fn of_100_processes_at_a_server_for_10_that_meet_no_table_one_runs_its_job() {
+    let server = MariaDb::fresh(&["--max-connections=10"]);
+    let (place, database) = (Place::new(), server.database());
+    let job = ["--at-least", "1m", "--backend-timeout", "60s", "--", "sh", "-c", "echo $$ >> runs"];
+    let children: Vec<_> = (0..100).map(|_| start(&mut on(&place, &database.url(), "a", &job))).collect();
+    let codes: Vec<_> = children
+        .into_iter()
+        .map(|child| {
+            let finished = finish_child(child);
+            assert_eq!(finished.stderr, "");
+            finished.code().unwrap()
+        })
+        .collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == 75).count(), 99, "{codes:?}");
+    assert_eq!(place.lines("runs").len(), 1);
+}
+
+#[test]
+fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
+    let database = servers::mariadb().database();
+    run(&database.url(), &[]).is_silent_with(0);
+    let session = Session::start(&database, "begin; select * from shedlock where name = 'a' for update");
+    let begun = Instant::now();
+    let finished = run(&database.url(), &["--backend-timeout", "3s"]);
+    finished.complains(125, "lock wait timeout exceeded");
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    let place = Place::new();
+    let child = start(&mut on(&place, &database.url(), "a", &["--backend-timeout", "30s", "--", "true"]));
+    wait_until("the statement that waits", || {
+        let waiting = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'";
+        (database.mariadb(waiting) == "1").then_some(())
+    });
+    drop(session);
+    database.mariadb(
+        "select concat('kill ', id, ';') into @kill from information_schema.processlist \
+                      where info like 'select sleep%' and db = database() limit 1; execute immediate @kill",
+    );
+    finish_child(child).is_silent_with(0);
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_at_the_timeout() {
+    let server = MariaDb::fresh(&[]);
+    let database = server.database();
+    run(&database.url(), &[]).is_silent_with(0);
+    server.freeze();
+    let begun = Instant::now();
+    let finished = run(&database.url(), &["--backend-timeout", "1s"]);
+    assert_eq!(finished.code(), Some(125), "{finished:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    server.thaw();
+    wait_until("a free lock", || (!is_held(&database)).then_some(()));
+}
+
+// TLS
+
+#[test]
+fn tls_is_as_strict_as_it_is_asked_to_be() {
+    let (server, certificates) = (servers::mariadb_tls(), servers::certificates());
+    let database = server.database();
+    let clerk = database.login("clerk:s3cret");
+    let (authority, stranger) = (certificates.authority(), certificates.stranger());
+    for host in ["127.0.0.1", "localhost"] {
+        run(&format!("{}?sslrootcert={authority}", clerk.url_at(host)), &[]).is_silent_with(0);
+    }
+    for query in [
+        "sslmode=require".to_owned(),
+        "sslmode=prefer".to_owned(),
+        format!("sslmode=verify-ca&sslrootcert={authority}"),
+        format!("sslmode=require&sslrootcert={authority}"),
+    ] {
+        run(&format!("{}?{query}", clerk.url()), &[]).is_silent_with(0);
+    }
+    run(&clerk.url(), &[]).complains(125, "access denied");
+    for mode in ["verify-full", "verify-ca", "require"] {
+        let finished = run(&format!("{}?sslmode={mode}&sslrootcert={stranger}", clerk.url()), &[]);
+        finished.complains(125, "TLS failed");
+        assert!(finished.stderr.contains("sslrootcert=FILE"), "{}", finished.stderr);
+    }
+    run(&format!("{}?sslmode=verify-full", clerk.url()), &[]).complains(125, "TLS failed");
+    run(&format!("{}?sslrootcert=/no/such/file", clerk.url()), &[])
+        .complains(125, "sslrootcert /no/such/file cannot be read: there is no such file");
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused_unless_names_do_not_count() {
+    let server = MariaDb::fresh_with_tls(&["--bind-address=127.0.0.2"]);
+    server.mariadb("create user abroad@'%' require ssl; grant all on *.* to abroad@'%'");
+    let url = server.database().login("abroad").url_at("127.0.0.2");
+    let authority = servers::certificates().authority();
+    let finished = run(&format!("{url}?sslrootcert={authority}"), &[]);
+    finished.complains(125, "TLS failed");
+    assert!(finished.stderr.contains("the certificate is for another name"), "{}", finished.stderr);
+    run(&format!("{url}?sslrootcert={authority}&sslmode=verify-ca"), &[]).is_silent_with(0);
+}
+
+#[test]
+fn a_client_may_log_in_by_its_certificate() {
+    let certificates = servers::certificates();
+    let jobs = servers::mariadb_tls().database().login("jobs");
+    let authority = certificates.authority();
+    let own = format!("sslcert={}&sslkey={}", certificates.client(), certificates.client_key());
+    run(&format!("{}?sslrootcert={authority}&{own}", jobs.url()), &[]).is_silent_with(0);
+    run(&format!("{}?sslrootcert={authority}", jobs.url()), &[]).complains(125, "access denied");
+    let mixed = format!("sslcert={}&sslkey={}", certificates.client(), certificates.server_key());
+    let finished = run(&format!("{}?sslrootcert={authority}&{mixed}", jobs.url()), &[]);
+    finished.complains(125, "the client certificate");
+}
+
+#[test]
+fn a_server_without_tls_is_refused_unless_tls_is_only_preferred() {
+    let database = servers::mariadb().database();
+    run(&format!("{}?sslmode=require", database.url()), &[]).complains(125, "the server offers no TLS");
+    for mode in ["prefer", "allow", "disable"] {
+        run(&format!("{}?sslmode={mode}", database.url()), &[]).is_silent_with(0);
+    }
+}

@@ -1,0 +1,748 @@
+//! The Redis backend, against real servers: what lies in them, who excludes whom, and what becomes of a run when a
+//! server is not as it should be.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::servers::{self, Redis, RedisCluster, RedisDatabase, RedisSentinel, unique};
+use super::stage::Holder;
+use super::support::{Finished, Place, finish, finish_child, start, wait_until};
+
+/// `shedlock run --name NAME --at-most 1m ARGUMENTS` on this URL.
+fn on(place: &Place, url: &str, name: &str, arguments: &[&str]) -> Command {
+    let mut command = place.run(name, arguments);
+    command.env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+/// Runs `true` under a lock; it says nothing and succeeds.
+#[track_caller]
+fn works(place: &Place, url: &str) {
+    ran(place, url, "works");
+}
+
+/// The job under this lock is run.
+#[track_caller]
+fn ran(place: &Place, url: &str, name: &str) {
+    finish(&mut on(place, url, name, &["-E", "75", "--", "true"])).is_silent_with(0);
+}
+
+/// The job under this lock is not run, since somebody else holds it.
+#[track_caller]
+fn skipped(place: &Place, url: &str, name: &str) {
+    finish(&mut on(place, url, name, &["-E", "75", "--", "false"])).is_silent_with(75);
+}
+
+/// Holds a lock until the holder is ended.
+fn hold(place: &Place, url: &str, name: &str) -> Holder {
+    Holder::start(place, &mut on(place, url, name, &["--"]), "true")
+}
+
+/// The key that a lock has unless the URL says otherwise.
+fn key(name: &str) -> String {
+    format!("job-lock:default:{name}")
+}
+
+fn value(database: &RedisDatabase, name: &str) -> String {
+    database.cli(&["get", &key(name)])
+}
+
+/// The milliseconds that a lock has left.
+fn left(database: &RedisDatabase, name: &str) -> i64 {
+    database.cli(&["pttl", &key(name)]).parse().unwrap()
+}
+
+/// What the Java library writes.
+const JAVA: &str = "ADDED:2026-01-31T18:00:00.000Z@host:0d5a3b8e-6f0e-4a52-9d68-0a1f6f2f0001";
+
+/// A host that stands before a server, counts what it is asked, and may keep its answers to itself.
+struct Proxy {
+    port: u16,
+    connections: Arc<AtomicUsize>,
+    /// Every piece that a client sent.
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    /// `loses` says of each request whether the connection breaks before its answer gets through.
+    fn before(port: u16, loses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy =
+            Self { port: listener.local_addr().unwrap().port(), connections: Arc::default(), requests: Arc::default() };
+        let (connections, requests) = (Arc::clone(&proxy.connections), Arc::clone(&proxy.requests));
+        let loses = Arc::new(loses);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                connections.fetch_add(1, Ordering::SeqCst);
+                let (requests, loses) = (Arc::clone(&requests), Arc::clone(&loses));
+                std::thread::spawn(move || pass_on(client.unwrap(), port, &requests, loses.as_ref()));
+            }
+        });
+        proxy
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+/// Passes requests and answers to and fro, one by one.
+fn pass_on(mut client: TcpStream, port: u16, requests: &Mutex<Vec<String>>, loses: &dyn Fn(&str) -> bool) {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut piece = vec![0; 65536];
+    while let Ok(size @ 1..) = client.read(&mut piece) {
+        let request = String::from_utf8_lossy(&piece[..size]).into_owned();
+        requests.lock().unwrap().push(request.clone());
+        server.write_all(&piece[..size]).unwrap();
+        let Ok(size @ 1..) = server.read(&mut piece) else { return };
+        if loses(&request) || client.write_all(&piece[..size]).is_err() {
+            return;
+        }
+    }
+}
+
+// What lies in the server
+
+#[test]
+fn a_running_job_has_a_key_with_its_owner_and_an_end() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let holder = hold(&place, &database.url(), "a");
+    let (value, left) = (value(&database, "a"), left(&database, "a"));
+    let (time, owner) = value.strip_prefix("ADDED:").unwrap().split_once('@').unwrap();
+    assert!(time.len() == 24 && time.ends_with('Z'), "{value}");
+    assert!(owner.contains(&format!(":{}:", holder.pid())), "{value}");
+    assert!((50_000..=60_000).contains(&left), "{left}");
+    // The server's clock says the same, to the second at least.
+    let now = database.cli(&["time"]).lines().next().unwrap().parse::<u64>().unwrap();
+    let date = Command::new("date").args(["-u", "-d", time, "+%s"]).output().unwrap();
+    let added: u64 = String::from_utf8(date.stdout).unwrap().trim().parse().unwrap();
+    assert!(added <= now && now - added < 20, "{added} {now}");
+    skipped(&place, &database.url(), "a");
+    ran(&place, &database.url(), "b");
+    holder.end();
+    assert_eq!(database.cli(&["keys", "*"]), "");
+    ran(&place, &database.url(), "a");
+}
+
+#[test]
+fn at_least_is_kept_by_the_server_under_an_owner_that_has_ended() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    finish(&mut on(&place, &database.url(), "a", &["--at-least", "20s", "--", "true"])).is_silent_with(0);
+    assert!(value(&database, "a").ends_with(":ended"), "{}", value(&database, "a"));
+    assert!((10_000..=20_000).contains(&left(&database, "a")));
+    skipped(&place, &database.url(), "a");
+    let short = ["--at-least", "1s", "-E", "75", "--", "true"];
+    finish(&mut on(&place, &database.url(), "b", &short)).is_silent_with(0);
+    wait_until("the end of at-least", || (value(&database, "b").is_empty()).then_some(()));
+    ran(&place, &database.url(), "b");
+}
+
+#[test]
+fn prefix_environment_and_database_keep_locks_apart() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let url = database.url() + "?prefix=p q&environment=test";
+    let holder = hold(&place, &url, "a");
+    assert_eq!(database.cli(&["keys", "*"]), "p q:test:a");
+    skipped(&place, &url, "a");
+    ran(&place, &database.url(), "a");
+    ran(&place, &servers::redis().database().url(), "a");
+    holder.end();
+}
+
+#[test]
+fn names_of_any_kind_are_locks_of_their_own() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let long = "ä".repeat(64);
+    let names = ["Job", "job", "a b", "a:b", "a/b", "a#b", "Überweisung", "{a}", "a*", "%d", "a@b", "\"'\\", &long];
+    let holders: Vec<Holder> = names.iter().map(|name| hold(&place, &database.url(), name)).collect();
+    let mut keys: Vec<String> = database.cli(&["keys", "*"]).lines().map(str::to_owned).collect();
+    let mut wanted = names.map(key);
+    keys.sort();
+    wanted.sort();
+    assert_eq!(keys, wanted);
+    for (name, holder) in names.iter().zip(holders) {
+        skipped(&place, &database.url(), name);
+        holder.end();
+        ran(&place, &database.url(), name);
+    }
+}
+
+#[test]
+fn an_extended_job_keeps_its_lock() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let mut command = place.shedlock(["run", "--name", "a", "--at-most", "2s", "--on-expiry", "extend", "--"]);
+    command.env("SHEDLOCK_BACKEND", database.url());
+    let begun = Instant::now();
+    let holder = Holder::start(&place, &mut command, "true");
+    while begun.elapsed() < Duration::from_secs(4) {
+        assert!(left(&database, "a") > 0);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    holder.end().is_silent_with(0);
+    assert_eq!(value(&database, "a"), "");
+}
+
+#[test]
+fn at_least_is_counted_from_the_taking_and_never_from_a_time_to_come() {
+    for (time, least, most) in [("2199-01-01T00:00:00.000Z", 10_000, 20_000), ("2001-01-01T00:00:00.000Z", -2, -2)] {
+        let (place, database) = (Place::new(), servers::redis().database());
+        let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--at-least", "20s", "--"]), "true");
+        let mine = value(&database, "a");
+        let (_, owner) = mine.split_once('@').unwrap();
+        database.cli(&["set", &key("a"), &format!("ADDED:{time}@{owner}"), "KEEPTTL"]);
+        holder.end().is_silent_with(0);
+        let left = left(&database, "a");
+        assert!((least..=most).contains(&left), "{time}: {left}");
+    }
+}
+
+#[test]
+fn the_scripts_write_and_read_times_as_everybody_does() {
+    let script = concat!(
+        include_str!("../../src/backend/redis/common.lua"),
+        "return {iso(tonumber(ARGV[2])), whole(parse(ARGV[3]))}"
+    );
+    for (ms, text) in [
+        ("0", "1970-01-01T00:00:00.000Z"),
+        ("951782399999", "2000-02-28T23:59:59.999Z"),
+        ("951782400000", "2000-02-29T00:00:00.000Z"),
+        ("951868800000", "2000-03-01T00:00:00.000Z"),
+        ("1709164800001", "2024-02-29T00:00:00.001Z"),
+        ("1735689599999", "2024-12-31T23:59:59.999Z"),
+        ("1769882400123", "2026-01-31T18:00:00.123Z"),
+        ("2147483648000", "2038-01-19T03:14:08.000Z"),
+        ("4107542399000", "2100-02-28T23:59:59.000Z"),
+        ("4107542400000", "2100-03-01T00:00:00.000Z"),
+        ("253402300799999", "9999-12-31T23:59:59.999Z"),
+    ] {
+        let answer = servers::redis().cli(&["eval", script, "1", "no such key", "x", ms, text]);
+        assert_eq!(answer, format!("{text}\n{ms}"));
+    }
+}
+
+#[test]
+fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
+    let script = |own| [include_str!("../../src/backend/redis/common.lua"), own].concat();
+    let release = script(include_str!("../../src/backend/redis/release.lua"));
+    let acquire = script(include_str!("../../src/backend/redis/acquire.lua"));
+    let database = servers::redis().database();
+    database.cli(&["eval", &acquire, "1", "a", "me", "60000"]);
+    let release = |hold| database.cli(&["eval", &release, "1", "a", "me", "me:ended", hold]);
+    assert_eq!(release("50000"), "1");
+    let left: i64 = database.cli(&["pttl", "a"]).parse().unwrap();
+    assert_eq!(release("20000"), "1");
+    assert!(database.cli(&["get", "a"]).ends_with("@me:ended"));
+    assert!(left - database.cli(&["pttl", "a"]).parse::<i64>().unwrap() < 10_000);
+    // The owner that has ended is not the one that takes again.
+    assert!(database.cli(&["eval", &acquire, "1", "a", "me", "60000"]).starts_with("0\n"));
+}
+
+// The Java library, and whatever else may lie there
+
+#[test]
+fn a_java_application_and_we_exclude_each_other() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let lock = || database.cli(&["set", &key("a"), JAVA, "NX", "PX", "60000"]);
+    assert_eq!(lock(), "OK");
+    skipped(&place, &database.url(), "a");
+    let verbose = finish(&mut on(&place, &database.url(), "a", &["-v", "--", "false"]));
+    assert!(verbose.stderr.contains("held by host:0d5a"), "{verbose:?}");
+    assert!(verbose.stderr.contains("since 2026-01-31T18:00:00.000Z"), "{verbose:?}");
+    assert_eq!(value(&database, "a"), JAVA);
+    // Its at-least.
+    database.cli(&["set", &key("a"), JAVA, "XX", "PX", "50000"]);
+    skipped(&place, &database.url(), "a");
+    database.cli(&["del", &key("a")]);
+    let holder = hold(&place, &database.url(), "a");
+    assert_eq!(lock(), "");
+    holder.end();
+    assert_eq!(lock(), "OK");
+}
+
+#[test]
+fn what_another_has_taken_meanwhile_is_left_alone() {
+    for what in [&["del"] as &[&str], &["flushdb"]] {
+        let (place, database) = (Place::new(), servers::redis().database());
+        let holder = hold(&place, &database.url(), "a");
+        if what == ["flushdb"] {
+            database.cli(what);
+        } else {
+            database.cli(&["del", &key("a")]);
+        }
+        database.cli(&["set", &key("a"), JAVA, "NX", "PX", "60000"]);
+        let ended = holder.end();
+        assert!(ended.stderr.contains("no longer ours"), "{ended:?}");
+        assert_eq!(value(&database, "a"), JAVA);
+    }
+}
+
+#[test]
+fn an_owner_that_only_ends_like_ours_is_another() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let holder = hold(&place, &database.url(), "a");
+    let mine = value(&database, "a");
+    let other = mine.replacen('@', "@x@", 1);
+    database.cli(&["set", &key("a"), &other, "PX", "60000"]);
+    let ended = holder.end();
+    assert!(ended.stderr.contains("no longer ours"), "{ended:?}");
+    assert_eq!(value(&database, "a"), other);
+}
+
+#[test]
+fn a_flush_under_a_running_job_is_told_as_a_lost_lock() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let script = "redis-cli -s \"$0\" -n \"$1\" flushdb >flushed";
+    let socket = servers::redis().path().join("socket");
+    let number = database.number.to_string();
+    let job = ["--", "sh", "-c", script, socket.to_str().unwrap(), &number];
+    let finished = finish(&mut on(&place, &database.url(), "a", &job));
+    assert_eq!(place.read("flushed"), "OK\n");
+    assert!(finished.stderr.contains("no longer ours"), "{finished:?}");
+    assert_eq!(value(&database, "a"), "");
+}
+
+#[test]
+fn a_value_of_another_form_is_held_and_another_type_is_an_error() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    database.cli(&["set", &key("a"), "mine"]);
+    skipped(&place, &database.url(), "a");
+    let verbose = finish(&mut on(&place, &database.url(), "a", &["-v", "--", "false"]));
+    assert!(verbose.stderr.contains("held by mine"), "{verbose:?}");
+    assert_eq!(left(&database, "a"), -1);
+    database.cli(&["lpush", &key("b"), "x"]);
+    finish(&mut on(&place, &database.url(), "b", &["true"])).complains(125, "holds something that is no lock");
+}
+
+// The network
+
+#[test]
+fn a_run_is_one_request_to_take_and_one_to_release() {
+    let (place, database) = (Place::new(), servers::redis().database_number(0));
+    let name = unique("count");
+    ran(&place, &database.url(), &name);
+    let proxy = Proxy::before(servers::redis().port(), |_| false);
+    let url = format!("redis://127.0.0.1:{}", proxy.port);
+    ran(&place, &url, &name);
+    let requests = proxy.requests();
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    assert!(requests.iter().all(|request| request.contains("EVALSHA")), "{requests:?}");
+    assert_eq!(proxy.connections.load(Ordering::SeqCst), 1);
+    // A skip is one request.
+    database.cli(&["set", &key(&name), JAVA, "PX", "60000"]);
+    skipped(&place, &url, &name);
+    assert_eq!(proxy.requests().len(), 3);
+    database.cli(&["del", &key(&name)]);
+}
+
+#[test]
+fn an_answer_that_is_lost_does_no_harm() {
+    for (lost, at_least) in [(0, "0"), (1, "0"), (1, "10s")] {
+        let (place, database) = (Place::new(), servers::redis().database());
+        ran(&place, &database.url(), "warm");
+        let asked = AtomicUsize::new(0);
+        let proxy = Proxy::before(servers::redis().port(), move |request| {
+            request.contains("EVALSHA") && asked.fetch_add(1, Ordering::SeqCst) == lost
+        });
+        let url = format!("redis://127.0.0.1:{}/{}", proxy.port, database.number);
+        let job = ["--at-least", at_least, "-E", "75", "--", "sh", "-c", "echo >>job"];
+        finish(&mut on(&place, &url, "a", &job)).is_silent_with(0);
+        assert_eq!(place.lines("job").len(), 1);
+        assert_eq!(value(&database, "a").is_empty(), at_least == "0", "{lost}");
+        assert_eq!(proxy.connections.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[test]
+fn a_unix_socket_leads_to_the_server() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let socket = servers::redis().path().join("socket");
+    let url = format!("redis+unix://{}?db={}", socket.display(), database.number);
+    let holder = hold(&place, &url, "a");
+    assert!(value(&database, "a").starts_with("ADDED:"));
+    skipped(&place, &database.url(), "a");
+    holder.end();
+    let users = servers::redis_users();
+    let socket = users.path().join("socket");
+    works(&place, &format!("redis+unix://clerk:s3cret@{}", socket.display()));
+    let refused = finish(&mut on(&place, &format!("redis+unix://{}", socket.display()), "a", &["true"]));
+    refused.complains(125, "wants a password");
+    let missing = on(&place, "redis+unix:///no/such/socket", "a", &["--backend-timeout", "200ms", "true"]);
+    finish(&mut { missing }).complains(125, "there is no such socket");
+}
+
+#[test]
+fn several_hosts_are_tried_and_the_master_is_found() {
+    let place = Place::new();
+    let master = Redis::fresh(&[]);
+    let replica = Redis::fresh(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    wait_until("the replica", || replica.cli(&["info", "replication"]).contains("master_link_status:up").then_some(()));
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("redis://127.0.0.1:{nobody},127.0.0.1:{},127.0.0.1:{}", replica.port(), master.port());
+    works(&place, &url);
+    // A replica that still shows a lock, or does not show it yet, has no say: neither held nor lost.
+    master.cli(&["set", &key("a"), JAVA, "PX", "60000"]);
+    wait_until("the copy", || (replica.cli(&["get", &key("a")]) == JAVA).then_some(()));
+    let alone = format!("redis://127.0.0.1:{}", replica.port());
+    for name in ["a", "b"] {
+        let asked = finish(&mut on(&place, &alone, name, &["--backend-timeout", "300ms", "--", "true"]));
+        asked.complains(125, "the server is a replica");
+    }
+}
+
+#[test]
+fn a_server_that_restarts_has_forgotten_the_scripts_and_is_taught_again() {
+    let (place, server) = (Place::new(), Redis::fresh(&["--appendonly", "yes"]));
+    let url = server.database_number(0).url();
+    let holder = hold(&place, &url, "a");
+    server.stop();
+    server.start();
+    skipped(&place, &url, "a");
+    holder.end();
+    ran(&place, &url, "a");
+    // A connection that broke while the job ran is opened again for the release.
+    let holder = hold(&place, &url, "a");
+    server.cli(&["client", "kill", "type", "normal"]);
+    server.cli(&["script", "flush"]);
+    holder.end();
+    ran(&place, &url, "a");
+}
+
+#[test]
+fn a_server_that_is_down_is_waited_for_and_then_told() {
+    let (place, server) = (Place::new(), Redis::fresh(&[]));
+    let url = server.database_number(0).url();
+    server.stop();
+    let begun = Instant::now();
+    let refused = finish(&mut on(&place, &url, "a", &["--backend-timeout", "500ms", "--", "true"]));
+    refused.complains(125, "connection refused");
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    let patient = start(&mut on(&place, &url, "a", &["--backend-timeout", "20s", "--", "true"]));
+    server.start();
+    finish_child(patient).is_silent_with(0);
+}
+
+#[test]
+fn a_frozen_server_is_an_error_after_the_timeout() {
+    let (place, server) = (Place::new(), Redis::fresh(&[]));
+    server.freeze();
+    let begun = Instant::now();
+    let url = server.database_number(0).url();
+    finish(&mut on(&place, &url, "a", &["--backend-timeout", "2s", "--", "true"])).complains(125, "no answer");
+    assert!((1500..6000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    server.thaw();
+    ran(&place, &url, "b");
+}
+
+#[test]
+fn a_full_server_is_waited_for_like_a_held_lock() {
+    let (place, server) = (Place::new(), Redis::fresh(&["--maxclients", "1"]));
+    let database = server.database_number(0);
+    for login in [database.clone(), database.login(":unused")] {
+        let url = login.url();
+        let guest = wait_until("a place", || {
+            let mut guest = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+            let mut answer = [0; 5];
+            (guest.write_all(b"PING\r\n").is_ok() && guest.read_exact(&mut answer).is_ok() && &answer == b"+PONG")
+                .then_some(guest)
+        });
+        let full = finish(&mut on(&place, &url, "a", &["--backend-timeout", "500ms", "--", "true"]));
+        full.complains(125, "no room for another client");
+        if login.url() == database.url() {
+            let patient = start(&mut on(&place, &url, "a", &["--backend-timeout", "20s", "--", "true"]));
+            drop(guest);
+            finish_child(patient).is_silent_with(0);
+        }
+    }
+}
+
+#[test]
+fn a_server_without_memory_gives_locks_back_and_knows_who_holds_them() {
+    let (place, server) = (Place::new(), Redis::fresh(&[]));
+    let url = server.database_number(0).url();
+    let holder = hold(&place, &url, "a");
+    server.cli(&["config", "set", "maxmemory", "1"]);
+    skipped(&place, &url, "a");
+    let short = ["--backend-timeout", "300ms", "--", "true"];
+    finish(&mut on(&place, &url, "b", &short)).complains(125, "out of memory");
+    holder.end().is_silent_with(0);
+    assert_eq!(server.cli(&["exists", &key("a")]), "0");
+}
+
+// Users and passwords
+
+/// The rights that the hint names.
+const RIGHTS: &str = "+eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
+
+#[test]
+fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
+    let (place, server) = (Place::new(), Redis::fresh_with_users());
+    let rights: Vec<&str> = RIGHTS.split(' ').collect();
+    let grant = |rights: &[&str]| {
+        server.cli(&["acl", "deluser", "jobs"]);
+        server.cli(&[["acl", "setuser", "jobs", "on", ">pw", "~job-lock:*"].as_slice(), rights].concat());
+        server.cli(&["script", "flush"]);
+        server.cli(&["flushall"]);
+    };
+    let url = server.database_number(1).login("jobs:pw").url();
+    // Take, release, keep, skip and renew.
+    let all = || -> Vec<Finished> {
+        let mut long =
+            place.shedlock(["run", "--name", "c", "--at-most", "1s", "--on-expiry", "extend", "sleep", "1.2"]);
+        vec![
+            finish(&mut on(&place, &url, "a", &["true"])),
+            finish(&mut on(&place, &url, "b", &["--at-least", "10s", "true"])),
+            finish(&mut on(&place, &url, "b", &["true"])),
+            finish(long.env("SHEDLOCK_BACKEND", &url)),
+        ]
+    };
+    grant(&rights);
+    for finished in all() {
+        finished.is_silent_with(0);
+    }
+    for left_out in &rights {
+        let rest: Vec<&str> = rights.iter().copied().filter(|right| right != left_out).collect();
+        grant(&rest);
+        let complaints: Vec<Finished> = all().into_iter().filter(|finished| !finished.stderr.is_empty()).collect();
+        assert!(!complaints.is_empty(), "{left_out} is not needed");
+        for complaint in complaints {
+            assert!(complaint.stderr.contains("has not the rights"), "{left_out}: {complaint:?}");
+            assert!(
+                complaint.stderr.contains(&format!("~job-lock:* ~{{job-lock:* {RIGHTS}")),
+                "{left_out}: {complaint:?}"
+            );
+        }
+    }
+    grant(&rights);
+    let elsewhere = finish(&mut on(&place, &(url + "?prefix=other"), "a", &["true"]));
+    elsewhere.complains(125, "has not the rights");
+}
+
+#[test]
+fn a_wrong_password_is_an_error_at_once_and_none_is_ever_shown() {
+    let (place, server) = (Place::new(), servers::redis_users());
+    let database = server.database_number(0);
+    let begun = Instant::now();
+    for (login, why) in [
+        (database.login("clerk:wr0ng"), "does not know this user"),
+        (database.login("nobody:wr0ng"), "does not know this user"),
+        (database.clone(), "wants a password"),
+        (database.login("reader:s3cret"), "has not the rights"),
+    ] {
+        let finished = finish(&mut on(&place, &login.url(), "a", &["-vv", "--", "true"]));
+        assert_eq!(finished.code(), Some(125), "{finished:?}");
+        assert!(finished.stderr.contains(why), "{finished:?}");
+        assert!(!finished.stderr.contains("wr0ng") && !finished.stderr.contains("s3cret"), "{finished:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    finish(&mut on(&place, &servers::redis().database().login(":s3cret").url(), "a", &["true"]))
+        .complains(125, "has no password");
+    let url = format!("redis://clerk@127.0.0.1:{}", server.port());
+    finish(on(&place, &url, "a", &["true"]).env("SHEDLOCK_BACKEND_PASSWORD", "s3cret")).is_silent_with(0);
+    let holder = hold(&place, &database.login("clerk:s3cret").url(), "a");
+    let line = std::fs::read(format!("/proc/{}/cmdline", holder.pid())).unwrap();
+    assert!(!String::from_utf8_lossy(&line).contains("s3cret"));
+    let ended = holder.end();
+    assert!(!ended.stderr.contains("s3cret"), "{ended:?}");
+}
+
+#[test]
+fn a_database_that_is_not_there_is_an_error() {
+    let place = Place::new();
+    let url = servers::redis().database_number(9999).url();
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "no database of this number");
+}
+
+// TLS
+
+#[test]
+fn the_servers_certificate_is_believed_only_if_it_should_be() {
+    let (place, server, files) = (Place::new(), servers::redis_tls(), servers::certificates());
+    let database = server.database();
+    let (authority, stranger) = (files.authority(), files.stranger());
+    let odd = "[::ffff:127.0.0.1]";
+    for (host, query) in [
+        ("localhost", format!("sslrootcert={authority}")),
+        ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={authority}")),
+        (odd, format!("sslmode=verify-ca&sslrootcert={authority}")),
+        (odd, format!("sslmode=require&sslrootcert={authority}")),
+        (odd, "sslmode=require".to_owned()),
+    ] {
+        works(&place, &format!("{}?{query}", database.url_at(host)));
+    }
+    let redis = database.url_at("localhost").replacen("rediss", "redis", 1);
+    works(&place, &format!("{redis}?sslmode=verify-full&sslrootcert={authority}"));
+    for (host, query, why) in [
+        ("localhost", "sslmode=verify-full".to_owned(), "authority that is not believed"),
+        ("localhost", format!("sslrootcert={stranger}"), "authority that is not believed"),
+        ("localhost", format!("sslmode=verify-ca&sslrootcert={stranger}"), "authority that is not believed"),
+        ("localhost", format!("sslmode=require&sslrootcert={stranger}"), "authority that is not believed"),
+        (odd, format!("sslrootcert={authority}"), "for another name"),
+        ("localhost", "sslrootcert=/no/such/file".to_owned(), "sslrootcert /no/such/file cannot be read"),
+        ("localhost", "sslmode=prefer".to_owned(), "sslmode that leaves TLS to the server"),
+    ] {
+        let begun = Instant::now();
+        finish(&mut on(&place, &format!("{}?{query}", database.url_at(host)), "a", &["true"])).complains(125, why);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{query} is tried again");
+    }
+    // A server without TLS waits for the end of what it takes for a line.
+    let plain = format!("rediss://127.0.0.1:{}?sslmode=require", servers::redis().port());
+    let silent = finish(&mut on(&place, &plain, "a", &["--backend-timeout", "1s", "--", "true"]));
+    silent.complains(125, "no answer within 1 s");
+    assert!(silent.stderr.contains("whether the port is one for TLS"), "{silent:?}");
+    let clear = on(&place, &redis, "a", &["--backend-timeout", "300ms", "--", "true"]);
+    assert_eq!(finish(&mut { clear }).code(), Some(125));
+}
+
+#[test]
+fn a_client_shows_its_certificate() {
+    let (place, server, files) = (Place::new(), servers::redis_mutual_tls(), servers::certificates());
+    let url = format!("{}?sslrootcert={}", server.database().url(), files.authority());
+    works(&place, &format!("{url}&sslcert={}&sslkey={}", files.client(), files.client_key()));
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "wants a certificate");
+    finish(&mut on(&place, &format!("{url}&sslcert={0}&sslkey={0}", files.client()), "a", &["true"]))
+        .complains(125, "has no key in it");
+}
+
+#[test]
+fn no_certificates_of_the_system_are_read() {
+    let (place, server, files) = (Place::new(), servers::redis_tls(), servers::certificates());
+    let database = server.database();
+    for (url, code) in [(format!("{}?sslrootcert={}", database.url(), files.authority()), 0), (database.url(), 125)] {
+        let inner = on(&place, &url, "a", &["true"]);
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-qq", "-e", "trace=%file", "-o", "trace"]).arg(inner.get_program());
+        traced.args(inner.get_args()).current_dir(place.path(""));
+        for (key, value) in inner.get_envs() {
+            match value {
+                Some(value) => traced.env(key, value),
+                None => traced.env_remove(key),
+            };
+        }
+        assert_eq!(finish(&mut traced).code(), Some(code));
+        let trace = place.read("trace");
+        assert_eq!(trace.contains("authority.crt"), code == 0, "{trace}");
+        assert!(trace.contains("exec"), "{trace}");
+        for place in ["/etc/ssl", "/etc/pki", "/usr/share/ca", "/usr/lib/ssl", "/usr/local/share"] {
+            assert!(!trace.contains(place), "{trace}");
+        }
+    }
+}
+
+// Sentinels
+
+#[test]
+fn sentinels_name_the_master_also_after_a_failover() {
+    let (place, sentinel) = (Place::new(), RedisSentinel::fresh());
+    let database = sentinel.master.database();
+    let url = sentinel.url(&database);
+    let holder = hold(&place, &url, "a");
+    assert!(value(&database, "a").starts_with("ADDED:"));
+    holder.end();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    works(&place, &url.replacen("//", &format!("//127.0.0.1:{nobody},"), 1));
+    finish(&mut on(&place, &url.replace("/main", "/other"), "a", &["true"])).complains(125, "knows no master `other`");
+    let url_of_other = url.replacen("//", &format!("//127.0.0.1:{nobody},"), 1).replace("/main", "/other");
+    finish(&mut on(&place, &url_of_other, "a", &["--backend-timeout", "300ms", "--", "true"]))
+        .complains(125, "knows no master `other`");
+    let direct = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.master.port());
+    finish(&mut on(&place, &direct, "a", &["true"])).complains(125, "the server is no sentinel");
+    let wrong = format!("redis://127.0.0.1:{}", sentinel.sentinel.port());
+    finish(&mut on(&place, &wrong, "a", &["true"])).complains(125, "knows no EVALSHA");
+
+    sentinel.master.kill();
+    // It waits for the sentinel to make the replica the master.
+    finish(&mut on(&place, &url, "a", &["--backend-timeout", "30s", "--", "true"])).is_silent_with(0);
+    assert_eq!(sentinel.master_port(), sentinel.replica.port());
+    works(&place, &url);
+
+    // A sentinel that asks who we are is told so, and hears nothing of it before.
+    let user = ["acl", "setuser", "clerk", "on", ">s3cret", "+@all", "~*"];
+    sentinel.replica.cli(&user);
+    let login = url.replacen("//", "//clerk:s3cret@", 1);
+    works(&place, &login);
+    sentinel.sentinel.cli(&user[..6]);
+    sentinel.sentinel.cli(&["acl", "setuser", "default", "off"]);
+    works(&place, &login);
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "wants a password");
+}
+
+// The cluster
+
+/// Names of locks whose keys lie on the first, the second and the third node.
+fn spread(cluster: &RedisCluster) -> [String; 3] {
+    [(0, 5460), (5461, 10922), (10923, 16383)].map(|(first, last)| {
+        (0..)
+            .map(|number| format!("job{number}"))
+            .find(|name| {
+                let slot: u32 = cluster.nodes[0].cli(&["cluster", "keyslot", &key(name)]).parse().unwrap();
+                (first..=last).contains(&slot)
+            })
+            .unwrap()
+    })
+}
+
+#[test]
+fn a_cluster_has_locks_on_every_node() {
+    let (place, cluster) = (Place::new(), servers::redis_cluster());
+    for (name, node) in spread(cluster).iter().zip(&cluster.nodes) {
+        let holder = hold(&place, &cluster.url(), name);
+        assert!(node.cli(&["get", &key(name)]).starts_with("ADDED:"));
+        skipped(&place, &cluster.url(), name);
+        holder.end();
+        assert_eq!(cluster.cli(&["get", &key(name)]), "");
+        // One seed is enough, and the release goes straight to the node that has the lock.
+        let proxy = Proxy::before(cluster.nodes[0].port(), |_| false);
+        ran(&place, &format!("redis-cluster://127.0.0.1:{}", proxy.port), name);
+        let here = name == &spread(cluster)[0];
+        assert_eq!(proxy.requests().len(), if here { 2 } else { 1 }, "{:?}", proxy.requests());
+    }
+    let braces = finish(&mut on(&place, &cluster.url(), "a{b}", &["true"]));
+    braces.complains(125, "`a{b}` has a brace");
+    let far = spread(cluster)[2].clone();
+    let plain = format!("redis://127.0.0.1:{}", cluster.nodes[0].port());
+    finish(&mut on(&place, &plain, &far, &["true"])).complains(125, "a node of a cluster");
+    finish(&mut on(&place, &(plain + "/1"), "a", &["true"])).complains(125, "a node of a cluster");
+}
+
+#[test]
+fn a_lock_can_be_had_while_its_slot_moves() {
+    let (place, cluster) = (Place::new(), RedisCluster::fresh());
+    let [name, ..] = spread(&cluster);
+    let [source, target, _] = cluster.nodes.as_slice() else { unreachable!() };
+    let slot = source.cli(&["cluster", "keyslot", &key(&name)]);
+    let (from, to) = (source.cli(&["cluster", "myid"]), target.cli(&["cluster", "myid"]));
+    let held = hold(&place, &cluster.url(), &name);
+    target.cli(&["cluster", "setslot", &slot, "importing", &from]);
+    source.cli(&["cluster", "setslot", &slot, "migrating", &to]);
+    skipped(&place, &cluster.url(), &name);
+    let port = target.port().to_string();
+    source.cli(&["migrate", "127.0.0.1", &port, &key(&name), "0", "5000"]);
+    skipped(&place, &cluster.url(), &name);
+    held.end();
+    let holder = hold(&place, &cluster.url(), &name);
+    assert_eq!(target.cli(&["cluster", "countkeysinslot", &slot]), "1");
+    for node in [target, source] {
+        node.cli(&["cluster", "setslot", &slot, "node", &to]);
+    }
+    skipped(&place, &cluster.url(), &name);
+    holder.end();
+    ran(&place, &cluster.url(), &name);
+}
+
+#[test]
+fn a_cluster_without_a_node_has_the_locks_of_the_others_or_says_what_is_wrong() {
+    let (place, cluster) = (Place::new(), RedisCluster::fresh());
+    let [near, _, far] = spread(&cluster);
+    cluster.nodes[2].kill();
+    let short = ["--backend-timeout", "500ms", "--", "true"];
+    finish(&mut on(&place, &cluster.url(), &far, &short))
+        .complains(125, &format!("redis://127.0.0.1:{}: connection refused", cluster.nodes[2].port()));
+    wait_until("the cluster to notice", || {
+        cluster.nodes[0].cli(&["cluster", "info"]).contains("cluster_state:fail").then_some(())
+    });
+    finish(&mut on(&place, &cluster.url(), &near, &short)).complains(125, "the cluster is down");
+}

@@ -1,0 +1,379 @@
+//! A store of locks as another party sees it: what is in it, and the statements that the Java library documents, played
+//! through the server's own client. Each value is a store of its own in which nothing is yet, not even a table.
+
+use std::time::Duration;
+
+use super::{MariaDbDatabase, PostgresDatabase, RedisDatabase, mariadb, postgres, redis, unique};
+
+/// What every backend's store can show and do.
+pub(crate) trait Store: Send + Sync {
+    /// The URL by which shedlock reaches it.
+    fn url(&self) -> String;
+
+    /// The lock as it is stored; `None` where there is nothing of that name.
+    fn stored(&self, name: &str) -> Option<Stored>;
+
+    /// Removes it, as nobody should.
+    fn delete(&self, name: &str);
+
+    /// Gives it to another owner, and leaves its times.
+    fn steal(&self, name: &str, owner: &str);
+
+    /// How many connections the program has to it, as its server says.
+    fn connections(&self) -> usize;
+
+    /// Makes the table as the Java library's documentation does.
+    fn make_table(&self);
+
+    /// Takes the lock as the Java library does; says whether it got it. A row is inserted first, as its applications do
+    /// for a name that they have not seen.
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool;
+
+    /// Releases it as the Java library does; it stays held for `rest` from now on.
+    fn java_release(&self, name: &str, owner: &str, rest: Duration);
+}
+
+/// A stored lock, in milliseconds of the store's clock since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) owner: String,
+    pub(crate) since: i64,
+    pub(crate) until: i64,
+    /// When this was read.
+    pub(crate) now: i64,
+}
+
+impl Stored {
+    /// What Java would say of it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.until > self.now
+    }
+
+    /// From the taking to the end, in milliseconds.
+    pub(crate) fn span(&self) -> i64 {
+        self.until - self.since
+    }
+
+    /// Reads `OWNER|SINCE|UNTIL|NOW`, which an owner may not have in it.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.lines().next()?.rsplitn(4, '|');
+        let mut number = || fields.next()?.parse::<f64>().ok().map(|number| number.floor() as i64);
+        let (now, until, since) = (number()?, number()?, number()?);
+        Some(Self { owner: fields.next()?.to_owned(), since, until, now })
+    }
+}
+
+/// A database of the shared PostgreSQL.
+pub(crate) struct PostgresStore(pub(crate) PostgresDatabase);
+
+impl PostgresStore {
+    pub(crate) fn new() -> Self {
+        Self(postgres().database())
+    }
+}
+
+impl Store for PostgresStore {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn stored(&self, name: &str) -> Option<Stored> {
+        let millis = |value: &str| format!("floor(extract(epoch from {value}) * 1000)");
+        let (since, until, now) = (millis("locked_at"), millis("lock_until"), millis("now()"));
+        let sql = format!(
+            "select concat_ws('|', locked_by, {since}, {until}, {now}) from shedlock where name = {}",
+            quoted(name)
+        );
+        match self.0.try_psql(&sql) {
+            Err(complaint) if complaint.contains("does not exist") => None,
+            answer => Stored::parse(&answer.unwrap()),
+        }
+    }
+
+    fn delete(&self, name: &str) {
+        self.0.psql(&format!("delete from shedlock where name = {}", quoted(name)));
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        self.0.psql(&format!("update shedlock set locked_by = {} where name = {}", quoted(owner), quoted(name)));
+    }
+
+    fn connections(&self) -> usize {
+        let sql = format!(
+            "select count(*) from pg_stat_activity where datname = '{}' and application_name = 'shedlock'",
+            self.0.name
+        );
+        self.0.psql(&sql).parse().unwrap()
+    }
+
+    fn make_table(&self) {
+        self.0.psql(
+            "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP NOT NULL, \
+             locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
+        );
+    }
+
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
+        let now = "timezone('utc', CURRENT_TIMESTAMP)";
+        let (name, owner, millis) = (quoted(name), quoted(owner), at_most.as_millis());
+        let until = format!("{now} + cast('{millis} milliseconds' as interval)");
+        let sql = format!(
+            "INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES({name}, {until}, {now}, {owner}) \
+             ON CONFLICT (name) DO UPDATE SET lock_until = {until}, locked_at = {now}, locked_by = {owner} \
+             WHERE shedlock.name = {name} AND shedlock.lock_until <= {now} RETURNING name"
+        );
+        !self.0.psql(&sql).is_empty()
+    }
+
+    fn java_release(&self, name: &str, owner: &str, rest: Duration) {
+        self.0.psql(&format!(
+            "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) + cast('{} milliseconds' as interval) \
+             WHERE name = {} AND locked_by = {}",
+            rest.as_millis(),
+            quoted(name),
+            quoted(owner)
+        ));
+    }
+}
+
+/// A database of the shared MariaDB.
+pub(crate) struct MariaDbStore(pub(crate) MariaDbDatabase);
+
+impl MariaDbStore {
+    pub(crate) fn new() -> Self {
+        Self(mariadb().database())
+    }
+
+    fn ask(&self, sql: &str) -> Result<String, String> {
+        self.0.try_mariadb(&format!("SET NAMES utf8mb4; {sql}"))
+    }
+}
+
+impl Store for MariaDbStore {
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    fn stored(&self, name: &str) -> Option<Stored> {
+        let millis = |value: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {value}) DIV 1000");
+        let (since, until, now) = (millis("locked_at"), millis("lock_until"), millis("UTC_TIMESTAMP(3)"));
+        let sql = format!(
+            "select concat_ws('|', locked_by, {since}, {until}, {now}) from shedlock where name = {}",
+            escaped(name)
+        );
+        match self.ask(&sql) {
+            Err(complaint) if complaint.contains("doesn't exist") => None,
+            answer => Stored::parse(&answer.unwrap()),
+        }
+    }
+
+    fn delete(&self, name: &str) {
+        self.ask(&format!("delete from shedlock where name = {}", escaped(name))).unwrap();
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        let (owner, name) = (escaped(owner), escaped(name));
+        self.ask(&format!("update shedlock set locked_by = {owner}, lock_until = lock_until where name = {name}"))
+            .unwrap();
+    }
+
+    fn connections(&self) -> usize {
+        let sql = format!(
+            "select count(*) from information_schema.processlist where db = '{}' and id <> connection_id()",
+            self.0.name
+        );
+        self.0.mariadb(&sql).parse().unwrap()
+    }
+
+    fn make_table(&self) {
+        self.0.mariadb(
+            "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
+             locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
+        );
+    }
+
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
+        let (name, owner) = (escaped(name), escaped(owner));
+        let until = format!("TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3))", at_most.as_micros());
+        let answer = self
+            .ask(&format!(
+                "INSERT IGNORE INTO shedlock(name, lock_until, locked_at, locked_by) \
+             VALUES({name}, {until}, UTC_TIMESTAMP(3), {owner}); SELECT ROW_COUNT(); \
+             UPDATE shedlock SET lock_until = {until}, locked_at = UTC_TIMESTAMP(3), locked_by = {owner} \
+             WHERE name = {name} AND lock_until <= UTC_TIMESTAMP(3); SELECT ROW_COUNT()"
+            ))
+            .unwrap();
+        answer.lines().any(|count| count == "1")
+    }
+
+    fn java_release(&self, name: &str, owner: &str, rest: Duration) {
+        self.ask(&format!(
+            "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3)) \
+             WHERE name = {} AND locked_by = {}",
+            rest.as_micros(),
+            escaped(name),
+            escaped(owner)
+        ))
+        .unwrap();
+    }
+}
+
+/// A database of the shared Redis, with a prefix of its own.
+pub(crate) struct RedisStore {
+    database: RedisDatabase,
+    prefix: String,
+}
+
+impl RedisStore {
+    pub(crate) fn new() -> Self {
+        Self { database: redis().database(), prefix: unique("locks") }
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}:default:{name}", self.prefix)
+    }
+}
+
+impl Store for RedisStore {
+    fn url(&self) -> String {
+        format!("{}?prefix={}", self.database.url(), self.prefix)
+    }
+
+    fn stored(&self, name: &str) -> Option<Stored> {
+        // At one instant, or what is between them would count as the lock's.
+        let script = "local now = redis.call('TIME'); \
+                      return {redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1]), now[1], now[2]}";
+        let answer = self.database.cli(&["eval", script, "1", &self.key(name)]);
+        let [value, rest, seconds, micros] = answer.lines().collect::<Vec<_>>().try_into().unwrap();
+        let (since, owner) = value.strip_prefix("ADDED:")?.split_once('@')?;
+        let number = |text: &str| text.parse::<i64>().unwrap();
+        let now = number(seconds) * 1000 + number(micros) / 1000;
+        Some(Stored { owner: owner.to_owned(), since: epoch(since), until: now + number(rest), now })
+    }
+
+    fn delete(&self, name: &str) {
+        self.database.cli(&["del", &self.key(name)]);
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        let value = self.database.cli(&["get", &self.key(name)]);
+        let added = value.split_once('@').unwrap().0;
+        self.database.cli(&["set", &self.key(name), &format!("{added}@{owner}"), "xx", "keepttl"]);
+    }
+
+    fn connections(&self) -> usize {
+        let database = format!(" db={} ", self.database.number);
+        // The one that asks has chosen its database as well.
+        self.database.cli(&["client", "list"]).lines().filter(|line| line.contains(&database)).count() - 1
+    }
+
+    fn make_table(&self) {}
+
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
+        let value = format!("ADDED:2026-01-31T18:00:00.000Z@{owner}");
+        self.database.cli(&["set", &self.key(name), &value, "nx", "px", &at_most.as_millis().to_string()]) == "OK"
+    }
+
+    fn java_release(&self, name: &str, owner: &str, rest: Duration) {
+        // Without its safe mode it asks nobody whose lock it is; this plays the mode that does.
+        if !self.database.cli(&["get", &self.key(name)]).ends_with(&format!("@{owner}")) {
+            return;
+        }
+        if rest.is_zero() {
+            self.delete(name);
+        } else {
+            let value = format!("ADDED:2026-01-31T18:00:00.000Z@{owner}");
+            self.database.cli(&["set", &self.key(name), &value, "xx", "px", &rest.as_millis().to_string()]);
+        }
+    }
+}
+
+/// A SQLite file.
+#[cfg(feature = "sqlite")]
+pub(crate) struct SqliteStore(tempfile::TempDir);
+
+#[cfg(feature = "sqlite")]
+impl SqliteStore {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("locks.db")
+    }
+
+    fn open(&self) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Store for SqliteStore {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.path().display())
+    }
+
+    fn stored(&self, name: &str) -> Option<Stored> {
+        let now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+        let sql = format!("SELECT locked_by, locked_at, lock_until, {now} FROM shedlock WHERE name = ?1");
+        let time = |row: &rusqlite::Row<'_>, index| Ok::<_, rusqlite::Error>(epoch(&row.get::<_, String>(index)?));
+        self.open()
+            .query_row(&sql, [name], |row| {
+                Ok(Stored { owner: row.get(0)?, since: time(row, 1)?, until: time(row, 2)?, now: time(row, 3)? })
+            })
+            .ok()
+    }
+
+    fn delete(&self, name: &str) {
+        self.open().execute("DELETE FROM shedlock WHERE name = ?1", [name]).unwrap();
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        self.open().execute("UPDATE shedlock SET locked_by = ?2 WHERE name = ?1", [name, owner]).unwrap();
+    }
+
+    fn connections(&self) -> usize {
+        0
+    }
+
+    fn make_table(&self) {
+        let sql = "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TEXT NOT NULL, \
+                   locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))";
+        self.open().execute_batch(sql).unwrap();
+    }
+
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
+        let now = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+        let until = format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+{} seconds')", at_most.as_secs_f64());
+        let sql = format!(
+            "INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES(?1, {until}, {now}, ?2) \
+             ON CONFLICT (name) DO UPDATE SET lock_until = {until}, locked_at = {now}, locked_by = ?2 \
+             WHERE lock_until <= {now}"
+        );
+        self.open().execute(&sql, [name, owner]).unwrap() == 1
+    }
+
+    fn java_release(&self, name: &str, owner: &str, rest: Duration) {
+        let until = format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+{} seconds')", rest.as_secs_f64());
+        let sql = format!("UPDATE shedlock SET lock_until = {until} WHERE name = ?1 AND locked_by = ?2");
+        self.open().execute(&sql, [name, owner]).unwrap();
+    }
+}
+
+/// A text literal of standard SQL.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A text literal of MySQL, where a backslash means something too.
+fn escaped(text: &str) -> String {
+    quoted(&text.replace('\\', "\\\\"))
+}
+
+/// Milliseconds since the epoch of `2026-01-31T18:00:00.000Z`.
+fn epoch(time: &str) -> i64 {
+    let since = humantime::parse_rfc3339_weak(time).unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
