@@ -63,12 +63,11 @@ fn stampede(name: &str, server: Option<&Server>, command: impl Fn() -> Command) 
     };
     let before = refusals();
     let begun = Instant::now();
-    let children: Vec<Child> =
-        (0..PROCESSES).map(|_| command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()).collect();
     let (mut times, mut failures) = (Vec::new(), 0);
     thread::scope(|scope| {
         let wait = |mut child: Child| (child.wait().unwrap(), begun.elapsed().as_secs_f64());
-        let threads: Vec<_> = children.into_iter().map(|child| scope.spawn(move || wait(child))).collect();
+        let start = || command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let threads: Vec<_> = (0..PROCESSES).map(|_| start()).map(|child| scope.spawn(move || wait(child))).collect();
         for thread in threads {
             let (status, time) = thread.join().unwrap();
             times.push(time);

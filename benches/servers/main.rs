@@ -12,6 +12,7 @@ mod load;
 mod measure;
 mod relay;
 #[path = "../../tests/servers/mod.rs"]
+#[expect(dead_code, reason = "the tests ask for more")]
 mod servers;
 
 use std::fs;

@@ -19,20 +19,28 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// Whether a text is in what was said, as it is or in hexadecimal, as SQL may have it.
     pub(crate) fn says(&self, text: &str) -> bool {
-        self.said.windows(text.len()).any(|window| window == text.as_bytes())
+        let has = |text: &str| self.said.windows(text.len()).any(|window| window == text.as_bytes());
+        has(text) || has(&hexadecimal(text))
     }
 
     /// The same with another text of the same length in place of a text.
     pub(crate) fn renamed(&self, text: &str, other: &str) -> Self {
         let mut said = self.said.clone();
-        for place in 0..(said.len() + 1).saturating_sub(text.len()) {
-            if said[place..].starts_with(text.as_bytes()) {
-                said[place..place + text.len()].copy_from_slice(other.as_bytes());
+        for (text, other) in [(text.to_owned(), other.to_owned()), (hexadecimal(text), hexadecimal(other))] {
+            for place in 0..(said.len() + 1).saturating_sub(text.len()) {
+                if said[place..].starts_with(text.as_bytes()) {
+                    said[place..place + text.len()].copy_from_slice(other.as_bytes());
+                }
             }
         }
         Self { said, ..self.clone() }
     }
+}
+
+fn hexadecimal(text: &str) -> String {
+    text.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 /// What was said on one connection.
