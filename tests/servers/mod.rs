@@ -32,13 +32,14 @@
 //! `MariaDb::fresh_with_tls(&[])`, `Redis::fresh_with_tls(ClientCertificates::Required)`, `Redis::fresh_with_users()`,
 //! `RedisCluster::fresh()`, `RedisSentinel::fresh()`, `PgBouncer::fresh(port, &[])`. Every server can `stop()`,
 //! `kill()`, `start()` again with the same port and data, `freeze()` and `thaw()`, and tells its `port()`, `pid()`,
-//! `log()`, `path()` (its directory, with the sockets) and `processes()`.
+//! `log()`, `path()` (its directory, with the sockets) and `processes()`. `Etcd::fresh()` is for the benchmark alone.
 //!
 //! This directory is compiled into the tests of the program and into the unit tests of the backends, so it uses nothing
 //! but std, nix and tempfile.
 
 mod certificates;
 mod directory;
+mod etcd;
 mod mariadb;
 mod pgbouncer;
 mod postgres;
@@ -50,6 +51,7 @@ pub(crate) mod stores;
 use std::sync::OnceLock;
 
 pub(crate) use certificates::{Certificates, certificates};
+pub(crate) use etcd::Etcd;
 pub(crate) use mariadb::{MariaDb, MariaDbDatabase};
 pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use postgres::{Postgres, PostgresDatabase};
@@ -129,7 +131,7 @@ const _: fn() = || {
     let _ = (postgres, postgres_tls, mariadb, mariadb_tls, redis, redis_tls, redis_mutual_tls, redis_users);
     let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
     let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
-    let _ = Server::processes;
+    let _ = (Server::processes, Etcd::fresh);
     let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
     let _ = (PostgresDatabase::url, PostgresDatabase::socket_url, PostgresDatabase::login, PostgresDatabase::psql);
     let _ = (PostgresDatabase::try_psql, |database: PostgresDatabase| database.name);
