@@ -1,9 +1,12 @@
 //! Locks in a PostgreSQL table, the Java library's.
 //!
 //! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
-//! would not survive PgBouncer. The columns may be `timestamp` or `timestamptz`: comparisons go by the epoch, which is
-//! the same for both, and for what is written the statement sets the time zone to UTC for its own transaction. Their
-//! common table expression is there for that alone; it is evaluated before the first row is written.
+//! would not survive PgBouncer. The columns may be `timestamp` or `timestamptz`: what is compared and returned goes by the
+//! epoch, which is the same for both, and for what is written the statement sets the time zone to UTC for its own
+//! transaction. Its common table expression is there for that alone; it is evaluated before the first row is written.
+//!
+//! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
+//! taking takes is spent there.
 
 mod connect;
 mod passfile;
@@ -12,8 +15,9 @@ mod trouble;
 
 use std::time::Duration;
 
+use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
@@ -24,46 +28,39 @@ use session::{Failure, Session};
 
 const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true))";
 
-/// The server's time when the statement began.
-const NOW: &str = "timezone('utc', CURRENT_TIMESTAMP)";
+/// The server's time is that when the statement began.
+const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
 
-const HELD: &str = "extract(epoch FROM lock.lock_until) > extract(epoch FROM CURRENT_TIMESTAMP)";
-
-/// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease
-/// in milliseconds. No row at all means that another was quicker between the look and the taking.
+/// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease.
+/// No row at all means that another was quicker between the look and the taking.
 const ACQUIRE: &str = "WITH {utc}, \
-    seen AS MATERIALIZED (SELECT locked_by::text AS locked_by, {ms:locked_at} AS since, {ms:lock_until} AS until, \
-            {left} AS rest FROM {table} AS lock WHERE name = $1 AND locked_by <> $2 AND {held}), \
+    seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
+                          WHERE name = $1 AND locked_by <> $2 AND {held}), \
     taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
-              SELECT $1, {now} + $3 * interval '1 millisecond', {now}, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
+              SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
               ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
                                                locked_by = excluded.locked_by \
               WHERE lock.locked_by = $2 OR NOT {held} \
-              RETURNING {ms:locked_at} AS since, {ms:lock_until} AS until) \
-    SELECT true, NULL, since, until, NULL FROM taken UNION ALL SELECT false, locked_by, since, until, rest FROM seen";
+              RETURNING locked_by, locked_at, lock_until) \
+    SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \
+           date_part('epoch', CURRENT_TIMESTAMP) \
+    FROM (SELECT true AS granted, * FROM taken UNION ALL SELECT false, * FROM seen) AS answer";
 
-/// `$1` name, `$2` owner, `$3` lease in milliseconds.
-const RENEW: &str = "WITH {utc} UPDATE {table} AS lock \
-    SET lock_until = greatest(lock.lock_until, {now} + $3 * interval '1 millisecond') \
+/// `$1` name, `$2` owner, `$3` lease.
+const RENEW: &str = "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
     FROM zone WHERE name = $1 AND locked_by = $2 AND {held} RETURNING true";
 
 /// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
-/// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold in milliseconds,
-/// `$4` the owner as ended.
+/// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
+/// ended.
 const RELEASE: &str = "WITH {utc} UPDATE {table} AS lock \
     SET locked_by = $4, \
         lock_until = CASE WHEN locked_by = $4 THEN lock.lock_until \
-                     ELSE greatest({now}, least(lock.locked_at, {now}) + $3 * interval '1 millisecond') END \
+                     ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
     FROM zone WHERE name = $1 AND (locked_by = $4 OR locked_by = $2 AND {held}) RETURNING true";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
     lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
-
-/// Milliseconds since the epoch, in whole, of a column that may also say `infinity`.
-const MILLIS: &str = "CASE WHEN isfinite(lock.{column}) THEN floor(extract(epoch FROM lock.{column}) * 1000)::int8 END";
-
-const LEFT: &str = "CASE WHEN isfinite(lock.lock_until) THEN \
-    ceil((extract(epoch FROM lock.lock_until) - extract(epoch FROM CURRENT_TIMESTAMP)) * 1000)::int8 END";
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -189,14 +186,7 @@ impl Postgres {
     }
 
     fn fill(&self, statement: &str) -> String {
-        statement
-            .replace("{utc}", UTC)
-            .replace("{ms:locked_at}", &MILLIS.replace("{column}", "locked_at"))
-            .replace("{ms:lock_until}", &MILLIS.replace("{column}", "lock_until"))
-            .replace("{left}", LEFT)
-            .replace("{held}", HELD)
-            .replace("{now}", NOW)
-            .replace("{table}", &self.table)
+        statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{table}", &self.table)
     }
 
     fn explain(&self, failure: &Failure) -> Trouble {
@@ -206,9 +196,9 @@ impl Postgres {
 
 impl Backend for Postgres {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
-        let lease = millis(claim.lease);
+        let lease = Interval(claim.lease);
         let values: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INT8)];
+            [(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)];
         for _ in 0..RACES {
             let rows = self.ask(ACQUIRE, &values)?;
             if let Some(row) = rows.first() {
@@ -219,22 +209,22 @@ impl Backend for Postgres {
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        let lease = millis(claim.lease);
+        let lease = Interval(claim.lease);
         let rows = self.ask(
             RENEW,
-            &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INT8)],
+            &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)],
         )?;
         Ok(kept(&rows))
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
-        let hold = millis(hold);
+        let hold = Interval(hold);
         let rows = self.ask(
             RELEASE,
             &[
                 (&claim.name.as_str(), Type::TEXT),
                 (&claim.owner.as_str(), Type::TEXT),
-                (&hold, Type::INT8),
+                (&hold, Type::INTERVAL),
                 (&claim.owner.ended(), Type::TEXT),
             ],
         )?;
@@ -259,25 +249,39 @@ impl Backend for Postgres {
 
 /// Reads the answer to [`ACQUIRE`].
 fn read(row: &Row) -> Result<Acquired, tokio_postgres::Error> {
-    let time = |index| {
-        Ok(row.try_get::<_, Option<i64>>(index)?.map(|millis| Timestamp(millis.try_into().unwrap_or_default())))
-    };
-    let (since, until) = (time(2)?, time(3)?);
-    if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, since, until) {
+    let (since, until, now): (f64, f64, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+    let time = |epoch: f64| epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000));
+    if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
         return Ok(Acquired::Granted(Grant { locked_at, until }));
     }
-    let left: Option<i64> = row.try_get(4)?;
-    Ok(Acquired::Held(Record {
-        owner: row.try_get(1)?,
-        since,
-        until,
-        left: left.map_or(FOR_EVER, |left| Duration::from_millis(left.try_into().unwrap_or_default())),
-    }))
+    let left = if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER };
+    Ok(Acquired::Held(Record { owner: row.try_get(1)?, since: time(since), until: time(until), left }))
 }
 
-/// In whole milliseconds, rounded up.
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+/// Whole microseconds, which is what the server counts in, of its seconds; none of what is negative.
+fn micros(seconds: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it ends at the largest number")]
+    let micros = (seconds * 1e6).round() as u64;
+    micros
+}
+
+/// A duration as a parameter.
+#[derive(Debug)]
+struct Interval(Duration);
+
+impl ToSql for Interval {
+    /// Microseconds, days and months.
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.put_i64(i64::try_from(self.0.as_nanos().div_ceil(1000))?);
+        out.put_i64(0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::INTERVAL
+    }
+
+    to_sql_checked!();
 }
 
 fn kept(rows: &[Row]) -> Kept {
