@@ -186,7 +186,7 @@ fn print_round_trips(places: &[Place]) {
 }
 
 /// How long the job of a run sleeps that is listened to: less than what shedlock keeps a connection for.
-const SLEEP: std::time::Duration = std::time::Duration::from_millis(200);
+const SLEEP: std::time::Duration = std::time::Duration::from_millis(80);
 
 /// The conversation of a run or of a skip.
 fn listen(place: &Place, port: u16, name: &str) -> Conversation {
