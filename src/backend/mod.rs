@@ -141,40 +141,26 @@ struct Scheme {
     open: Option<Open>,
 }
 
-const SCHEMES: &[Scheme] = &[
-    Scheme {
-        names: &["sqlite"],
-        form: "sqlite:PATH",
-        #[cfg(feature = "sqlite")]
-        open: Some(sqlite::Sqlite::open),
-        #[cfg(not(feature = "sqlite"))]
-        open: None,
-    },
-    Scheme {
-        names: &["postgres", "postgresql"],
-        form: "postgres://HOST/DATABASE",
-        #[cfg(feature = "postgres")]
-        open: Some(postgres::Postgres::open),
-        #[cfg(not(feature = "postgres"))]
-        open: None,
-    },
-    Scheme {
-        names: &["mysql", "mariadb"],
-        form: "mysql://HOST/DATABASE",
-        #[cfg(feature = "mysql")]
-        open: Some(mysql::MySql::open),
-        #[cfg(not(feature = "mysql"))]
-        open: None,
-    },
-    Scheme {
-        names: &["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"],
-        form: "redis://HOST",
-        #[cfg(feature = "redis")]
-        open: Some(redis::Redis::open),
-        #[cfg(not(feature = "redis"))]
-        open: None,
-    },
-];
+/// Makes the table of lines `FEATURE: [SCHEME, ...], FORM, OPEN;`.
+macro_rules! schemes {
+    ($($feature:literal: $names:expr, $form:literal, $open:path;)*) => {
+        const SCHEMES: &[Scheme] = &[$(Scheme {
+            names: &$names,
+            form: $form,
+            #[cfg(feature = $feature)]
+            open: Some($open),
+            #[cfg(not(feature = $feature))]
+            open: None,
+        }),*];
+    };
+}
+
+schemes! {
+    "sqlite": ["sqlite"], "sqlite:PATH", sqlite::Sqlite::open;
+    "postgres": ["postgres", "postgresql"], "postgres://HOST/DATABASE", postgres::Postgres::open;
+    "mysql": ["mysql", "mariadb"], "mysql://HOST/DATABASE", mysql::MySql::open;
+    "redis": ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"], "redis://HOST", redis::Redis::open;
+}
 
 /// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
 /// the URL came from, and never shows a password.
