@@ -173,6 +173,21 @@ fn a_table_of_another_kind_is_an_error() {
 }
 
 #[test]
+fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stays_held() {
+    for kind in ["TIMESTAMP", "DATETIME(2)", "DATE"] {
+        let database = servers::mariadb().database();
+        database.mariadb(&JAVA_TABLE.replace("lock_until TIMESTAMP(3)", &format!("lock_until {kind}")));
+        let finished = run(&database.url(), &[]);
+        finished.complains(125, "the table keeps no milliseconds");
+        assert!(finished.stderr.contains("hint: make its columns"), "{kind}: {}", finished.stderr);
+        assert!(!is_held(&database), "{kind}");
+        // What another holds is held all the same.
+        database.mariadb("update shedlock set lock_until = utc_timestamp() + interval 3 day, locked_by = 'java'");
+        run(&database.url(), &[]).is_silent_with(75);
+    }
+}
+
+#[test]
 fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     database.mariadb(&JAVA_TABLE.replace(
