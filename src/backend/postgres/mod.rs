@@ -155,7 +155,7 @@ impl Postgres {
             Err(Failure::Said(error)) => error.as_db_error().is_some(),
             Err(Failure::Silence | Failure::Cancelled) => false,
         };
-        if answered && !session.is_closed() {
+        if answered && !session.is_over() {
             self.session = Some(session);
         }
         Ok(answer)
