@@ -525,6 +525,26 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
 }
 
 #[test]
+fn a_taking_that_waits_for_a_row_when_the_time_is_up_takes_nothing_later() {
+    let database = servers::mariadb().database();
+    run(&database.url(), &[]).is_silent_with(0);
+    let session = Session::start(&database, "begin; select * from shedlock for update");
+    // In seven seconds a wait for half of them fits twice, and a third one does not.
+    run(&database.url(), &["--backend-timeout", "7s"]).complains(125, "");
+    database.mariadb(
+        "select concat('kill ', id, ';') into @kill from information_schema.processlist \
+                      where info like 'select sleep%' and db = database() limit 1; execute immediate @kill",
+    );
+    drop(session);
+    wait_until("the others to be gone", || {
+        let others =
+            "select count(*) from information_schema.processlist where db = database() and id <> connection_id()";
+        (database.mariadb(others) == "0").then_some(())
+    });
+    assert!(!is_held(&database));
+}
+
+#[test]
 fn a_server_that_hangs_is_given_up_at_the_timeout() {
     let server = MariaDb::fresh(&[]);
     let database = server.database();
