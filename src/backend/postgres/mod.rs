@@ -26,7 +26,10 @@ use crate::lock::{Claim, Grant, Record};
 use connect::Servers;
 use session::{Failure, Session};
 
-const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true))";
+/// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
+/// last answer: a statement that nobody waits for would take the lock for nobody.
+const UTC: &str =
+    "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), set_config('lock_timeout', '900ms', true))";
 
 /// The server's time is that when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Site, row};
 use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::process::Started;
-use crate::support::{finish, wait_until};
+use crate::support::{finish, kill, wait_until};
 
 /// Sessions of psql that hold all places of a server but those of superusers.
 struct Crowd<'a> {
@@ -280,5 +280,22 @@ fn a_lock_that_no_standby_has_confirmed_is_not_believed_ours() {
     assert!(!site.place.path("ran").exists());
     server.psql("alter system reset synchronous_standby_names");
     server.psql("select pg_reload_conf()");
+    assert!(site.is_free("job"));
+}
+
+#[test]
+fn a_taking_that_waits_for_a_row_when_it_is_stopped_takes_nothing_later() {
+    let database = servers::postgres().database();
+    let site = Site::new(database.url());
+    assert!(site.is_free("job"));
+    let session = Holder::new(&database, "update shedlock set locked_by = locked_by");
+    let mut stopped = Started::new(&site.place, "stopped", &mut site.run("job", ["true"]));
+    let waiting =
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    wait_until("the statement that waits", || (database.psql(waiting) == "1").then_some(()));
+    kill(stopped.pid(), "TERM");
+    wait_until("the end", || stopped.has_ended().then_some(()));
+    session.end(&database);
+    wait_until("the statement to end", || (database.psql(waiting) == "0").then_some(()));
     assert!(site.is_free("job"));
 }
