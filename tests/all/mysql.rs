@@ -235,7 +235,9 @@ fn a_server_in_another_zone_without_autocommit_shares_its_locks_with_java() {
 
 #[test]
 fn any_sql_mode_will_do() {
-    for mode in ["ANSI,NO_BACKSLASH_ESCAPES", "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH", "ORACLE", ""] {
+    for mode in
+        ["ANSI,NO_BACKSLASH_ESCAPES", "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH", "ORACLE,SIMULTANEOUS_ASSIGNMENT", ""]
+    {
         let server = MariaDb::fresh(&[&format!("--sql-mode={mode}"), "--explicit-defaults-for-timestamp=0"]);
         let (place, database) = (Place::new(), server.database());
         let holder = hold(&place, &database.url());
