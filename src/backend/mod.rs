@@ -171,13 +171,20 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Backend>, 
         return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
     };
     match scheme.open {
-        Some(open) => open(&url, access),
+        // What a question mark cuts off a password is not repeated.
+        Some(open) => open(&url, access).map_err(|why| match url.may_be_cut_in_its_password() {
+            true => "is wrong after its question mark; in a password, write %3F for it".to_owned(),
+            false => why,
+        }),
         None => Err(format!("has the scheme `{}:`, which was left out of this build", url.scheme())),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::Config;
+
     use super::*;
 
     #[test]
@@ -195,6 +202,38 @@ mod tests {
         assert!(error.starts_with("has no scheme"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
+
+    proptest! {
+        #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(2000) })]
+
+        #[test]
+        fn any_text_is_a_url_or_an_error(text in ".*", scheme in 0..9_usize, rest in "[ -~é]*", parts in URL) {
+            let names: Vec<_> = SCHEMES.iter().flat_map(|scheme| scheme.names).collect();
+            for text in [text, format!("{}:{rest}", names[scheme]), format!("{}:{parts}", names[scheme])] {
+                let _ = from_url(&text, &Access::default());
+            }
+        }
+
+        /// Whatever characters are around it, and whether they have a meaning in a URL.
+        #[test]
+        fn no_password_is_shown(
+            scheme in 1..9_usize,
+            before in "[a-z0-9?#/@%&=:,. -]{0,3}",
+            after in "[a-z0-9?#/@%&=:,. -]{0,3}",
+            rest in "(/x)?(\\?(sslmode=require|sslmode=x|nothing=1|table=a b|password=hunter2|db=1))?",
+        ) {
+            let names: Vec<_> = SCHEMES.iter().flat_map(|scheme| scheme.names).collect();
+            let url = format!("{}://u:{before}hunter2{after}@db{rest}", names[scheme]);
+            let shown = match from_url(&url, &Access::default()) {
+                Ok(backend) => backend.address().to_owned(),
+                Err(error) => error,
+            };
+            prop_assert!(!shown.contains("hunter2"), "{url}: {shown}");
+        }
+    }
+
+    /// What looks like the rest of a URL.
+    const URL: &str = "//([a-z%0-9]{0,3}(:[a-z%0-9]{0,3})?@)?([a-z/%\\[\\]:0-9,]{0,8})(/[a-z%0-9]{0,4})?(\\?([a-z]{1,8}=[a-z%0-9]{0,3}&?){0,3})?";
 
     #[cfg(not(feature = "sqlite"))]
     #[test]

@@ -28,10 +28,13 @@ impl Url {
             // It is not repeated: a question mark in a password makes a parameter of the rest.
             let (key, value) = pair.split_once('=').ok_or("has a parameter without a value after its `?`")?;
             if parameters.iter().any(|(known, _)| known == key) {
-                return Err(format!("has the parameter `{key}` twice"));
+                return Err(match query.contains('@') {
+                    true => "has a parameter twice".to_owned(),
+                    false => format!("has the parameter `{key}` twice"),
+                });
             }
             let value = String::from_utf8(percent_decode(value))
-                .map_err(|_| format!("has bytes that are no text in `{key}`"))?;
+                .map_err(|_| "has bytes that are no text after its `?`".to_owned())?;
             parameters.push((key.to_owned(), value));
         }
         Ok(Self {
@@ -49,6 +52,11 @@ impl Url {
     /// What stands between the scheme's colon and the question mark, as written.
     pub(crate) fn rest(&self) -> &str {
         &self.rest
+    }
+
+    /// Whether an @ comes after the question mark, as it does if a password has a question mark in it.
+    pub(crate) fn may_be_cut_in_its_password(&self) -> bool {
+        self.rest.starts_with("//") && self.query.contains('@')
     }
 
     /// The URL as it may be shown and handed on: without its password, and with the paths of files from the root.

@@ -101,6 +101,7 @@ on_every_backend! {
     a_lock_that_is_deleted_is_told_of
     java_and_a_job_exclude_each_other
     a_sleeping_job_has_no_connection
+    a_job_gets_none_of_our_descriptors
     a_herd_on_one_name_runs_one_job
     a_herd_on_many_names_runs_them_all
 }
@@ -297,6 +298,12 @@ fn a_sleeping_job_has_no_connection<S: Store>(site: &Site<S>) {
         job.end().is_silent_with(0);
     }
     assert!((0..10).all(|number| !site.is_held(&format!("job {number}"))));
+}
+
+fn a_job_gets_none_of_our_descriptors<S: Store>(site: &Site<S>) {
+    let links = finish(&mut site.run("job", &["sh", "-c", "readlink /proc/$$/fd/*"])).stdout;
+    assert!(!links.is_empty(), "the job has some of its own");
+    assert!(!["socket:", "anon_inode:", ".db"].iter().any(|ours| links.contains(ours)), "{links}");
 }
 
 fn a_herd_on_one_name_runs_one_job<S: Store>(site: &Site<S>) {

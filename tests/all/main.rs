@@ -8,6 +8,8 @@ mod contention;
 mod cron;
 mod every_backend;
 mod exit_codes;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod garbage;
 mod generated;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod herd;

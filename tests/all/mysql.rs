@@ -173,6 +173,21 @@ fn a_table_of_another_kind_is_an_error() {
 }
 
 #[test]
+fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stays_held() {
+    for kind in ["TIMESTAMP", "DATETIME(2)", "DATE"] {
+        let database = servers::mariadb().database();
+        database.mariadb(&JAVA_TABLE.replace("lock_until TIMESTAMP(3)", &format!("lock_until {kind}")));
+        let finished = run(&database.url(), &[]);
+        finished.complains(125, "the table keeps no milliseconds");
+        assert!(finished.stderr.contains("hint: make its columns"), "{kind}: {}", finished.stderr);
+        assert!(!is_held(&database), "{kind}");
+        // What another holds is held all the same.
+        database.mariadb("update shedlock set lock_until = utc_timestamp() + interval 3 day, locked_by = 'java'");
+        run(&database.url(), &[]).is_silent_with(75);
+    }
+}
+
+#[test]
 fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     database.mariadb(&JAVA_TABLE.replace(
@@ -220,7 +235,9 @@ fn a_server_in_another_zone_without_autocommit_shares_its_locks_with_java() {
 
 #[test]
 fn any_sql_mode_will_do() {
-    for mode in ["ANSI,NO_BACKSLASH_ESCAPES", "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH", "ORACLE", ""] {
+    for mode in
+        ["ANSI,NO_BACKSLASH_ESCAPES", "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH", "ORACLE,SIMULTANEOUS_ASSIGNMENT", ""]
+    {
         let server = MariaDb::fresh(&[&format!("--sql-mode={mode}"), "--explicit-defaults-for-timestamp=0"]);
         let (place, database) = (Place::new(), server.database());
         let holder = hold(&place, &database.url());
@@ -507,6 +524,26 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
                       where info like 'select sleep%' and db = database() limit 1; execute immediate @kill",
     );
     finish_child(child).is_silent_with(0);
+}
+
+#[test]
+fn a_taking_that_waits_for_a_row_when_the_time_is_up_takes_nothing_later() {
+    let database = servers::mariadb().database();
+    run(&database.url(), &[]).is_silent_with(0);
+    let session = Session::start(&database, "begin; select * from shedlock for update");
+    // In seven seconds a wait for half of them fits twice, and a third one does not.
+    run(&database.url(), &["--backend-timeout", "7s"]).complains(125, "");
+    database.mariadb(
+        "select concat('kill ', id, ';') into @kill from information_schema.processlist \
+                      where info like 'select sleep%' and db = database() limit 1; execute immediate @kill",
+    );
+    drop(session);
+    wait_until("the others to be gone", || {
+        let others =
+            "select count(*) from information_schema.processlist where db = database() and id <> connection_id()";
+        (database.mariadb(others) == "0").then_some(())
+    });
+    assert!(!is_held(&database));
 }
 
 #[test]

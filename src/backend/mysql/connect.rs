@@ -17,8 +17,9 @@ const PORT: u16 = 3306;
 const SOCKETS: [&str; 2] = ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
 /// No server is given less than this.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// No longer than this is waited for a row that another is writing, before trying again.
-const LONGEST: Duration = Duration::from_secs(5);
+/// No longer than this is waited for a row that another is writing, before trying again: no more than a run that gives up
+/// waits for the answer to its last request. A request that nobody waits for would take the lock for nobody.
+const LONGEST: Duration = Duration::from_secs(1);
 /// Longer than any statement of ours. The driver asks the server for it unless it is told.
 const PACKET: usize = 1 << 20;
 

@@ -10,8 +10,9 @@ mod trouble;
 
 use std::time::Duration;
 
-use mysql::Conn;
+use mysql::consts::ColumnType;
 use mysql::prelude::Queryable;
+use mysql::{Column, Conn, Value};
 
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
@@ -54,7 +55,7 @@ const RELEASE: &str = "{patience}; \
 const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) FROM {table} WHERE name = {name}";
+    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until FROM {table} WHERE name = {name}";
 
 /// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} \
@@ -84,6 +85,8 @@ struct Answer {
     changed: u64,
     /// The rows of that name: one.
     rows: Vec<Row>,
+    /// The column of the end keeps no milliseconds, so what is stored may be earlier than what was asked for.
+    coarse: bool,
 }
 
 /// The lock's row.
@@ -174,6 +177,14 @@ impl MySql {
             .replace("{table}", &self.table)
     }
 
+    /// The lock would be free before the job is dead. It was taken, and is to be given back.
+    fn too_coarse(&self) -> Trouble {
+        let message = "the table keeps no milliseconds, and a lock would end before its time";
+        Trouble::lasting(format!("{}: {message}", self.servers.label()))
+            .hint("make its columns `lock_until` and `locked_at` TIMESTAMP(3)")
+            .unclear()
+    }
+
     fn explain(&self, failure: &Failure) -> Trouble {
         trouble::of_asking(self.servers.label(), self.servers.user(), failure)
     }
@@ -184,7 +195,10 @@ impl Backend for MySql {
         let statements = self.fill(ACQUIRE, claim, claim.lease);
         let mut missed = false;
         for _ in 0..RACES {
-            let rows = self.ask(&statements)?.rows;
+            let Answer { rows, coarse, .. } = self.ask(&statements)?;
+            if coarse && rows.iter().any(|row| row.ours) {
+                return Err(self.too_coarse());
+            }
             match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
                 Ok(Some(row)) if row.held => match row.grant() {
                     Some(grant) => return Ok(Acquired::Granted(grant)),
@@ -253,13 +267,14 @@ impl Row {
 
 /// Sends the statements, and reads all that comes back.
 fn run(connection: &mut Conn, statements: &str) -> Result<Answer, Failure> {
-    let mut answer = Answer { changed: 0, rows: Vec::new() };
+    let mut answer = Answer { changed: 0, rows: Vec::new(), coarse: false };
     let mut results = connection.query_iter(statements).map_err(|error| Failure::new(error, false))?;
     let mut step = 0;
     while let Some(result) = results.iter() {
         if step == WRITE {
             answer.changed = result.affected_rows();
         }
+        answer.coarse |= result.columns().as_ref().last().is_some_and(is_coarse);
         for row in result {
             let read = row.and_then(|row| Ok(mysql::from_row_opt::<Columns>(row)?));
             answer.rows.push(read.map_err(|error| Failure::new(error, step > WRITE))?.into());
@@ -270,10 +285,17 @@ fn run(connection: &mut Conn, statements: &str) -> Result<Answer, Failure> {
 }
 
 /// The columns of [`LOOK`]. What is compared or computed may be no value.
-type Columns = (Option<i64>, Option<i64>, Option<i64>, Vec<u8>, Option<i64>, Option<i64>, Option<i64>);
+type Columns = (Option<i64>, Option<i64>, Option<i64>, Vec<u8>, Option<i64>, Option<i64>, Option<i64>, Value);
+
+/// Whether this is a time without milliseconds.
+fn is_coarse(column: &Column) -> bool {
+    use ColumnType::{MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP};
+    let times = [MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP];
+    times.contains(&column.column_type()) && column.decimals() < 3
+}
 
 impl From<Columns> for Row {
-    fn from((ours, ended, held, owner, since, until, left): Columns) -> Self {
+    fn from((ours, ended, held, owner, since, until, left, _): Columns) -> Self {
         let is = |answer| answer == Some(1);
         let time = |millis: Option<i64>| millis?.try_into().ok().map(Timestamp);
         let left = Duration::from_micros(left.unwrap_or_default().try_into().unwrap_or_default());
@@ -334,7 +356,7 @@ mod tests {
 
     #[test]
     fn times_that_are_none_make_a_lock_that_is_free() {
-        let row = Row::from((Some(0), None, None, b"h\xff".to_vec(), None, Some(-1), Some(-5)));
+        let row = Row::from((Some(0), None, None, b"h\xff".to_vec(), None, Some(-1), Some(-5), Value::NULL));
         assert!(!row.ours && !row.held && row.grant().is_none());
         let record = Record { owner: "h\u{fffd}".to_owned(), since: None, until: None, left: Duration::ZERO };
         assert_eq!(row.record, record);

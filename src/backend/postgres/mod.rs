@@ -26,7 +26,10 @@ use crate::lock::{Claim, Grant, Record};
 use connect::Servers;
 use session::{Failure, Session};
 
-const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true))";
+/// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
+/// last answer: a statement that nobody waits for would take the lock for nobody.
+const UTC: &str =
+    "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), set_config('lock_timeout', '900ms', true))";
 
 /// The server's time is that when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
@@ -67,6 +70,9 @@ const RACES: usize = 10;
 
 /// A statement is given no less than this.
 const SHORTEST: Duration = Duration::from_secs(1);
+
+/// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
+const ROUNDING: Duration = Duration::from_millis(1);
 
 /// How long a lock stays held that has no end.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -152,7 +158,7 @@ impl Postgres {
             Err(Failure::Said(error)) => error.as_db_error().is_some(),
             Err(Failure::Silence | Failure::Cancelled) => false,
         };
-        if answered && !session.is_closed() {
+        if answered && !session.is_over() {
             self.session = Some(session);
         }
         Ok(answer)
@@ -189,6 +195,14 @@ impl Postgres {
         statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{table}", &self.table)
     }
 
+    /// The lock would be free before the job is dead. It was taken, and is to be given back.
+    fn too_coarse(&self) -> Trouble {
+        let message = "keeps no milliseconds, and a lock would end before its time";
+        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label(), self.table))
+            .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
+            .unclear()
+    }
+
     fn explain(&self, failure: &Failure) -> Trouble {
         trouble::of_asking(self.servers.label(), self.servers.user(), &self.table, failure)
     }
@@ -202,7 +216,11 @@ impl Backend for Postgres {
         for _ in 0..RACES {
             let rows = self.ask(ACQUIRE, &values)?;
             if let Some(row) = rows.first() {
-                return read(row).map_err(|error| self.explain(&Failure::Said(error)));
+                let (acquired, left) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
+                if matches!(acquired, Acquired::Granted(_)) && left + ROUNDING < claim.lease {
+                    return Err(self.too_coarse());
+                }
+                return Ok(acquired);
             }
         }
         Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())))
@@ -247,15 +265,16 @@ impl Backend for Postgres {
     }
 }
 
-/// Reads the answer to [`ACQUIRE`].
-fn read(row: &Row) -> Result<Acquired, tokio_postgres::Error> {
+/// Reads the answer to [`ACQUIRE`], and for how long the lock is held.
+fn read(row: &Row) -> Result<(Acquired, Duration), tokio_postgres::Error> {
     let (since, until, now): (f64, f64, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
     let time = |epoch: f64| epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000));
-    if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
-        return Ok(Acquired::Granted(Grant { locked_at, until }));
-    }
     let left = if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER };
-    Ok(Acquired::Held(Record { owner: row.try_get(1)?, since: time(since), until: time(until), left }))
+    if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
+        return Ok((Acquired::Granted(Grant { locked_at, until }), left));
+    }
+    let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left };
+    Ok((Acquired::Held(record), left))
 }
 
 /// Whole microseconds, which is what the server counts in, of its seconds; none of what is negative.

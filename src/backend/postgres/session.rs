@@ -34,9 +34,11 @@ pub(super) struct Session {
     runtime: Runtime,
     client: Client,
     connection: JoinHandle<Result<(), Error>>,
-    /// Tells the server to leave what it is doing for us.
-    cancel: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+    /// Tells the server to leave what it is doing for us; gone once it was told.
+    cancel: Cancel,
 }
+
+type Cancel = Option<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>;
 
 impl Session {
     /// Connects and logs in.
@@ -52,7 +54,7 @@ impl Session {
         let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
         let connection = runtime.spawn(connection);
         let token = client.cancel_token();
-        let cancel = Box::pin(async move { token.cancel_query(tls).await });
+        let cancel: Cancel = Some(Box::pin(async move { token.cancel_query(tls).await }));
         Ok(Self { runtime, client, connection, cancel })
     }
 
@@ -73,8 +75,9 @@ impl Session {
         runtime.block_on(limited(client.batch_execute(statement), limit, cancel))
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+    /// Whether this connection is of no more use: what was to be taken back once cannot be again.
+    pub(super) fn is_over(&self) -> bool {
+        self.client.is_closed() || self.cancel.is_none()
     }
 
     /// Says goodbye, so that no server or pooler wonders in its log where we went.
@@ -86,21 +89,24 @@ impl Session {
     }
 }
 
-/// Waits for an answer. A statement that takes too long is taken back, and what comes of it is waited for: it may be
-/// done after all.
+/// Waits for an answer. A statement that takes too long is taken back, and what comes of it is waited for. If it is done
+/// after all it may be so on this server only: one that waits for its standbys stops waiting for them when it is told to
+/// leave a statement, and says that all is well.
 async fn limited<T>(
     answer: impl Future<Output = Result<T, Error>>,
     limit: Duration,
-    cancel: &mut Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
+    cancel: &mut Cancel,
 ) -> Result<T, Failure> {
     let mut answer = pin!(answer);
     if let Ok(answer) = timeout(limit, answer.as_mut()).await {
         return answer.map_err(Failure::Said);
     }
-    let _ = timeout(SHORTLY, cancel).await;
+    if let Some(cancel) = cancel.take() {
+        let _ = timeout(SHORTLY, cancel).await;
+    }
     match timeout(SHORTLY, answer).await {
         Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Failure::Cancelled),
-        Ok(answer) => answer.map_err(Failure::Said),
-        Err(_) => Err(Failure::Silence),
+        Ok(Err(error)) => Err(Failure::Said(error)),
+        Ok(Ok(_)) | Err(_) => Err(Failure::Silence),
     }
 }

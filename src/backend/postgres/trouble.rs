@@ -78,12 +78,10 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
     let error = match failure {
         Failure::Said(error) => error,
         Failure::Silence => return silence(label).unclear(),
-        Failure::Cancelled => {
-            return Trouble::passing(format!("{label}: another session keeps the table {table} locked"))
-                .hint("its process is in pg_stat_activity; pg_blocking_pids tells who waits for whom");
-        }
+        Failure::Cancelled => return locked(label, table),
     };
     match error.as_db_error() {
+        Some(answer) if *answer.code() == SqlState::LOCK_NOT_AVAILABLE => locked(label, table),
         Some(answer) if is_of_form(answer.code()) => {
             let said = answer.message();
             Trouble::lasting(format!("{label}: the table {table} is not one of locks: {said}"))
@@ -99,6 +97,11 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
         }
         None => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
     }
+}
+
+fn locked(label: &str, table: &str) -> Trouble {
+    Trouble::passing(format!("{label}: another session keeps the table {table} locked"))
+        .hint("its process is in pg_stat_activity; pg_blocking_pids tells who waits for whom")
 }
 
 fn silence(label: &str) -> Trouble {

@@ -265,3 +265,29 @@ fn a_table_of_another_kind_is_a_clear_error() {
         Site::new(format!("{}?table={table}", database.url())).fails_at_once(text);
     }
 }
+
+#[test]
+fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stays_held() {
+    // The fraction of a second decides whether so few digits lose any of it, and how much.
+    for (kind, all) in [("timestamp(0)", false), ("timestamptz(1)", false), ("date", true)] {
+        let database = servers::postgres().database();
+        database.psql(&format!(
+            "create table shedlock (name varchar(64) primary key, lock_until {kind}, locked_at timestamp, locked_by varchar(255))"
+        ));
+        let site = Site::new(database.url());
+        let until = "select extract(epoch from lock_until - locked_at) from shedlock";
+        let mut refused = 0;
+        for _ in 0..20 {
+            let finished = finish(&mut site.run("job", ["--at-least", "1m", "true"]));
+            if finished.code() == Some(0) {
+                let held: f64 = database.psql(until).parse().unwrap();
+                assert!(held >= 60.0 - 0.001, "{kind}: {held}");
+            } else {
+                finished.complains(125, "keeps no milliseconds");
+                refused += 1;
+            }
+            database.psql("update shedlock set lock_until = now() - interval '3 day'");
+        }
+        assert!(refused == 20 || refused > 0 && !all, "{kind}: {refused}");
+    }
+}

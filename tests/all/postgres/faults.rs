@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Site, row};
 use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::process::Started;
-use crate::support::wait_until;
+use crate::support::{finish, kill, wait_until};
 
 /// Sessions of psql that hold all places of a server but those of superusers.
 struct Crowd<'a> {
@@ -178,7 +178,7 @@ fn an_open_connection_that_the_server_closes_is_opened_again() {
         "psql -XqAt -d '{}' -c \"select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'shedlock'\"",
         database.socket_url()
     );
-    let finished = crate::support::finish(&mut site.run("job", ["sh", "-c", &end]));
+    let finished = finish(&mut site.run("job", ["sh", "-c", &end]));
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""));
     assert!(!row(&database, "job").held);
 }
@@ -265,4 +265,37 @@ fn a_row_or_table_that_a_person_keeps_locked_is_waited_for_only_so_long() {
         holder.end(&database);
         assert!(site.is_free("job"), "{sql}");
     }
+}
+
+#[test]
+fn a_lock_that_no_standby_has_confirmed_is_not_believed_ours() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    assert!(site.is_free("job"));
+    server.psql("alter system set synchronous_standby_names = 'nobody'");
+    server.psql("select pg_reload_conf()");
+    let finished = finish(&mut site.run("job", ["--backend-timeout", "2s", "touch", "ran"]));
+    finished.complains(125, "no answer in time");
+    assert!(!site.place.path("ran").exists());
+    server.psql("alter system reset synchronous_standby_names");
+    server.psql("select pg_reload_conf()");
+    assert!(site.is_free("job"));
+}
+
+#[test]
+fn a_taking_that_waits_for_a_row_when_it_is_stopped_takes_nothing_later() {
+    let database = servers::postgres().database();
+    let site = Site::new(database.url());
+    assert!(site.is_free("job"));
+    let session = Holder::new(&database, "update shedlock set locked_by = locked_by");
+    let mut stopped = Started::new(&site.place, "stopped", &mut site.run("job", ["true"]));
+    let waiting =
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    wait_until("the statement that waits", || (database.psql(waiting) == "1").then_some(()));
+    kill(stopped.pid(), "TERM");
+    wait_until("the end", || stopped.has_ended().then_some(()));
+    session.end(&database);
+    wait_until("the statement to end", || (database.psql(waiting) == "0").then_some(()));
+    assert!(site.is_free("job"));
 }

@@ -1,0 +1,210 @@
+//! Servers that are none: whatever answers, the run ends in time, with one line that shows no password.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::support::{Place, finish, finish_child, kill, start};
+
+/// A port where every connection is answered like this, and then closed.
+fn server(answers: Vec<Vec<u8>>) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let answers = answers.clone();
+            thread::spawn(move || answer(&client, &answers));
+        }
+    });
+    port
+}
+
+/// The first answer is said without being asked, each of the others after something was heard.
+fn answer(mut client: &TcpStream, answers: &[Vec<u8>]) {
+    let mut buffer = [0; 65_536];
+    for (place, answer) in answers.iter().enumerate() {
+        if place > 0 && !matches!(client.read(&mut buffer), Ok(1..)) {
+            return;
+        }
+        if client.write_all(answer).is_err() {
+            return;
+        }
+    }
+}
+
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_be_bytes()[0]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Answers that are wrong in ways of their own; none of them is a secret.
+fn answers() -> Vec<Vec<Vec<u8>>> {
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    let greeting = {
+        // As MariaDB greets: version 10, its name, a thread, a salt, what it can do, a plugin.
+        let mut body = b"\x0a5.5.5-10.11.6-MariaDB\0\x01\0\0\0abcdefgh\0\xff\xf7\x2d\x02\0\xff\x81\x15".to_vec();
+        body.extend([0; 10]);
+        body.extend(b"abcdefghijkl\0mysql_native_password\0");
+        let mut packet = vec![u8::try_from(body.len()).unwrap(), 0, 0, 0];
+        packet.extend(body);
+        packet
+    };
+    let ok = b"\x07\0\0\x02\0\0\0\x02\0\0\0".to_vec();
+    let let_in = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I".to_vec();
+    let mut all = vec![
+        vec![],
+        vec![bytes("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html>")],
+        vec![vec![], bytes("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html>")],
+        vec![bytes("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")],
+        vec![vec![], b"\x15\x03\x01\0\x02\x02\x46".to_vec()],
+        vec![vec![], vec![0; 4096]],
+        vec![vec![0xff; 4096]],
+        vec![vec![0; 4096]],
+        // PostgreSQL: TLS and then not, a refusal that is cut, a message without end, let in and then nonsense.
+        vec![vec![], bytes("S"), bytes("hello")],
+        vec![vec![], bytes("N"), b"E\0\0\0\x09SFATAL".to_vec()],
+        vec![vec![], bytes("N"), b"E\0\0\0\0".to_vec()],
+        vec![vec![], bytes("N"), b"R\x7f\xff\xff\xff\0\0\0\0".to_vec()],
+        vec![vec![], bytes("N"), b"R\0\0\0\x08\0\0\0\x63".to_vec()],
+        vec![
+            vec![],
+            bytes("N"),
+            b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0".to_vec(),
+            b"R\0\0\0\x0c\0\0\0\x0br=xx".to_vec(),
+        ],
+        vec![vec![], bytes("N"), b"E\0\0\0\x22SFATAL\0C28P01\0Mtwo\nlines\0\0\0\0\0\0\0\0\0".to_vec()],
+        vec![vec![], bytes("N"), let_in.clone(), noise(7, 300)],
+        vec![vec![], bytes("N"), let_in.clone(), b"1\0\0\0\x042\0\0\0\x04T\0\0\0\x06\xff\xff".to_vec()],
+        vec![
+            vec![],
+            bytes("N"),
+            let_in,
+            b"1\0\0\0\x042\0\0\0\x04T\0\0\0\x06\0\0D\0\0\0\x06\0\0C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I".to_vec(),
+        ],
+        // MySQL: half a greeting, a greeting and then nonsense, another way to log in, let in and then nonsense.
+        vec![greeting[..30].to_vec()],
+        vec![greeting.clone(), noise(8, 300)],
+        vec![greeting.clone(), b"\x01\0\0\x02\xfe".to_vec()],
+        vec![greeting.clone(), b"\x02\0\0\x02\xfe\0".to_vec()],
+        vec![
+            greeting.clone(),
+            b"\x1d\0\0\x02\xfecaching_sha2_password\0abcdef".to_vec(),
+            b"\x02\0\0\x04\x01\x09".to_vec(),
+        ],
+        vec![greeting.clone(), b"\x03\0\0\x02\xff\x15\x04".to_vec()],
+        vec![greeting.clone(), ok.clone(), noise(9, 300)],
+        vec![greeting.clone(), ok.clone(), b"\x02\0\0\x01\xfb/".to_vec()],
+        vec![greeting.clone(), ok.clone(), b"\x01\0\0\x01\x07".to_vec()],
+        vec![greeting.clone(), ok.clone(), b"\x07\0\0\x01\0\0\0\x02\0\0\0".to_vec()],
+        vec![greeting, ok, b"\x07\0\0\x01\0\0\0\x0a\0\0\0\x01\0\0\x02\x09\x01\0\0\x03\xff".to_vec()],
+        // Redis: lengths that cannot be, nesting, another type, a refusal in two lines.
+        vec![vec![], bytes("$99999999999999\r\n")],
+        vec![vec![], bytes("*2147483647\r\n")],
+        vec![vec![], bytes("*-7\r\n")],
+        vec![vec![], bytes(&"*1\r\n".repeat(100_000))],
+        vec![vec![], bytes("*2\r\n:1\r\n$3\r\nabc\r\n")],
+        vec![vec![], bytes("*2\r\n:1\r\n:-1\r\n")],
+        vec![vec![], bytes("%1\r\n+a\r\n+b\r\n")],
+        vec![vec![], bytes("-")],
+        vec![vec![], bytes("-\r\n")],
+        vec![vec![], bytes("-ERR \r\n")],
+        vec![vec![], bytes(":9223372036854775808\r\n")],
+        vec![vec![], bytes("-MOVED 1 [::1\r\n")],
+    ];
+    all.extend((0..3).map(|seed| vec![noise(seed, 40)]));
+    all.extend((0..3).map(|seed| vec![vec![], noise(100 + seed, 200)]));
+    all
+}
+
+/// A URL of each backend that leads to a port, with a password where that is not one answer more to give.
+fn urls(port: u16) -> [String; 5] {
+    [
+        format!("postgres://jobs:{SECRET}@127.0.0.1:{port}/x"),
+        format!("mysql://jobs:{SECRET}@127.0.0.1:{port}/x"),
+        format!("redis://127.0.0.1:{port}"),
+        format!("rediss://:{SECRET}@127.0.0.1:{port}?sslmode=require"),
+        format!("redis-cluster://:{SECRET}@127.0.0.1:{port}"),
+    ]
+}
+
+const SECRET: &str = "hunter2";
+
+/// Fails with 125 in time, in one line that shows no password.
+#[track_caller]
+fn complains_in_time(place: &Place, url: &str, what: &str) {
+    let begun = Instant::now();
+    let finished = finish(place.run("a", ["--backend-timeout", "300ms", "true"]).env("SHEDLOCK_BACKEND", url));
+    let took = begun.elapsed();
+    let text = &finished.stderr;
+    let told = finished.code() == Some(125)
+        && ["backend ", "the backend did"].iter().any(|word| text.starts_with(&format!("shedlock: a: {word}")))
+        && text.lines().skip(1).all(|line| line.starts_with("hint: "))
+        && text.lines().count() <= 2
+        && !text.contains(SECRET)
+        && text.len() < 1500;
+    assert!(told && took < Duration::from_secs(4), "{url} {what}: {finished:?} {took:?}");
+}
+
+#[test]
+fn what_answers_and_is_no_server_is_an_error_in_time() {
+    let place = Place::new();
+    let all = answers();
+    thread::scope(|scope| {
+        for part in all.chunks(all.len().div_ceil(8)) {
+            let place = &place;
+            scope.spawn(move || {
+                for answers in part {
+                    let shown = answers.iter().map(|answer| String::from_utf8_lossy(&answer[..answer.len().min(60)]));
+                    let shown = shown.collect::<Vec<_>>().join(" | ");
+                    for url in urls(server(answers.clone())) {
+                        complains_in_time(place, &url, &shown);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_server_that_says_a_byte_now_and_then_is_given_up_in_time() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            thread::spawn(move || {
+                // Each of these is the beginning of something to one of the backends.
+                for byte in b"R\0\0\x0a5.5.5-10".iter().chain(std::iter::repeat(&b'0')) {
+                    if client.write_all(&[*byte]).is_err() {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+    });
+    for url in urls(port) {
+        complains_in_time(&Place::new(), &url, "slow");
+    }
+}
+
+#[test]
+fn a_run_is_stopped_while_a_server_that_accepts_says_nothing() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    for url in urls(listener.local_addr().unwrap().port()) {
+        let place = Place::new();
+        let child = start(place.run("a", ["--wait", "1h", "true"]).env("SHEDLOCK_BACKEND", &url));
+        let connection = listener.accept().unwrap();
+        let begun = Instant::now();
+        kill(i32::try_from(child.id()).unwrap(), "TERM");
+        finish_child(child).is_silent_with(143);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{url}: {:?}", begun.elapsed());
+        drop(connection);
+    }
+}
