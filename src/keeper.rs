@@ -17,6 +17,8 @@ use crate::run::{Event, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
 const IDLE: Duration = Duration::from_millis(200);
+/// The thread's name.
+pub(crate) const THREAD: &str = "keeper";
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
@@ -58,7 +60,7 @@ impl Keeper {
         let (outbox, answers) = channel();
         let mut work = Work { backend, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
-        thread::Builder::new().name("keeper".to_owned()).spawn(move || {
+        thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             while let Some(errand) = work.next(&inbox) {
                 let answer = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });

@@ -46,6 +46,10 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
             &format!("internal error: {panic}").replace('\n', " "),
             Some("this is a bug in shedlock; please report it"),
         );
+        // A driver that panics is a backend that does not answer: the job that may be running goes on, and ends as ever.
+        while std::thread::current().name() == Some(keeper::THREAD) {
+            std::thread::park();
+        }
         job::exit(exit::FAILED);
     }));
     let exit = match dispatch(&job::arguments(count, words), started) {
