@@ -124,9 +124,12 @@ impl Tls {
             Some(identity) => {
                 let (chain, key) = identity.load()?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| {
-                    let path = identity.certificate.display();
-                    Trouble::lasting(format!("the client certificate {path} cannot be used: {error}"))
-                        .hint("sslkey must be the key of the certificate in sslcert")
+                    let (path, key) = (identity.certificate.display(), identity.key.display());
+                    match error {
+                        Error::InconsistentKeys(_) => Trouble::lasting(format!("{key} is not the key of {path}")),
+                        error => Trouble::lasting(format!("the client certificate {path} cannot be used: {error}")),
+                    }
+                    .hint("sslkey must be the key of the certificate in sslcert")
                 })
             }
         }
@@ -190,9 +193,36 @@ pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, Trouble> {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
             _ => error.to_string(),
         };
         Trouble::lasting(format!("{parameter} {} cannot be read: {why}", path.display()))
+    })
+}
+
+/// What rustls complains of, in our words and without saying whose server it is; `None` if it is none of the usual.
+pub(super) fn complaint(text: &str) -> Option<Trouble> {
+    let has = |part: &str| text.contains(part);
+    Some(if has("UnknownIssuer") {
+        Trouble::lasting("the server's certificate is from an authority that is not believed")
+            .hint("name the file of the authority that signed it with sslrootcert=FILE")
+    } else if has("not valid for name") || has("NotValidForName") {
+        Trouble::lasting("the server's certificate is for another name than the URL's")
+            .hint("use the name it is for, or sslmode=verify-ca, which does not look at it")
+    } else if has("Expired") || has("certificate expired") {
+        Trouble::lasting("the server's certificate has expired").hint("have the server given a new one")
+    } else if has("CaUsedAsEndEntity") {
+        Trouble::lasting("the server's certificate is one of an authority, and not of a server")
+            .hint("have the server given one that it signed, or say sslmode=require, which looks at none")
+    } else if has("CertificateRequired") || has("HandshakeFailure") {
+        Trouble::lasting("the server wants a certificate from its clients")
+            .hint("name one with sslcert=FILE&sslkey=FILE")
+    } else if has("invalid peer certificate") {
+        Trouble::lasting(format!("the server's certificate cannot be believed: {text}"))
+    } else if has("received fatal alert") {
+        Trouble::lasting(format!("the server refuses TLS with us: {text}"))
+    } else {
+        return None;
     })
 }
 

@@ -195,6 +195,9 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// An error's text without the number that Rust adds.
 pub(super) fn plain(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::InvalidData {
+        return "it is no text".to_owned();
+    }
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }

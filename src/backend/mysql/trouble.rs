@@ -4,9 +4,8 @@ use std::error::Error as _;
 use std::io;
 
 use mysql::{DriverError, Error, MySqlError};
-use rustls::CertificateError;
 
-use super::super::{Trouble, TroubleKind};
+use super::super::{Trouble, TroubleKind, tls};
 
 /// What went wrong after we had logged in.
 pub(super) struct Failure {
@@ -60,8 +59,11 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
         Error::MySqlError(answer) => return of_answer(label, user, &answer),
         error => error,
     };
-    if let Some(tls) = tls_error(&error) {
-        return Trouble::lasting(format!("{label}: TLS failed: {}", lower(&tls.to_string()))).hint(tls_hint(tls));
+    if let Some(error) = tls_error(&error) {
+        let said = lower(&error.to_string());
+        let complaint = tls::complaint(&said)
+            .unwrap_or_else(|| Trouble::lasting(said).hint("look whether host and port are right"));
+        return complaint.of(&format!("{label}: TLS failed"));
     }
     match &error {
         Error::DriverError(DriverError::TlsNotSupported) => {
@@ -122,14 +124,15 @@ fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
             .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
         code if PASSING.contains(&code) || GOODBYE.contains(&code) => Trouble::passing(text),
         1045 | 1698 => Trouble::lasting(text).hint(format!(
-            "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, and at the host it is for"
+            "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
+             and whether {user} may come from this host, or only with TLS (sslmode=verify-full)"
         )),
         1044 | 1142 | 1143 | 1227 => {
             Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
         }
         1049 => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
         1129 => Trouble::lasting(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
-        1054 | 1364 => Trouble::lasting(text).hint(COLUMNS),
+        1054 | 1364 | 1471 => Trouble::lasting(text).hint(COLUMNS),
         1267 | 1366 | 1406 | 3988 => {
             Trouble::lasting(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
         }
@@ -153,18 +156,6 @@ fn tls_error(error: &Error) -> Option<&rustls::Error> {
     match error {
         Error::TlsError(mysql::error::tls::TlsError::Tls(error)) => Some(error),
         error => io_error(error)?.get_ref()?.downcast_ref(),
-    }
-}
-
-fn tls_hint(error: &rustls::Error) -> &'static str {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "name the file of the authority that signed the server's certificate with sslrootcert=FILE"
-        }
-        rustls::Error::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "the certificate is for another name than the URL's; sslmode=verify-ca leaves the name out",
-        _ => "sslmode says how much of TLS is wanted",
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-use super::super::{Trouble, TroubleKind};
+use super::super::{Trouble, TroubleKind, tls};
 use super::session::Failure;
 
 /// The server says that it wants TLS, or no TLS.
@@ -52,7 +52,14 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
     }
     let cause = cause(error);
     if is_handshake(error) {
-        return Trouble::lasting(format!("{label}: TLS failed: {cause}")).hint(tls_hint(&cause));
+        if cause.contains("does not support TLS") {
+            return Trouble::lasting(format!("{label}: the server offers no TLS"))
+                .hint("turn it on there (ssl=on), or say sslmode=prefer, which does without where there is none");
+        }
+        let complaint = tls::complaint(&cause).unwrap_or_else(|| {
+            Trouble::lasting(cause).hint("look whether host and port are right, and whether the server has TLS")
+        });
+        return complaint.of(&format!("{label}: TLS failed"));
     }
     if error.to_string().starts_with("invalid configuration") && cause.contains("password") {
         return Trouble::lasting(format!("{label}: the server asks {user} for a password, and none is given"))
@@ -65,11 +72,13 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         Some(io::ErrorKind::PermissionDenied) => {
             Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
         }
-        Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket")),
+        Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket"))
+            .hint("look whether the server runs; host=/DIRECTORY names another directory of its socket"),
         Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
             .hint("look whether the server runs, and whether host and port are right"),
         Some(io::ErrorKind::TimedOut) => silence(label),
-        _ => Trouble::passing(format!("{label}: {cause}")),
+        _ => Trouble::passing(format!("{label}: {cause}"))
+            .hint("look whether the server runs, and whether host and port are right"),
     }
 }
 
@@ -105,7 +114,8 @@ fn locked(label: &str, table: &str) -> Trouble {
 }
 
 fn silence(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: no answer in time")).hint("--backend-timeout sets how long to try")
+    Trouble::passing(format!("{label}: no answer in time"))
+        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
 }
 
 /// The table has other columns than ours, columns of other types, or no key: what people have made, and what is no table.
@@ -134,6 +144,9 @@ fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
     let text = format!("{label}: {said}");
     let code = answer.code().code();
     match (code, code.get(..2).unwrap_or_default()) {
+        ("28000", _) if said.ends_with("no encryption") => Trouble::lasting(text).hint(format!(
+            "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full"
+        )),
         ("28P01" | "28000", _) => Trouble::lasting(text).hint(format!(
             "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here"
         )),
@@ -159,16 +172,6 @@ fn is_refusal(said: &str) -> bool {
     ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"]
         .iter()
         .any(|part| said.contains(part) && !said.contains("no more connections"))
-}
-
-fn tls_hint(cause: &str) -> &'static str {
-    if cause.contains("UnknownIssuer") || cause.contains("unknown issuer") {
-        "name the file of the authority that signed the server's certificate with sslrootcert=FILE"
-    } else if cause.contains("not valid for name") || cause.contains("NotValidForName") {
-        "the certificate is for another name than the URL's; sslmode=verify-ca leaves the name out"
-    } else {
-        "sslmode says how much of TLS is wanted"
-    }
 }
 
 /// The innermost reason, in one line.

@@ -198,7 +198,7 @@ fn ask_sentinel(host: &Host, master: &str, terms: &Terms) -> Result<Link, Troubl
     match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {
         Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms),
         Ok(None) => Err(Trouble::lasting(format!("the sentinel knows no master `{master}`"))
-            .hint("look which ones it knows, with `redis-cli -p 26379 SENTINEL masters`")
+            .hint("look which ones it knows, with redis-cli SENTINEL MASTERS")
             .named(link.name())),
         Err(_) => Err(Trouble::lasting("the sentinel names no master").named(link.name())),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError, ServerError};
 
-use super::super::{Trouble, TroubleKind};
+use super::super::{Trouble, TroubleKind, tls};
 
 /// What is enough for us, with the default prefix.
 const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
@@ -45,11 +45,29 @@ pub(super) fn code(error: &ServerError) -> &str {
     error.code()
 }
 
+/// What to do about trouble that passes by itself at times, and at times does not.
+fn advice(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "READONLY" | "MASTERDOWN" | "UNBLOCKED" => {
+            "name all servers in the URL, with commas between them, or ask sentinels with redis-sentinel://"
+        }
+        "CLUSTERDOWN" => "look which of its nodes are missing, with redis-cli CLUSTER NODES",
+        "NOREPLICAS" => "look whether its replicas run, with redis-cli INFO replication",
+        "MISCONF" => "look at its disk and into its log",
+        "OOM" => "give it more memory, or let what else is in it expire",
+        _ => return None,
+    })
+}
+
 /// What a server's refusal means.
 pub(super) fn of_answer(error: &ServerError) -> Trouble {
     let (code, text) = (code(error), error.details().unwrap_or_default());
     if let Some((_, meaning)) = PASSING.iter().find(|(known, _)| *known == code) {
-        return Trouble::passing(*meaning);
+        let trouble = Trouble::passing(*meaning);
+        return match advice(code) {
+            Some(advice) => trouble.hint(advice),
+            None => trouble,
+        };
     }
     let has = |part: &str| text.to_ascii_lowercase().contains(part);
     // What follows names the script by its hash, and a line of it.
@@ -59,7 +77,7 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
         "WRONGPASS" => Trouble::lasting("the server does not know this user with this password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
         "NOAUTH" => Trouble::lasting("the server wants a password")
-            .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in the URL as USER:PASSWORD@ before the host"),
+            .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
         "NOPERM" => Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS),
         "WRONGTYPE" => Trouble::lasting("the lock's key holds something that is no lock")
             .hint("look at it with redis-cli TYPE, and choose another name or ?prefix="),
@@ -70,6 +88,7 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
             .hint("set a password on the server, or its `protected-mode`"),
         _ if has("max number of clients") => {
             Trouble::new(TroubleKind::Full, "the server has no room for another client (maxclients)")
+                .hint("raise the server's maxclients, or spread the starts with --splay")
         }
         _ if has("executing the script can't") || has("has no permissions") => {
             Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS)
@@ -122,7 +141,8 @@ pub(super) fn of_connection(error: &RedisError, timeout: Duration) -> Trouble {
             .hint("look at the port, and whether it wants TLS, which is rediss://");
     }
     if error.is_connection_dropped() {
-        return Trouble::passing("the connection was closed");
+        return Trouble::passing("the server closed the connection")
+            .hint("look whether host and port are right, and whether the port is one for TLS, which is rediss://");
     }
     if error.is_io_error() {
         return Trouble::passing(text);
@@ -136,27 +156,10 @@ pub(super) fn is_handshake(error: &RedisError) -> bool {
 }
 
 fn of_tls(text: &str) -> Option<Trouble> {
-    let has = |part: &str| text.contains(part);
-    Some(if has("UnknownIssuer") {
-        Trouble::lasting("the server's certificate is from an authority that is not believed")
-            .hint("name the authority's file with ?sslrootcert=FILE")
-    } else if has("not valid for name") || has("NotValidForName") {
-        Trouble::lasting("the server's certificate is for another name")
-            .hint("use the name it is for, or ?sslmode=verify-ca, which does not look at it")
-    } else if has("Expired") || has("certificate expired") {
-        Trouble::lasting("the server's certificate has expired")
-    } else if has("CertificateRequired") || has("HandshakeFailure") {
-        Trouble::lasting("the server wants a certificate from its clients")
-            .hint("name one with ?sslcert=FILE&sslkey=FILE")
-    } else if has("invalid peer certificate") {
-        Trouble::lasting(format!("the server's certificate cannot be believed: {text}"))
-    } else if has("received fatal alert") {
-        Trouble::lasting(format!("the server refuses TLS with us: {text}"))
-    } else if has("corrupt message") {
-        Trouble::lasting("the server does not speak TLS").hint("write redis:// if that is meant")
-    } else {
-        return None;
-    })
+    if text.contains("corrupt message") {
+        return Some(Trouble::lasting("the server does not speak TLS").hint("write redis:// if that is meant"));
+    }
+    tls::complaint(text)
 }
 
 fn one_line(text: &str) -> String {
