@@ -81,13 +81,15 @@ impl Settings {
             return Err(Mistake::new("no command is given")
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
-        let policy = policy(&layers, surroundings)?;
+        let mut policy = policy(&layers, surroundings)?;
         let access = &Access { password: password()?, patience: policy.backend_timeout };
+        let backend = backend(&layers, access)?;
+        policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
             policy,
             conflict_exit_code: layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?,
-            backend: backend(&layers, access)?,
+            backend,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
             verbosity: verbosity(&layers)?,
@@ -145,6 +147,7 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
             _ => OnBackendError::Fail,
         },
         backend_timeout: layers.duration("backend-timeout")?.unwrap_or(Duration::from_secs(10)),
+        backend: String::new(),
         placement: placement(layers, surroundings)?,
         seed: surroundings.random,
     })

@@ -209,7 +209,8 @@ impl Run {
             Phase::Waiting { again } if now >= *again => self.ask(now, todo),
             Phase::Asking { give_up } if now >= *give_up => {
                 let limit = crate::duration::format(self.policy.backend_timeout);
-                let trouble = Trouble::passing(format!("the backend did not answer within {limit}"));
+                let trouble =
+                    Trouble::passing(format!("backend {} did not answer within {limit}", self.policy.backend));
                 self.on_trouble(trouble.hint("--backend-timeout sets how long to try"), now, todo);
             }
             Phase::GivingBack { until, then } if now >= *until => {
@@ -218,7 +219,8 @@ impl Run {
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
-                self.tell_not_released(Trouble::passing("the backend did not answer in time"), todo);
+                let trouble = Trouble::passing(format!("backend {} did not answer in time", self.policy.backend));
+                self.tell_not_released(trouble, todo);
                 self.unanswered = Unanswered::Nothing;
                 self.after_release(then, todo);
             }

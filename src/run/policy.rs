@@ -25,6 +25,8 @@ pub(crate) struct Policy {
     pub(crate) success_codes: Vec<u8>,
     pub(crate) on_backend_error: OnBackendError,
     pub(crate) backend_timeout: Duration,
+    /// How the backend is named in messages.
+    pub(crate) backend: String,
     pub(crate) placement: Placement,
     /// Where the jitter of this run begins.
     pub(crate) seed: u64,
@@ -49,6 +51,7 @@ impl Policy {
             success_codes: vec![0],
             on_backend_error: OnBackendError::Fail,
             backend_timeout: Duration::from_secs(10),
+            backend: "test:".to_owned(),
             placement: Placement { group: Group::Own, terminal: false, session_leader: false },
             seed: 1,
         }

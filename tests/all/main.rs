@@ -31,4 +31,6 @@ mod signals;
 mod sqlite;
 mod stage;
 mod support;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod surroundings;
 mod terminal;

@@ -44,6 +44,11 @@ impl MariaDb {
         Self { server: Server::new(|directory, port| plan(directory, port, arguments)) }
     }
 
+    /// A server whose clock is off by so much, such as `-1h`.
+    pub(crate) fn with_clock(offset: &str) -> Self {
+        Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
+    }
+
     /// A server with TLS. `root` may do without it; `clerk` with the password `s3cret` may not, and `jobs` needs the
     /// client certificate.
     pub(crate) fn fresh_with_tls(arguments: &[&str]) -> Self {

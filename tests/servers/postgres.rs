@@ -48,6 +48,11 @@ impl Postgres {
         Self { server: Server::new(|directory, port| plan(directory, port, settings)) }
     }
 
+    /// A server whose clock is off by so much, such as `-1h`.
+    pub(crate) fn with_clock(offset: &str) -> Self {
+        Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
+    }
+
     /// A server with TLS. Over TLS it lets in `jobs` with the client certificate, everybody else (`clerk`, `postgres`) with
     /// the password `s3cret`; without TLS only `clerk`, with the password.
     pub(crate) fn fresh_with_tls(settings: &[&str]) -> Self {

@@ -40,6 +40,17 @@ pub(crate) struct Server {
     directory: Directory,
 }
 
+impl Plan {
+    /// The same with a clock that is off by so much, such as `-1h`. Its timers go right.
+    pub(crate) fn with_clock(mut self, offset: &str) -> Self {
+        let program = program::find(&self.start[0]).display().to_string();
+        self.start[0] = program;
+        let before = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", offset].map(str::to_owned);
+        self.start.splice(0..0, before);
+        self
+    }
+}
+
 impl Server {
     /// Starts a server for the first time, on a port that is free. `prepare` fills the directory. It is called again with
     /// another port if somebody took the first one in between.
