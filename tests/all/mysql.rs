@@ -515,7 +515,9 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
     let place = Place::new();
     let child = start(&mut on(&place, &database.url(), "a", &["--backend-timeout", "30s", "--", "true"]));
     wait_until("the statement that waits", || {
-        let waiting = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'";
+        // innodb_trx would go stale: who reads it more often than ten times in a second reads the same again.
+        let waiting = "select count(*) from information_schema.processlist \
+                       where info like '%INSERT INTO%' and db = database() and id <> connection_id()";
         (database.mariadb(waiting) == "1").then_some(())
     });
     drop(session);
@@ -612,7 +614,7 @@ fn a_client_may_log_in_by_its_certificate() {
     run(&format!("{}?sslrootcert={authority}", jobs.url()), &[]).complains(125, "access denied");
     let mixed = format!("sslcert={}&sslkey={}", certificates.client(), certificates.server_key());
     let finished = run(&format!("{}?sslrootcert={authority}&{mixed}", jobs.url()), &[]);
-    finished.complains(125, "the client certificate");
+    finished.complains(125, "is not the key of");
 }
 
 #[test]

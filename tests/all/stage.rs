@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use rusqlite::Connection;
 
@@ -95,12 +96,18 @@ pub(crate) fn pass_time(place: &Place, name: &str, by: &str) {
     edit(place, &sql);
 }
 
-/// Waits until a process has a file open.
+/// Waits until a process has a file open. One that waits for a lock has it open for a millisecond at a time, so there is no
+/// pause between two looks.
 pub(crate) fn wait_until_open(pid: i32, file: &Path) {
-    wait_until(&format!("{} to be open", file.display()), || {
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        open.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file)).then_some(())
-    });
+    let begun = Instant::now();
+    loop {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        if open.into_iter().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file)) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for {} to be open", file.display());
+        std::thread::yield_now();
+    }
 }
 
 /// Waits until a process takes its signals in itself, so that none ends it before it has begun.

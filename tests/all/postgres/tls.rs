@@ -80,7 +80,7 @@ fn a_server_that_cannot_prove_itself_is_refused() {
     let authority = certificates.authority();
     let finished =
         Site::new(format!("{alias}?sslmode=verify-full&sslrootcert={authority}")).fails_at_once("TLS failed");
-    assert!(finished.stderr.contains("hint: the certificate is for another name"), "{finished:?}");
+    assert!(finished.stderr.contains("certificate is for another name"), "{finished:?}");
     Site::new(format!("{alias}?sslmode=verify-ca&sslrootcert={authority}")).works();
     Site::new(format!("{alias}?sslmode=require&sslrootcert={authority}")).works();
 }
@@ -106,7 +106,7 @@ fn a_client_certificate_lets_in_whom_it_names() {
     works(Site::new(&url).run("job", ["true"]).envs(variables));
     Site::new(&verified).fails_at_once("connection requires a valid client certificate");
     let server_key = format!("{verified}&sslcert={own}&sslkey={}", certificates.server_key());
-    Site::new(server_key).fails_at_once("cannot be used");
+    Site::new(server_key).fails_at_once("is not the key of");
     Site::new(format!("{verified}&sslcert={own}&sslkey=/no/such/key")).fails_at_once("there is no such file");
     Site::new(format!("{verified}&sslcert={own}")).fails_at_once("sslcert without sslkey");
     // It proves that one is jobs, and nobody else.
