@@ -129,7 +129,9 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
     let template = TEMPLATE.get_or_init(|| {
         let template = Directory::new();
         let data = format!("--datadir={}", template.file("data"));
-        let install = [&data, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
+        let tmpdir = format!("--tmpdir={}", template.path().display());
+        let install =
+            [&data, &tmpdir, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
         template.run("mariadb-install-db", &[DATA.as_slice(), &install].concat());
         template
     });
@@ -137,6 +139,8 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
     let socket = directory.file("socket");
     let always = [
         format!("--datadir={}", directory.file("data")),
+        // A server that starts deletes what it takes for leftovers in there: others' tables, if it were shared.
+        format!("--tmpdir={}", directory.path().display()),
         format!("--port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--socket={socket}"),
