@@ -63,6 +63,9 @@ pub(crate) enum Kept {
     Lost,
 }
 
+/// For how long a lock is said to stay held that has no end, as only a person's or another program's has none: ten years.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// The pause between tries doubles from `first` to `longest`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use nix::unistd::{User, geteuid};
+
 use super::url::percent_decode;
-use super::{Trouble, Url};
+use super::{Trouble, TroubleKind, Url};
 
 /// The part of a URL that says who logs in where: `//USER:PASSWORD@HOST:PORT,HOST:PORT/PATH`, all of it optional.
 #[derive(Clone, PartialEq, Eq)]
@@ -95,6 +97,59 @@ impl fmt::Display for Host {
             None => f.write_str(&bare),
         }
     }
+}
+
+/// The hosts of a URL in the order in which they are tried.
+pub(super) struct Hosts {
+    pub(super) all: Vec<Host>,
+    /// The one that comes first: the one that worked.
+    first: usize,
+}
+
+impl Hosts {
+    pub(super) fn new(all: Vec<Host>) -> Self {
+        Self { all, first: 0 }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Has the next host tried first, since the one that answered cannot be written.
+    pub(super) fn pass_over(&mut self) {
+        self.first = (self.first + 1) % self.all.len();
+    }
+
+    /// Has this host tried first, by its place.
+    pub(super) fn prefer(&mut self, place: usize) {
+        self.first = place;
+    }
+
+    /// Connects to the first host that lets us in, and returns its place too. One that refuses us for good ends the search:
+    /// the others are its copies.
+    pub(super) fn try_each<T>(
+        &self,
+        label: &str,
+        connect: impl Fn(&Host) -> Result<T, Trouble>,
+    ) -> Result<(usize, T), Trouble> {
+        let mut met: Option<Trouble> = None;
+        for step in 0..self.all.len() {
+            let place = (self.first + step) % self.all.len();
+            match connect(&self.all[place]) {
+                Ok(connection) => return Ok((place, connection)),
+                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
+                // That one is full says more than that another is down.
+                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
+                Err(_) => {}
+            }
+        }
+        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{label}: there is no server to ask"))))
+    }
+}
+
+/// The name of the user whom we run as: what a server is told where nobody says another.
+pub(super) fn system_user() -> Option<String> {
+    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
 }
 
 /// The hosts as they are named in messages.

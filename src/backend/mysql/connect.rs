@@ -5,11 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
-use nix::unistd::{User, geteuid};
 
-use super::super::network::{self, Authority, Host};
+use super::super::network::{self, Authority, Host, Hosts};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
-use super::super::{Access, Trouble, TroubleKind, Url};
+use super::super::{Access, Trouble, Url};
 use super::trouble;
 
 const PORT: u16 = 3306;
@@ -25,9 +24,7 @@ const PACKET: usize = 1 << 20;
 
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
-    hosts: Vec<Host>,
-    /// The host to try first: the one that worked.
-    first: usize,
+    hosts: Hosts,
     options: OptsBuilder,
     user: String,
     tls: Tls,
@@ -57,7 +54,7 @@ impl Servers {
             let socket = SOCKETS.iter().find(|socket| Path::new(socket).exists()).unwrap_or(&SOCKETS[0]);
             hosts.push(Host { name: (*socket).to_owned(), port: None });
         }
-        let user = user.or_else(system_user).ok_or_else(|| {
+        let user = user.or_else(network::system_user).ok_or_else(|| {
             format!("names no user, and this one has no name; write {}://USER@HOST/DATABASE", url.scheme())
         })?;
         let tls = take_tls(url)?;
@@ -75,7 +72,7 @@ impl Servers {
             .max_allowed_packet(Some(PACKET))
             .stmt_cache_size(0)
             .connect_attrs(Some([("program_name", "shedlock")].into()));
-        Ok(Self { hosts, first: 0, options, user, tls, share, label })
+        Ok(Self { hosts: Hosts::new(hosts), options, user, tls, share, label })
     }
 
     /// How the server is named in messages.
@@ -88,38 +85,26 @@ impl Servers {
         &self.user
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.hosts.len()
-    }
-
     /// How long the server may wait for what another holds: less than we wait for the server.
     pub(super) fn patience(&self) -> Duration {
         (self.share / 2).min(LONGEST)
     }
 
-    /// Has the next host tried first, since the one that answered cannot be written.
-    pub(super) fn pass_over(&mut self) {
-        self.first = (self.first + 1) % self.hosts.len();
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.hosts.count()
     }
 
-    /// Connects to the first host that lets us in. One that refuses us for good ends the search: the others are its copies.
+    /// Has the next host tried first, since the one that answered cannot be written.
+    pub(super) fn pass_over(&mut self) {
+        self.hosts.pass_over();
+    }
+
+    /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Conn, Trouble> {
-        let mut met: Option<Trouble> = None;
-        for step in 0..self.hosts.len() {
-            let place = (self.first + step) % self.hosts.len();
-            match self.connect_to(&self.hosts[place]) {
-                Ok(connection) => {
-                    self.first = place;
-                    return Ok(connection);
-                }
-                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
-                // That one is full says more than that another is down.
-                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
-                Err(_) => {}
-            }
-        }
-        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{}: there is no server to ask", self.label))))
+        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host))?;
+        self.hosts.prefer(place);
+        Ok(connection)
     }
 
     fn connect_to(&self, host: &Host) -> Result<Conn, Trouble> {
@@ -224,10 +209,6 @@ fn absolute(socket: &str) -> Result<String, String> {
     }
 }
 
-fn system_user() -> Option<String> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,10 +221,10 @@ mod tests {
     fn a_socket_is_a_parameter_or_a_path_in_the_hosts_place() {
         for text in ["mysql:///x?socket=/run/s", "mysql://localhost/x?socket=/run/s", "mysql://%2Frun%2Fs/x"] {
             let host = Host { name: "/run/s".to_owned(), port: None };
-            assert_eq!(servers(text).unwrap().hosts, [host], "{text}");
+            assert_eq!(servers(text).unwrap().hosts.all, [host], "{text}");
         }
-        assert!(servers("mysql:///x").unwrap().hosts[0].is_path());
-        assert!(!servers("mysql://localhost/x").unwrap().hosts[0].is_path());
+        assert!(servers("mysql:///x").unwrap().hosts.all[0].is_path());
+        assert!(!servers("mysql://localhost/x").unwrap().hosts.all[0].is_path());
         assert!(servers("mysql://db/x?socket=/run/s").err().unwrap().contains("one of them"));
         assert!(servers("mysql:///x?socket=run").err().unwrap().contains("from the root"));
     }

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nix::unistd::{User, geteuid};
 use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::network::{self, Authority, Host};
+use super::super::network::{self, Authority, Host, Hosts};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, Trouble, TroubleKind, Url};
 use super::passfile::{self, Found, Login};
@@ -23,9 +22,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
-    hosts: Vec<Host>,
-    /// The host to try first: the one that worked.
-    first: usize,
+    hosts: Hosts,
     config: Config,
     /// How long one of them may take to let us in.
     patience: Duration,
@@ -55,7 +52,7 @@ impl Servers {
         }
         set_ports(&mut hosts, ports.as_deref())?;
         let tls = Tls::take(url, |key| variable(&format!("PG{}", key.to_ascii_uppercase())), Mode::Prefer)?;
-        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(system_user);
+        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(network::system_user);
         let user = user.ok_or("names no user, and this one has no name; write postgres://USER@HOST/DATABASE")?;
         let path = Some(path).filter(|path| !path.is_empty());
         let database = path.or_else(|| url.take("dbname")).or_else(|| variable("PGDATABASE"));
@@ -90,8 +87,7 @@ impl Servers {
         config.user(&user).dbname(&database);
         let label = format!("backend {}://{}/{database}", url.scheme(), network::list(&named));
         Ok(Self {
-            hosts,
-            first: 0,
+            hosts: Hosts::new(hosts),
             config,
             patience,
             user,
@@ -128,31 +124,19 @@ impl Servers {
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.hosts.len()
+        self.hosts.count()
     }
 
     /// Has the next host tried first, since the one that answered cannot be written.
     pub(super) fn pass_over(&mut self) {
-        self.first = (self.first + 1) % self.hosts.len();
+        self.hosts.pass_over();
     }
 
-    /// Connects to the first host that lets us in. One that refuses us for good ends the search: the others are its copies.
+    /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
-        let mut met: Option<Trouble> = None;
-        for step in 0..self.hosts.len() {
-            let place = (self.first + step) % self.hosts.len();
-            match self.connect_to(&self.hosts[place]) {
-                Ok(session) => {
-                    self.first = place;
-                    return Ok(session);
-                }
-                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
-                // That one is full says more than that another is down.
-                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
-                Err(_) => {}
-            }
-        }
-        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{}: there is no server to ask", self.label))))
+        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host))?;
+        self.hosts.prefer(place);
+        Ok(connection)
     }
 
     fn connect_to(&self, host: &Host) -> Result<Session, Trouble> {
@@ -252,10 +236,6 @@ fn set_ports(hosts: &mut [Host], ports: Option<&str>) -> Result<(), String> {
 fn local_socket() -> String {
     let has_socket = |directory: &&&str| Path::new(directory).join(format!(".s.PGSQL.{PORT}")).exists();
     SOCKETS.iter().find(has_socket).unwrap_or(&SOCKETS[0]).to_string()
-}
-
-fn system_user() -> Option<String> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
 }
 
 fn number<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, String> {

@@ -20,7 +20,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Grant, Record};
 use connect::Servers;
@@ -73,9 +73,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
-
-/// How long a lock stays held that has no end.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Locks in a PostgreSQL table.
 pub(crate) struct Postgres {

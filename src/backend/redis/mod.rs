@@ -16,7 +16,7 @@ use ::redis::Value;
 
 use super::network::{Authority, Host};
 use super::tls::{Mode, Tls};
-use super::{Access, Acquired, Backend, Kept, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, Url};
 use crate::clock::Timestamp;
 use crate::lock::{Claim, Grant, Record};
 use connect::{Call, Network, Route};
@@ -25,9 +25,6 @@ use link::Terms;
 const ACQUIRE: &str = concat!(include_str!("common.lua"), include_str!("acquire.lua"));
 const RENEW: &str = concat!(include_str!("common.lua"), include_str!("renew.lua"));
 const RELEASE: &str = concat!(include_str!("common.lua"), include_str!("release.lua"));
-
-/// How long a lock is said to last whose key never expires, which only somebody else's does: ten years.
-const FOR_EVER: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// How much of a value is shown that is not of our form.
 const SHOWN: usize = 255;
