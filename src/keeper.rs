@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::backend::{Acquired, Backend, Trouble, TroubleKind};
 use crate::clock::Moment;
-use crate::lock::Claim;
+use crate::lock::{Claim, Closing};
 use crate::run::{Event, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
@@ -31,7 +31,7 @@ const RESPITE: u32 = 4;
 pub(crate) enum Request {
     Acquire(Claim, WhenFull),
     Renew(Claim),
-    Release(Claim, Duration),
+    Release(Claim, Duration, Closing),
 }
 
 /// A request on its way. They are numbered from 1.
@@ -64,6 +64,10 @@ impl Keeper {
             while let Some(errand) = work.next(&inbox) {
                 let answer = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
+                let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
+                if let Some(trouble) = granted.then(|| work.backend.unrecorded()).flatten() {
+                    let _ = outbox.send(Event::Unrecorded(trouble));
+                }
                 if outbox.send(answer).is_err() || bell.write(1).is_err() {
                     return;
                 }
@@ -132,8 +136,9 @@ impl Work {
                 let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| backend.renew(claim));
                 Event::Renewed { answer, sent }
             }
-            Request::Release(claim, hold) => {
-                let (answer, _) = self.persist(errand, WhenFull::Retry, |backend| backend.release(claim, *hold));
+            Request::Release(claim, hold, closing) => {
+                let (answer, _) =
+                    self.persist(errand, WhenFull::Retry, |backend| backend.release(claim, *hold, *closing));
                 Event::Released(answer)
             }
         }
@@ -213,7 +218,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
-    const GRANT: Grant = Grant { locked_at: Timestamp(1), until: Timestamp(2) };
+    const GRANT: Grant = Grant { locked_at: Timestamp(1), until: Timestamp(2), token: None };
 
     #[derive(Debug, PartialEq, Eq)]
     enum Call {
@@ -256,7 +261,7 @@ mod tests {
             self.answer(Call::Renew, Kept::Kept)
         }
 
-        fn release(&mut self, _: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
             self.answer(Call::Release(hold), Kept::Kept)
         }
 
@@ -310,7 +315,7 @@ mod tests {
     }
 
     fn claim() -> Claim {
-        Claim { name: LockName::new("a").unwrap(), owner: Owner::new("host", 1, 2), lease: HOUR }
+        Claim { name: LockName::new("a").unwrap(), owner: Owner::new("host", 1, 2), lease: HOUR, keep: 100 }
     }
 
     /// Returns the next answer, waiting for the bell.
@@ -435,7 +440,7 @@ mod tests {
     fn a_release_soon_after_the_taking_uses_its_connection() {
         let (keeper, called) = keeper([], QUICK);
         keeper.ask(acquire(), Moment::now() + HOUR);
-        keeper.ask(Request::Release(claim(), HOUR), Moment::now() + HOUR);
+        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
         assert!(matches!(next(&called), Call::Acquire(_)));
         assert_eq!(next(&called), Call::Release(HOUR));
     }
@@ -473,7 +478,7 @@ mod tests {
         next(&called);
         keeper.stop_trying();
         // This is asked before that is answered.
-        keeper.ask(Request::Release(claim(), HOUR), deadline);
+        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&keeper), Event::Renewed { answer: Err(_), .. }));
         assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
         assert_eq!(called.try_iter().count(), 4);
@@ -484,7 +489,7 @@ mod tests {
         let (keeper, called) = keeper([], QUICK);
         let deadline = Moment::now() + HOUR;
         keeper.ask(Request::Renew(claim()), deadline);
-        keeper.ask(Request::Release(claim(), HOUR), deadline);
+        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&keeper), Event::Renewed { answer: Ok(Kept::Kept), .. }));
         assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Release(HOUR)));
@@ -497,7 +502,7 @@ mod tests {
         keeper.ask(Request::Renew(claim()), Moment::now() + HOUR);
         answer(&keeper);
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
-        keeper.ask(Request::Release(claim(), HOUR), Moment::now() + HOUR);
+        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
         assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Release(HOUR), Call::Disconnect));
     }

@@ -89,7 +89,9 @@ impl Supervisor {
             Action::Renew { lease, deadline } => {
                 self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline);
             }
-            Action::Release { hold, deadline } => self.keeper.ask(Request::Release(self.claim.clone(), hold), deadline),
+            Action::Release { hold, closing, deadline } => {
+                self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
+            }
             Action::StopTrying => self.keeper.stop_trying(),
             Action::Spawn(grant) => return Done::Event(self.spawn(grant)),
             Action::Forward(signal) => {
@@ -141,6 +143,11 @@ impl Supervisor {
         environment.set("SHEDLOCK_LOCK_NAME", self.claim.name.as_str());
         environment.set("SHEDLOCK_LOCK_OWNER", owner);
         environment.set(OWNERS, &owners);
+        match grant.token {
+            Some(token) => environment.set("SHEDLOCK_LOCK_TOKEN", &token.to_string()),
+            // An enclosing lock's says nothing about this one.
+            None => environment.remove("SHEDLOCK_LOCK_TOKEN"),
+        }
         environment.set("SHEDLOCK_LOCK_UNTIL", &grant.until.to_string());
         environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
     }

@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Backend, Kept, Trouble, TroubleKind, from_url};
-use crate::lock::{Claim, Grant, LockName, Owner, Record};
+use crate::lock::{Claim, Closing, Grant, LockName, Owner, Record, Verdict};
 use crate::servers::stores::{Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
+const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
 /// What a store may round times by.
 const ROUNDING: i64 = 1;
 
@@ -73,7 +74,7 @@ fn open(store: &dyn Store) -> Box<dyn Backend> {
 }
 
 fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
-    Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, owner), lease }
+    Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, owner), lease, keep: 100 }
 }
 
 /// Asks until an answer comes; what passes is tried again, as the keeper does.
@@ -123,7 +124,7 @@ fn renew(backend: &mut dyn Backend, claim: &Claim) -> Kept {
 
 #[track_caller]
 fn release(backend: &mut dyn Backend, claim: &Claim, hold: Duration) -> Kept {
-    persist(|| backend.release(claim, hold))
+    persist(|| backend.release(claim, hold, SUCCESS))
 }
 
 #[track_caller]

@@ -20,7 +20,7 @@ mod url;
 
 use std::time::Duration;
 
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Record};
 pub(crate) use url::Url;
 
 /// A store of locks. Granted, held, kept and lost are answers; an error says that the store could not be asked.
@@ -28,15 +28,22 @@ pub(crate) use url::Url;
 /// Every operation is one atomic step by the store's own clock. It connects when it has to, blocks, and gives up at
 /// once on trouble: trying again is the caller's affair.
 pub(crate) trait Backend: Send {
-    /// Takes the lock if it is free, or was already taken by the same owner.
+    /// Takes the lock if it is free, or was already taken by the same owner, and notes that in the history, from which the
+    /// token comes. Every taking has a token of its own; taking again leaves one record.
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble>;
 
     /// Makes the lock ours for `claim.lease` from now on, if it still is ours; it never shortens.
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble>;
 
     /// Gives the lock back if it still is ours. It stays held until `hold` after it was taken, and bears its owner
-    /// marked as ended; doing it again is answered like the first time.
-    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble>;
+    /// marked as ended; doing it again is answered like the first time. The history's record is closed also where the lock
+    /// is lost, and the oldest beyond `claim.keep` go.
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble>;
+
+    /// Why the last taking has no token; said once.
+    fn unrecorded(&mut self) -> Option<Trouble> {
+        None
+    }
 
     /// Closes the connection; the next operation opens one.
     fn disconnect(&mut self);

@@ -33,6 +33,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         name: settings.name,
         owner: Owner::new(&host, std::process::id(), random),
         lease: settings.policy.at_most,
+        keep: 100,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);

@@ -38,9 +38,14 @@ impl Environment {
         self.0.iter().find_map(|entry| value_of(entry, name)).map(OsStr::from_bytes)
     }
 
+    /// Takes a variable away.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|entry| value_of(entry, name).is_none());
+    }
+
     /// Sets a variable. A value with a NUL byte, which no variable can have, is left out.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
-        self.0.retain(|entry| value_of(entry, name).is_none());
+        self.remove(name);
         self.0.extend(CString::new(format!("{name}={value}")));
     }
 

@@ -12,6 +12,8 @@ pub(crate) struct Claim {
     pub(crate) owner: Owner,
     /// How long the lock is to be ours, from the moment the backend grants or renews it.
     pub(crate) lease: Duration,
+    /// How many runs of the lock the history keeps.
+    pub(crate) keep: u32,
 }
 
 /// A lock that was granted, in the backend's time.
@@ -19,6 +21,43 @@ pub(crate) struct Claim {
 pub(crate) struct Grant {
     pub(crate) locked_at: Timestamp,
     pub(crate) until: Timestamp,
+    /// The fencing token: larger than that of every taking of the lock before. `None` where the backend may keep no history.
+    pub(crate) token: Option<u64>,
+}
+
+/// What becomes of the history's record of a taking when the lock is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// A run came of it, and this of the run.
+    Ended { verdict: Verdict, exit_code: u8 },
+    /// No job has run under it: the record goes.
+    Unused,
+}
+
+/// How a run ended, in the words of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Success,
+    Failure,
+    /// At-most was used up and the job was stopped.
+    Expired,
+    /// The lock was lost and the job was stopped.
+    Lost,
+    /// The command could not be started.
+    Error,
+}
+
+impl Verdict {
+    /// As it is stored.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Expired => "expired",
+            Self::Lost => "lost",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// What the backend says of a lock that somebody else holds.

@@ -4,6 +4,6 @@ mod claim;
 mod name;
 mod owner;
 
-pub(crate) use claim::{Claim, Grant, Record};
+pub(crate) use claim::{Claim, Closing, Grant, Record, Verdict};
 pub(crate) use name::LockName;
 pub(crate) use owner::Owner;

@@ -26,6 +26,11 @@ impl Owner {
         &self.0
     }
 
+    /// The host that it runs on, as far as an owner can say.
+    pub(crate) fn host(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+
     /// What is stored instead of this owner once the run has ended and the lock stays held.
     pub(crate) fn ended(&self) -> String {
         format!("{}{}", self.0, Self::ENDED)
@@ -46,6 +51,7 @@ mod tests {
     fn an_owner_is_host_pid_and_random() {
         assert_eq!(Owner::new("web1.example", 42, 255).as_str(), "web1.example:42:00000000000000ff");
         assert_eq!(Owner::new("a:b c", 1, 0).as_str(), "a_b_c:1:0000000000000000");
+        assert_eq!(Owner::new("a:b c", 1, 0).host(), "a_b_c");
     }
 
     #[test]

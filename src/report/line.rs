@@ -170,8 +170,13 @@ fn describe(notice: &Notice) -> Line {
     match notice {
         Notice::Granted(grant) => {
             let line = Line::new(Verbosity::Info, "granted", format!("the lock is ours until {}", grant.until));
-            line.field("until", grant.until.to_string())
+            let line = line.field("until", grant.until.to_string());
+            match grant.token {
+                Some(token) => line.field("token", token),
+                None => line,
+            }
         }
+        Notice::Unrecorded(trouble) => Line::trouble(Verbosity::Info, "unrecorded", trouble, "; there is no token"),
         Notice::Held(record) => Line::held("held", record, "the job is not run"),
         Notice::Waiting(record) => {
             let line = Line::held("waiting", record, "waiting");

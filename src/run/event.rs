@@ -6,7 +6,7 @@ use super::notice::{Notice, SpawnTrouble};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::Grant;
+use crate::lock::{Closing, Grant};
 use crate::signal::Signal;
 
 /// What happened.
@@ -18,6 +18,8 @@ pub(crate) enum Event {
     Signalled { signal: Signal, sender: Sender },
     /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered.
     Acquired { answer: Result<Acquired, Trouble>, sent: Moment },
+    /// The taking that is answered next has no token, and why.
+    Unrecorded(Trouble),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
@@ -70,8 +72,8 @@ pub(crate) enum Action {
     Acquire { deadline: Moment, when_full: WhenFull },
     /// Ask the backend to make the lock ours for `lease` from now.
     Renew { lease: Duration, deadline: Moment },
-    /// Give the lock back, to stay held until `hold` after it was taken.
-    Release { hold: Duration, deadline: Moment },
+    /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
+    Release { hold: Duration, closing: Closing, deadline: Moment },
     /// Let the request that is in flight be the last try.
     StopTrying,
     /// Start the command; `None` without a lock.

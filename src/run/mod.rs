@@ -109,6 +109,7 @@ impl Run {
             Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
             Event::Signalled { signal, sender } => self.on_signal(signal, sender, now, &mut todo),
             Event::Acquired { answer, sent } => self.on_acquired(answer, sent, now, &mut todo),
+            Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
             Event::Released(answer) => self.on_released(answer, &mut todo),
             Event::Spawned => self.on_spawned(now),

@@ -12,6 +12,8 @@ use crate::lock::{Grant, Record};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     Granted(Grant),
+    /// There is no token, and no record of this run.
+    Unrecorded(Trouble),
     Held(Record),
     Waiting(Record),
     /// The server is full, and we wait for room.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::exit::Outcome;
+use crate::lock::{Closing, Verdict};
 use crate::signal::Signal;
 
 use super::Sender;
@@ -30,6 +32,25 @@ pub(crate) struct Policy {
     pub(crate) placement: Placement,
     /// Where the jitter of this run begins.
     pub(crate) seed: u64,
+}
+
+impl Policy {
+    /// Whether this is what the user calls success.
+    pub(super) fn is_success(&self, outcome: Outcome) -> bool {
+        matches!(outcome, Outcome::Exited(code) if self.success_codes.contains(&code))
+    }
+
+    /// What the history says of a run that came to `outcome`.
+    pub(super) fn closing(&self, outcome: Outcome) -> Closing {
+        let verdict = match outcome {
+            Outcome::Lost => Verdict::Lost,
+            Outcome::Expired => Verdict::Expired,
+            Outcome::NotFound | Outcome::CannotExecute | Outcome::Failed => Verdict::Error,
+            _ if self.is_success(outcome) => Verdict::Success,
+            _ => Verdict::Failure,
+        };
+        Closing::Ended { verdict, exit_code: outcome.exit(0).code }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use crate::backend::{Acquired, TroubleKind};
 use crate::clock::Timestamp;
 use crate::lock::{Grant, Record};
 
-const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
+const GRANT: Grant =
+    Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
 /// When the world begins.
 const DAWN: Moment = Moment::at(Duration::from_secs(1_000));
 /// More steps than any run here takes, unless it turns in circles.

@@ -125,7 +125,7 @@ impl Run {
             Some(lease) if self.holds(running, now) => {
                 let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
                 let deadline = now + self.policy.backend_timeout;
-                todo.push(Action::Release { hold, deadline });
+                todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
                 self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
             }
             Some(_) => self.exit(outcome, todo),

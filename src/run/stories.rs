@@ -6,9 +6,10 @@
 use super::*;
 use crate::backend::{Acquired, TroubleKind};
 use crate::clock::Timestamp;
-use crate::lock::{Grant, Record};
+use crate::lock::{Closing, Grant, Record};
 
-const GRANT: Grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900) };
+const GRANT: Grant =
+    Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
 const STOP_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 /// The first signal, and SIGKILL, in milliseconds.
 const STOP_AT: u64 = 87_950;
@@ -76,7 +77,8 @@ fn not_started(kind: SpawnTroubleKind) -> Event {
 }
 
 fn release(hold: u64, deadline: u64) -> Action {
-    Action::Release { hold: ms(hold), deadline: t(deadline) }
+    // What the history is told, a story finds in `closed`.
+    Action::Release { hold: ms(hold), closing: Closing::Unused, deadline: t(deadline) }
 }
 
 fn renew(deadline: u64) -> Action {
@@ -96,11 +98,12 @@ fn exit(outcome: Outcome) -> Vec<Action> {
 struct Story {
     run: Run,
     told: Vec<Notice>,
+    closed: Vec<Closing>,
 }
 
 impl Story {
     fn begun(policy: Policy) -> Self {
-        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new() };
+        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new(), closed: Vec::new() };
         story.on(0, Event::Begin);
         story
     }
@@ -128,6 +131,10 @@ impl Story {
         for action in self.run.on(event, t(at)) {
             match action {
                 Action::Tell(notice) => self.told.push(notice),
+                Action::Release { hold, closing, deadline } => {
+                    self.closed.push(closing);
+                    todo.push(Action::Release { hold, closing: Closing::Unused, deadline });
+                }
                 action => todo.push(action),
             }
         }
@@ -153,7 +160,7 @@ impl Story {
 
 #[test]
 fn the_job_runs_under_the_lock_which_is_then_released() {
-    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new() };
+    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new(), closed: Vec::new() };
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.on(0, Event::Begin), [acquire(10_000, WhenFull::Retry)]);
     assert_eq!(story.on(5, granted(1)), [Action::Spawn(Some(GRANT))]);
@@ -215,7 +222,8 @@ fn every_counts_from_the_firing_before_splay_and_wait() {
 
 #[test]
 fn splay_sleeps_before_anything_is_asked() {
-    let mut story = Story { run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)), told: Vec::new() };
+    let mut story =
+        Story { run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)), told: Vec::new(), closed: Vec::new() };
     assert_eq!(story.on(0, Event::Begin), []);
     assert_eq!(story.due(), 5_000);
     assert_eq!(story.tick(4_999), []);

@@ -9,7 +9,7 @@ use super::{
 use crate::backend::{Acquired, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::{Grant, Record};
+use crate::lock::{Closing, Grant, Record};
 
 impl Run {
     pub(super) fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
@@ -180,7 +180,7 @@ impl Run {
 
     /// Returns a lock under which no job has run.
     pub(super) fn return_unused(&mut self, taken: Taken, deadline: Moment, todo: &mut Vec<Action>) {
-        todo.push(Action::Release { hold: Duration::ZERO, deadline });
+        todo.push(Action::Release { hold: Duration::ZERO, closing: Closing::Unused, deadline });
         self.unanswered = Unanswered::Return(taken);
         self.unclear = false;
     }

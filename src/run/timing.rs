@@ -119,7 +119,7 @@ impl Timing {
         let every = policy.every.map_or(Duration::ZERO, |every| {
             Duration::from_millis(every.held_until(grant.locked_at, waited).0.saturating_sub(grant.locked_at.0))
         });
-        let success = matches!(outcome, Outcome::Exited(code) if policy.success_codes.contains(&code));
+        let success = policy.is_success(outcome);
         match policy.on_failure {
             OnFailure::Release if !success => Duration::ZERO,
             OnFailure::Hold if !success => policy.at_most.max(every),
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_hold_counts_from_the_taking_and_every_from_the_firing() {
-        let grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(0) };
+        let grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(0), token: None };
         let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, grant, ms(waited));
         let success = Outcome::Exited(0);
         assert_eq!(hold(&policy(), success, 5_000), ms(10_000));
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn only_the_codes_that_are_named_are_success() {
-        let grant = Grant { locked_at: Timestamp(0), until: Timestamp(0) };
+        let grant = Grant { locked_at: Timestamp(0), until: Timestamp(0), token: None };
         let policy = Policy { on_failure: OnFailure::Release, success_codes: vec![0, 3], ..policy() };
         let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, grant, ms(0)).is_zero();
         assert!(held(Outcome::Exited(0)) && held(Outcome::Exited(3)));

@@ -17,7 +17,7 @@ use mysql::{Column, Conn, Value};
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
 use crate::clock::Timestamp;
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Record};
 use connect::Servers;
 use trouble::Failure;
 
@@ -235,7 +235,7 @@ impl Backend for MySql {
         Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ours && row.held)))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
         let answer = self.ask(&self.fill(RELEASE, claim, hold))?;
         self.disconnect();
         // Another may have taken it before we looked.
@@ -261,7 +261,7 @@ impl Row {
     /// The lock as ours, if it is.
     fn grant(&self) -> Option<Grant> {
         let (locked_at, until) = self.record.since.zip(self.record.until)?;
-        self.ours.then_some(Grant { locked_at, until })
+        self.ours.then_some(Grant { locked_at, until, token: None })
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn no_name_ends_a_statement() {
         let name = LockName::new("a'; DROP TABLE `shedlock`; -- \\ {owner} ä").unwrap();
-        let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500) };
+        let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let servers = Servers::of_url(&url, &Access::default(), true).unwrap();
         let backend = MySql { servers, address: String::new(), table: "`ops`.`locks`".to_owned(), connection: None };

@@ -22,7 +22,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Record};
 use connect::Servers;
 use session::{Failure, Session};
 
@@ -232,7 +232,7 @@ impl Backend for Postgres {
         Ok(kept(&rows))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
         let hold = Interval(hold);
         let rows = self.ask(
             RELEASE,
@@ -268,7 +268,7 @@ fn read(row: &Row) -> Result<(Acquired, Duration), tokio_postgres::Error> {
     let time = |epoch: f64| epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000));
     let left = if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER };
     if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
-        return Ok((Acquired::Granted(Grant { locked_at, until }), left));
+        return Ok((Acquired::Granted(Grant { locked_at, until, token: None }), left));
     }
     let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left };
     Ok((Acquired::Held(record), left))

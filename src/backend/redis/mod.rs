@@ -18,7 +18,7 @@ use super::network::{Authority, Host};
 use super::tls::{Mode, Tls};
 use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, Url};
 use crate::clock::Timestamp;
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Record};
 use connect::{Call, Network, Route};
 use link::Terms;
 
@@ -116,7 +116,7 @@ impl Backend for Redis {
         self.kept(&answer)
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
         let ended = claim.owner.ended();
         let answer = self.run(RELEASE, claim, &[&ended, &millis(hold).to_string()]);
         let owner = claim.owner.as_str();
@@ -234,7 +234,11 @@ fn read(answer: &Value, lease: u64) -> Option<Acquired> {
     match answer.as_slice() {
         [Value::Int(1), Value::Int(now)] => {
             let now = u64::try_from(*now).ok()?;
-            Some(Acquired::Granted(Grant { locked_at: Timestamp(now), until: Timestamp(now.saturating_add(lease)) }))
+            Some(Acquired::Granted(Grant {
+                locked_at: Timestamp(now),
+                until: Timestamp(now.saturating_add(lease)),
+                token: None,
+            }))
         }
         [Value::Int(0), Value::Int(now), Value::Int(left), Value::BulkString(value)] => {
             Some(Acquired::Held(record(u64::try_from(*now).ok()?, *left, &String::from_utf8_lossy(value))))

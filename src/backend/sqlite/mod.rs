@@ -24,7 +24,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use super::url::percent_decode;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, Url};
 use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Record};
 use file::{Directory, File};
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
@@ -301,7 +301,7 @@ impl Backend for Sqlite {
         })
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
         let answer = self.with_table(|connection, statements| {
             let (hold, _) = modifier(hold);
             let changed = statements.execute(
@@ -371,7 +371,7 @@ impl Statements<'_> {
         connection.execute_batch(self.synchronous)?;
         let (lease, lease_ms) = modifier(claim.lease);
         self.rows(connection, ACQUIRE, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())], |row| {
-            Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)? })
+            Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
         })
     }
 
