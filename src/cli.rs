@@ -104,6 +104,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "The shortest the lock stays held, counted from when it was taken, even if the job ends sooner, so that another start for the same firing finds it held. No more than --at-most",
     ),
     value(
+        "lease",
+        "DURATION",
+        "off",
+        LOCK,
+        "Take the lock only for DURATION, at least 1s, and renew it every third of that while the job lives, never past --at-most: if this host dies the lock is free after DURATION (or --at-least, if longer) instead of --at-most",
+    ),
+    value(
         "every",
         "DURATION",
         "off",
@@ -115,6 +122,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
         &["at-least", "release", "hold"],
         LOCK,
         "When the job failed: keep the lock as after success, free it at once so that another may retry, or hold it until --at-most (or --every, if later). A command that could not be started always frees it at once",
+    ),
+    value(
+        "history-keep",
+        "N",
+        "100",
+        LOCK,
+        "How many of the last runs of the lock are kept in the backend's history; with 0 only what the next token needs",
     ),
     value("success-codes", "N[,N...]", "0", LOCK, "The exit codes of the job that count as success; 0 only if named"),
     short(
@@ -144,6 +158,18 @@ pub(crate) const OPTIONS: &[Opt] = &[
         JOB,
         "When the job still runs and --at-most is used up: stop it so early that it is dead before the lock frees, renew the lock for as long as the job lives, or warn and let the lock free while the job runs on",
     ),
+    choice(
+        "on-lost",
+        &["kill", "ignore"],
+        JOB,
+        "When the backend says that the lock is no longer ours, or it could not be renewed in time: stop the job so early that it is dead before the lease ends, or warn and let it run on",
+    ),
+    choice(
+        "wait-for",
+        &["child", "group", "tree"],
+        JOB,
+        "The job has ended when the command has, when nothing is left of its process group, or when nothing is left of all that it started, daemons too",
+    ),
     short(
         value(
             "signal",
@@ -160,7 +186,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
             "DURATION",
             "10s",
             JOB,
-            "Send SIGKILL so long after the first signal. At most a fifth of --at-most is used",
+            "Send SIGKILL so long after the first signal. At most a fifth of --at-most, or of --lease when a lock is lost, is used",
         ),
         'k',
     ),
@@ -184,7 +210,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     flag(
         "no-die-with-shedlock",
         JOB,
-        "Let the command live on when shedlock itself is killed with SIGKILL; without this it is killed too",
+        "Let the command live on when shedlock itself is killed with SIGKILL; without this it is killed too, and with --lease all that it has started",
     ),
     value(
         "backend",

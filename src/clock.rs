@@ -68,6 +68,13 @@ impl Timestamp {
     }
 }
 
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

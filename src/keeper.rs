@@ -30,7 +30,8 @@ const RESPITE: u32 = 4;
 #[derive(Debug)]
 pub(crate) enum Request {
     Acquire(Claim, WhenFull),
-    Renew(Claim),
+    /// No longer than until the moment that is given.
+    Renew(Claim, Option<Moment>),
     Release(Claim, Duration, Closing),
 }
 
@@ -132,8 +133,11 @@ impl Work {
                 let (answer, sent) = self.persist(errand, *when_full, |backend| backend.acquire(claim));
                 Event::Acquired { answer, sent }
             }
-            Request::Renew(claim) => {
-                let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| backend.renew(claim));
+            Request::Renew(claim, limit) => {
+                let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| {
+                    let left = limit.map_or(claim.lease, |limit| limit.since(Moment::now()));
+                    backend.renew(&Claim { lease: claim.lease.min(left), ..claim.clone() })
+                });
                 Event::Renewed { answer, sent }
             }
             Request::Release(claim, hold, closing) => {
@@ -474,7 +478,7 @@ mod tests {
     fn what_is_asked_after_stop_trying_is_tried_again() {
         let (keeper, called) = keeper(passing(4), Pace { first: HOUR, longest: HOUR });
         let deadline = Moment::now() + HOUR * 10;
-        keeper.ask(Request::Renew(claim()), deadline);
+        keeper.ask(Request::Renew(claim(), None), deadline);
         next(&called);
         keeper.stop_trying();
         // This is asked before that is answered.
@@ -488,7 +492,7 @@ mod tests {
     fn requests_are_answered_in_order() {
         let (keeper, called) = keeper([], QUICK);
         let deadline = Moment::now() + HOUR;
-        keeper.ask(Request::Renew(claim()), deadline);
+        keeper.ask(Request::Renew(claim(), None), deadline);
         keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&keeper), Event::Renewed { answer: Ok(Kept::Kept), .. }));
         assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
@@ -499,7 +503,7 @@ mod tests {
     #[test]
     fn an_idle_connection_is_closed_and_the_next_request_opens_one() {
         let (keeper, called) = keeper([], QUICK);
-        keeper.ask(Request::Renew(claim()), Moment::now() + HOUR);
+        keeper.ask(Request::Renew(claim(), None), Moment::now() + HOUR);
         answer(&keeper);
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
         keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);

@@ -9,13 +9,13 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::backend::Backend;
-use crate::clock::Moment;
+use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
 use crate::job::{self, Command, Environment, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
-use crate::lock::{Claim, Grant};
+use crate::lock::{Claim, Grant, Record};
 use crate::report::Reporter;
-use crate::run::{Action, Event, Run};
+use crate::run::{Action, Event, Rest, Run, Under};
 
 /// Everything that a run acts upon.
 pub(crate) struct Supervisor {
@@ -86,14 +86,15 @@ impl Supervisor {
             Action::Acquire { deadline, when_full } => {
                 self.keeper.ask(Request::Acquire(self.claim.clone(), when_full), deadline);
             }
-            Action::Renew { lease, deadline } => {
-                self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }), deadline);
+            Action::Renew { lease, limit, deadline } => {
+                self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
             }
             Action::Release { hold, closing, deadline } => {
                 self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
             }
             Action::StopTrying => self.keeper.stop_trying(),
-            Action::Spawn(grant) => return Done::Event(self.spawn(grant)),
+            Action::Guard(at) => self.guard(at),
+            Action::Spawn(under) => return Done::Event(self.spawn(&under)),
             Action::Forward(signal) => {
                 if let Some(job) = &self.job {
                     job.signal(signal);
@@ -108,9 +109,19 @@ impl Supervisor {
                 if let Some(job) = &self.job {
                     job.signal_tree(crate::signal::Signal::KILL);
                 }
-                return self.look_for_rest();
+                return self.look_for_rest(Rest::Tree);
             }
-            Action::LookForRest => return self.look_for_rest(),
+            Action::LookForRest(rest) => return self.look_for_rest(rest),
+            Action::Hold => {
+                if let Some(job) = &mut self.job {
+                    job.hold();
+                }
+            }
+            Action::LetGo => {
+                if let Some(job) = &mut self.job {
+                    job.let_go();
+                }
+            }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
             Action::Tell(notice) => self.reporter.tell(&notice),
             Action::Exit(outcome) => {
@@ -121,10 +132,12 @@ impl Supervisor {
         Done::Nothing
     }
 
-    fn spawn(&mut self, grant: Option<Grant>) -> Event {
+    fn spawn(&mut self, under: &Under) -> Event {
         let mut environment = Environment::inherited();
-        if let Some(grant) = grant {
-            self.describe(grant, &mut environment);
+        match under {
+            Under::Nothing => {}
+            Under::Lock { grant, until } => self.describe(grant, *until, &mut environment),
+            Under::Enclosing(record) => self.describe_enclosing(record, &mut environment),
         }
         match self.command.start(&environment, &self.inherited) {
             Ok(job) => {
@@ -136,25 +149,46 @@ impl Supervisor {
     }
 
     /// Tells the job of its lock.
-    fn describe(&self, grant: Grant, environment: &mut Environment) {
+    fn describe(&self, grant: &Grant, until: Timestamp, environment: &mut Environment) {
         let owner = self.claim.owner.as_str();
-        let enclosing = environment.get(OWNERS).and_then(std::ffi::OsStr::to_str).unwrap_or_default();
-        let owners = if enclosing.is_empty() { owner.to_owned() } else { format!("{enclosing} {owner}") };
-        environment.set("SHEDLOCK_LOCK_NAME", self.claim.name.as_str());
-        environment.set("SHEDLOCK_LOCK_OWNER", owner);
-        environment.set(OWNERS, &owners);
-        match grant.token {
-            Some(token) => environment.set("SHEDLOCK_LOCK_TOKEN", &token.to_string()),
-            // An enclosing lock's says nothing about this one.
-            None => environment.remove("SHEDLOCK_LOCK_TOKEN"),
-        }
-        environment.set("SHEDLOCK_LOCK_UNTIL", &grant.until.to_string());
+        let token = grant.token.map_or_else(|| NO_TOKEN.to_owned(), |token| token.to_string());
+        let mut add = |list: &str, word: &str| {
+            let before = environment.get(list).and_then(std::ffi::OsStr::to_str).unwrap_or_default().to_owned();
+            environment.set(list, format!("{before} {word}").trim_start());
+        };
+        add(OWNERS, owner);
+        add(TOKENS, &token);
+        environment.set(NAME, self.claim.name.as_str());
+        environment.set(OWNER, owner);
+        set_token(&token, environment);
+        environment.set(UNTIL, &until.to_string());
         environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
     }
 
-    fn look_for_rest(&mut self) -> Done {
+    /// Tells the job of a lock that an enclosing run holds. If that is the innermost one, all is said already.
+    fn describe_enclosing(&self, record: &Record, environment: &mut Environment) {
+        let text = |name: &str| environment.get(name).and_then(std::ffi::OsStr::to_str).unwrap_or_default().to_owned();
+        if text(OWNER) == record.owner {
+            return;
+        }
+        let (owners, tokens) = (text(OWNERS), text(TOKENS));
+        let place = owners.split(' ').position(|owner| owner == record.owner);
+        let token = place.and_then(|place| tokens.split(' ').nth(place)).unwrap_or(NO_TOKEN).to_owned();
+        environment.set(NAME, self.claim.name.as_str());
+        environment.set(OWNER, &record.owner);
+        set_token(&token, environment);
+        match record.until {
+            Some(until) => environment.set(UNTIL, &until.to_string()),
+            None => environment.remove(UNTIL),
+        }
+        environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
+    }
+
+    fn guard(&mut self, _: Option<Moment>) {}
+
+    fn look_for_rest(&mut self, rest: Rest) -> Done {
         match &self.job {
-            Some(job) if job.is_gone() => Done::Event(Event::TreeGone),
+            Some(job) if job.rest_is_gone(rest) => Done::Event(Event::RestGone),
             _ => Done::Nothing,
         }
     }
@@ -187,7 +221,22 @@ impl Supervisor {
     }
 }
 
-const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
+const NAME: &str = "SHEDLOCK_LOCK_NAME";
+const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
+const UNTIL: &str = "SHEDLOCK_LOCK_UNTIL";
+/// The owners of all enclosing runs, outermost first, and their tokens.
+pub(crate) const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
+const TOKENS: &str = "SHEDLOCK_LOCK_TOKENS";
+/// In the list of tokens, for a lock without one.
+const NO_TOKEN: &str = "-";
+
+/// Sets the token, or takes away that of another lock.
+fn set_token(token: &str, environment: &mut Environment) {
+    match token {
+        NO_TOKEN => environment.remove("SHEDLOCK_LOCK_TOKEN"),
+        token => environment.set("SHEDLOCK_LOCK_TOKEN", token),
+    }
+}
 
 enum Done {
     Nothing,

@@ -15,7 +15,7 @@ use crate::job::Command;
 use crate::lock::{Claim, Owner};
 use crate::report::Reporter;
 use crate::run::Run;
-use crate::supervise::Supervisor;
+use crate::supervise::{OWNERS, Supervisor};
 
 /// Runs the command under the lock. `started` is when the process began.
 pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
@@ -23,6 +23,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
+        enclosing: enclosing(),
         random,
     };
     let settings = Settings::of_run(matches, &surroundings)?;
@@ -32,8 +33,8 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let claim = Claim {
         name: settings.name,
         owner: Owner::new(&host, std::process::id(), random),
-        lease: settings.policy.at_most,
-        keep: 100,
+        lease: settings.policy.first_lease(),
+        keep: settings.history_keep,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
@@ -41,6 +42,12 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))
+}
+
+/// The owners of the runs that this one is part of, as they were told to their jobs.
+fn enclosing() -> Vec<String> {
+    let owners = std::env::var_os(OWNERS).and_then(|owners| owners.into_string().ok()).unwrap_or_default();
+    owners.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Whether this process has a controlling terminal, whatever its descriptors are.

@@ -14,9 +14,14 @@ use crate::backend::{self, Access, Backend};
 use crate::duration;
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
-use crate::run::{Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy};
+use crate::run::{
+    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, WaitFor,
+};
 use crate::signal::Signal;
 use layer::Layers;
+
+/// The history is there to be read, and every release looks through that of its lock.
+const MOST_RUNS: u32 = 100_000;
 
 /// The settings of one run.
 pub(crate) struct Settings {
@@ -25,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) conflict_exit_code: u8,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) die_with_us: bool,
+    pub(crate) history_keep: u32,
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
@@ -34,6 +40,8 @@ pub(crate) struct Settings {
 pub(crate) struct Surroundings {
     pub(crate) terminal: bool,
     pub(crate) session_leader: bool,
+    /// The owners of the runs that this one is part of.
+    pub(crate) enclosing: Vec<String>,
     /// Feeds the splay and the jitter.
     pub(crate) random: u64,
 }
@@ -82,7 +90,9 @@ impl Settings {
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
         let mut policy = policy(&layers, surroundings)?;
-        let access = &Access { password: password()?, patience: policy.backend_timeout };
+        // A renewal that meets silence must leave the time for another try.
+        let patience = policy.lease.map_or(policy.backend_timeout, |lease| policy.backend_timeout.min(lease / 3));
+        let access = &Access { password: password()?, patience };
         let backend = backend(&layers, access)?;
         policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
@@ -90,6 +100,7 @@ impl Settings {
             policy,
             conflict_exit_code: layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?,
             backend,
+            history_keep: layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))?,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
             verbosity: verbosity(&layers)?,
@@ -119,10 +130,12 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
     if let Some((given, _)) = every.filter(|(_, every)| every.is_zero()) {
         return Err(Mistake::new(format!("{} is 0", given.source)).hint("leave it out to run at every firing"));
     }
+    let lease = layers.get("lease").map(|given| given.read(at_least_a_second)).transpose()?;
     let splay = layers.duration("splay")?.unwrap_or_default();
     Ok(Policy {
         at_most,
         at_least,
+        lease,
         every: every.map(|(_, every)| Every(every)),
         wait: layers.get("wait").map_or(Ok(Patience::UpTo(Duration::ZERO)), |given| given.read(patience))?,
         splay: share(splay, surroundings.random),
@@ -131,7 +144,17 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
             Some("ignore") => OnExpiry::Ignore,
             _ => OnExpiry::Kill,
         },
-        on_lost: OnLost::Kill,
+        on_lost: match layers.choice("on-lost")? {
+            Some("ignore") => OnLost::Ignore,
+            _ => OnLost::Kill,
+        },
+        wait_for: match layers.choice("wait-for")? {
+            Some("group") => WaitFor::Rest(Rest::Group),
+            Some("tree") => WaitFor::Rest(Rest::Tree),
+            _ => WaitFor::Child,
+        },
+        guarded: lease.is_some() && !layers.flag("no-die-with-shedlock")?,
+        enclosing: surroundings.enclosing.clone(),
         signal: layers.get("signal").map_or(Ok(Signal::TERM), |given| given.read(Signal::parse))?,
         kill_after: layers.duration("kill-after")?.unwrap_or(Duration::from_secs(10)),
         stop_timeout: layers.duration("stop-timeout")?,
@@ -225,6 +248,11 @@ fn patience(text: &str) -> Result<Patience, String> {
 
 fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
+}
+
+fn runs(text: &str) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|number| *number <= MOST_RUNS);
+    number.ok_or_else(|| format!("`{text}` is no number of runs; write one from 0 to {MOST_RUNS}"))
 }
 
 fn exit_codes(text: &str) -> Result<Vec<u8>, String> {

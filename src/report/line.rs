@@ -182,6 +182,14 @@ fn describe(notice: &Notice) -> Line {
             let line = Line::held("waiting", record, "waiting");
             Line { level: Verbosity::Debug, ..line }
         }
+        Notice::Nested(record) => Line::held("nested", record, "which is a run that this one is part of"),
+        Notice::Unguarded(why) => {
+            let message = format!("if shedlock is killed, only the command ends with it: {why}");
+            Line::new(Verbosity::Info, "unguarded", message)
+        }
+        Notice::Checking => {
+            Line::new(Verbosity::Debug, "checking", "after a standstill the job is held until the lock is checked")
+        }
         Notice::Full(trouble) => Line::trouble(Verbosity::Debug, "waiting", trouble, "; waiting"),
         Notice::Backend(trouble, policy) => {
             let (level, event, consequence) = match policy {

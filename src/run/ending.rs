@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::running::{Renewal, Running};
-use super::{Action, Notice, Phase, Run};
+use super::{Action, Notice, OnLost, Phase, Run};
 use crate::clock::Moment;
 use crate::signal::Signal;
 
@@ -52,13 +52,29 @@ impl Run {
         let holds = self.holds(running, now);
         let Phase::Running(running) = &mut self.phase else { return };
         running.ending = Some(Ending { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
+        // The first signals reach also who was held.
+        running.release_hold();
         if holds && running.renewal == Renewal::Off {
-            running.renewal = Renewal::Due(self.timing.undead_at(running.end));
+            running.renewal = Renewal::Due(self.timing.before_end.undead_at(running.end));
         }
     }
 
-    /// Sends the first signal, and lets a stopped job see it.
-    pub(super) fn begin_the_end(&self, todo: &mut Vec<Action>) {
+    /// When the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
+    pub(super) fn kill_at(&self, running: &Running) -> Moment {
+        let Some(ending) = running.ending else { return running.end };
+        let leased = running.lease.is_some() && !running.lost && self.policy.on_lost == OnLost::Kill;
+        match leased && !ending.killed {
+            true => ending.kill_at.min(self.timing.before_end.kill_at(running.end)),
+            false => ending.kill_at,
+        }
+    }
+
+    /// Sends the first signal, and lets a stopped job see it; unless there is no time for that any more.
+    pub(super) fn begin_the_end(&self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if now >= self.kill_at(running) {
+            return;
+        }
         todo.push(Action::SignalTree(self.policy.signal));
         if self.policy.signal != Signal::KILL {
             todo.push(Action::SignalTree(Signal::CONT));
@@ -67,40 +83,24 @@ impl Run {
 
     /// What the clock brings about once we have begun to end the job.
     pub(super) fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(Running { ending: Some(ending), renewal, .. }) = &mut self.phase else { return };
-        if now >= ending.kill_at {
+        let Phase::Running(running) = &self.phase else { return };
+        let kill_at = self.kill_at(running);
+        let before_end = self.timing.before_end;
+        let Phase::Running(Running { ending: Some(ending), renewal, end, .. }) = &mut self.phase else { return };
+        if now >= kill_at {
             if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
-                // After a stall it would be due, and SIGKILL has not had the time to end anything.
-                *at = (*at).max(now + KILL_AGAIN);
+                // It may be due already, and SIGKILL has not had the time to end anything.
+                let undead = before_end.undead_after(now).min(before_end.undead_at(*end)).max(now + KILL_AGAIN);
+                *at = (*at).max(undead);
             }
             ending.killed = true;
             ending.kill_at = now + ending.pause;
             ending.pause = (ending.pause * 2).min(KILL_SELDOM);
             todo.push(Action::KillTree);
         }
-        match *renewal {
-            Renewal::Due(at) if ending.killed && now >= at => {
-                *renewal = Renewal::InFlight;
-                todo.push(Action::Renew { lease: self.policy.at_most, deadline: now + self.policy.backend_timeout });
-                if !std::mem::replace(&mut ending.told, true) {
-                    todo.push(Action::Tell(Notice::Undead));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn look_for_rest(&self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.ended.is_some() {
-            todo.push(Action::LookForRest);
-        }
-    }
-
-    pub(super) fn on_tree_gone(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.ended.is_some() {
-            self.finish(now, todo);
+        let undead = matches!(*renewal, Renewal::Due(at) if ending.killed && now >= at);
+        if undead && !std::mem::replace(&mut ending.told, true) {
+            todo.push(Action::Tell(Notice::Undead));
         }
     }
 }

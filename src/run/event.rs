@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::notice::{Notice, SpawnTrouble};
 use crate::backend::{Acquired, Kept, Trouble};
-use crate::clock::Moment;
+use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
-use crate::lock::{Closing, Grant};
+use crate::lock::{Closing, Grant, Record};
 use crate::signal::Signal;
 
 /// What happened.
@@ -34,8 +34,10 @@ pub(crate) enum Event {
     JobEnded(JobEnd),
     /// Some other process that had become our child ended and was reaped.
     OrphanEnded,
-    /// Nothing of the job lives.
-    TreeGone,
+    /// Nothing lives of what [`Action::LookForRest`] looks for.
+    RestGone,
+    /// Time has passed that we did not notice: we were stopped, or the machine was.
+    Stalled,
     /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
     /// stall an answer may be there that makes up for a deadline that has passed.
     Tick,
@@ -65,27 +67,66 @@ pub(crate) enum WhenFull {
     Answer,
 }
 
+/// Under which lock the command is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Under {
+    Nothing,
+    /// Ours; at-most is used up at `until`, by the backend's clock.
+    Lock {
+        grant: Grant,
+        until: Timestamp,
+    },
+    /// That of a run that we are part of.
+    Enclosing(Record),
+}
+
+/// What the command may leave behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Its process group.
+    Group,
+    /// Every descendant.
+    Tree,
+}
+
 /// What is to be done. Actions are performed in order, and each at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.
-    Acquire { deadline: Moment, when_full: WhenFull },
-    /// Ask the backend to make the lock ours for `lease` from now.
-    Renew { lease: Duration, deadline: Moment },
+    Acquire {
+        deadline: Moment,
+        when_full: WhenFull,
+    },
+    /// Ask the backend to make the lock ours for `lease` from now, but not beyond `limit`.
+    Renew {
+        lease: Duration,
+        limit: Option<Moment>,
+        deadline: Moment,
+    },
     /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
-    Release { hold: Duration, closing: Closing, deadline: Moment },
+    Release {
+        hold: Duration,
+        closing: Closing,
+        deadline: Moment,
+    },
     /// Let the request that is in flight be the last try.
     StopTrying,
-    /// Start the command; `None` without a lock.
-    Spawn(Option<Grant>),
+    /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the moment
+    /// that was named before.
+    Guard(Option<Moment>),
+    /// Start the command.
+    Spawn(Under),
     /// Send a signal to the job's group, or on a terminal to the command.
     Forward(Signal),
     /// Send a signal to the command and all that came of it, as a beginning of its end.
     SignalTree(Signal),
     /// SIGKILL all of the job, and look whether anything is left.
     KillTree,
-    /// Look whether anything of the job is left; [`Event::TreeGone`] says that nothing is.
-    LookForRest,
+    /// Look whether anything of the job is left; [`Event::RestGone`] says that nothing is.
+    LookForRest(Rest),
+    /// Stop the job until [`Action::LetGo`].
+    Hold,
+    LetGo,
     /// Stop ourselves as this signal does, until we are continued.
     StopOurselves(Signal),
     /// Tell the user.

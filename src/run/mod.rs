@@ -33,9 +33,11 @@ use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Record;
 use crate::signal::Signal;
-pub(crate) use event::{Action, Event, JobEnd, Sender, WhenFull};
+pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, Under, WhenFull};
 pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
-pub(crate) use policy::{Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy};
+pub(crate) use policy::{
+    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
+};
 use running::{Lease, Running};
 use timing::Timing;
 
@@ -70,6 +72,8 @@ enum Unanswered {
 enum Taken {
     Surely,
     Perhaps,
+    /// Lost or given up; what is owed is the end of its record.
+    NoMore,
 }
 
 #[derive(Debug)]
@@ -116,8 +120,9 @@ impl Run {
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
-            Event::OrphanEnded => self.look_for_rest(&mut todo),
-            Event::TreeGone => self.on_tree_gone(now, &mut todo),
+            Event::OrphanEnded => self.look_for_rest(now, &mut todo),
+            Event::RestGone => self.on_rest_gone(now, &mut todo),
+            Event::Stalled => self.on_stalled(now, &mut todo),
             Event::Tick => self.on_time(now, &mut todo),
         }
         todo
@@ -135,6 +140,8 @@ impl Run {
 
     fn on_signal(&mut self, signal: Signal, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
         match &mut self.phase {
+            // It comes to those who were stopped.
+            Phase::Running(_) if signal == Signal::CONT => self.on_continued(sender, now, todo),
             Phase::Running(running) => {
                 if self.policy.placement.passes_on(signal, sender) {
                     todo.push(Action::Forward(signal));
@@ -191,7 +198,7 @@ impl Run {
     /// could not be asked was told already.
     fn tell_not_released(&self, trouble: Trouble, todo: &mut Vec<Action>) {
         todo.push(Action::Tell(match self.unanswered {
-            Unanswered::Return(Taken::Perhaps) => Notice::NotGivenBack(trouble),
+            Unanswered::Return(Taken::Perhaps | Taken::NoMore) => Notice::NotGivenBack(trouble),
             _ => Notice::NotReleased(trouble),
         }));
     }

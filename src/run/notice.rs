@@ -16,6 +16,12 @@ pub(crate) enum Notice {
     Unrecorded(Trouble),
     Held(Record),
     Waiting(Record),
+    /// A run that we are part of holds the lock.
+    Nested(Record),
+    /// There is no process that ends the job if we are killed, and why.
+    Unguarded(String),
+    /// After a stall the job stands still while the lock is checked.
+    Checking,
     /// The server is full, and we wait for room.
     Full(Trouble),
     Backend(Trouble, OnBackendError),

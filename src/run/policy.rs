@@ -7,19 +7,26 @@ use crate::exit::Outcome;
 use crate::lock::{Closing, Verdict};
 use crate::signal::Signal;
 
-use super::Sender;
+use super::{Rest, Sender};
 
 /// Everything that decides how a run goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) at_most: Duration,
     pub(crate) at_least: Duration,
+    /// For how long the lock is taken and renewed; `None` takes it for at-most.
+    pub(crate) lease: Option<Duration>,
     pub(crate) every: Option<Every>,
     pub(crate) wait: Patience,
     /// How long this run sleeps first; already drawn.
     pub(crate) splay: Duration,
     pub(crate) on_expiry: OnExpiry,
     pub(crate) on_lost: OnLost,
+    pub(crate) wait_for: WaitFor,
+    /// Another process sees to it that nothing of the job outlives us.
+    pub(crate) guarded: bool,
+    /// The owners of the runs that we are part of.
+    pub(crate) enclosing: Vec<String>,
     pub(crate) signal: Signal,
     pub(crate) kill_after: Duration,
     pub(crate) stop_timeout: Option<Duration>,
@@ -35,6 +42,21 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
+    /// For how long the lock is ours unless it is renewed.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease.unwrap_or(self.at_most).min(self.at_most)
+    }
+
+    /// The same, of the taking: until at-least nobody else gets in, whatever becomes of us.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.lease().max(self.at_least)
+    }
+
+    /// Whether the lock is renewed while the job runs.
+    pub(super) fn renews(&self) -> bool {
+        self.lease.is_some() || self.on_expiry == OnExpiry::Extend
+    }
+
     /// Whether this is what the user calls success.
     pub(super) fn is_success(&self, outcome: Outcome) -> bool {
         matches!(outcome, Outcome::Exited(code) if self.success_codes.contains(&code))
@@ -60,11 +82,15 @@ impl Policy {
         Self {
             at_most: Duration::from_secs(100),
             at_least: Duration::ZERO,
+            lease: None,
             every: None,
             wait: Patience::UpTo(Duration::ZERO),
             splay: Duration::ZERO,
             on_expiry: OnExpiry::Kill,
             on_lost: OnLost::Kill,
+            wait_for: WaitFor::Child,
+            guarded: false,
+            enclosing: Vec::new(),
             signal: Signal::TERM,
             kill_after: Duration::from_secs(10),
             stop_timeout: None,
@@ -105,8 +131,16 @@ pub(crate) enum OnExpiry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Kill,
-    #[cfg_attr(not(test), expect(dead_code, reason = "the option that chooses it, --on-lost, comes with leases"))]
     Ignore,
+}
+
+/// When the job has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    /// When the command has.
+    Child,
+    /// When nothing is left of some part of it either.
+    Rest(Rest),
 }
 
 /// What becomes of the lock when the job failed.

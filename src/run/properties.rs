@@ -95,6 +95,7 @@ fn a_policy() -> impl Strategy<Value = Policy> {
         seconds(&[0, 1, 10]),
         option::of(seconds(&[0, 1, 5])),
         seconds(&[0, 1, 10, 30]),
+        option::of(seconds(&[1, 3, 30])),
     );
     let choices = (
         prop::sample::select(&[OnExpiry::Kill, OnExpiry::Kill, OnExpiry::Extend, OnExpiry::Ignore][..]),
@@ -104,19 +105,26 @@ fn a_policy() -> impl Strategy<Value = Policy> {
         prop::sample::select(&[Signal::TERM, Signal::TERM, Signal::KILL][..]),
         any::<bool>(),
         any::<u64>(),
+        prop::sample::select(
+            &[WaitFor::Child, WaitFor::Child, WaitFor::Rest(Rest::Group), WaitFor::Rest(Rest::Tree)][..],
+        ),
+        any::<bool>(),
     );
     (times, choices).prop_map(|(times, choices)| {
-        let (at_most, at_least, every, wait, splay, kill_after, stop_timeout, backend_timeout) = times;
-        let (on_expiry, on_lost, on_failure, on_backend_error, signal, terminal, seed) = choices;
+        let (at_most, at_least, every, wait, splay, kill_after, stop_timeout, backend_timeout, lease) = times;
+        let (on_expiry, on_lost, on_failure, on_backend_error, signal, terminal, seed, wait_for, guarded) = choices;
         let group = if terminal { Group::Shared } else { Group::Own };
         Policy {
             at_most,
             at_least,
+            lease,
             every: every.map(Every),
             wait,
             splay,
             on_expiry,
             on_lost,
+            wait_for,
+            guarded: guarded && lease.is_some(),
             signal,
             kill_after,
             stop_timeout,
@@ -182,7 +190,7 @@ enum Happening {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Acquire(WhenFull),
-    Renew(Duration),
+    Renew(Duration, Option<Moment>),
     Release,
 }
 
@@ -237,6 +245,10 @@ struct World {
     held: Option<Moment>,
     /// The last request that took it.
     taken_by: usize,
+    /// When the guardian ends the job, as it was last told.
+    guard: Option<Moment>,
+    /// The freeze is over.
+    thawed: bool,
     tree: Vec<Living>,
     seen: Seen,
 }
@@ -249,6 +261,12 @@ struct Seen {
     /// The lease of the job that runs: its end as the run may believe it.
     lease: Option<Moment>,
     job_end: Option<JobEnd>,
+    /// When at-most is used up.
+    limit: Option<Moment>,
+    /// When we last woke from a standstill, and when the last renewal was sent that was answered well.
+    stalled: Option<Moment>,
+    checked: Option<Moment>,
+    holding: bool,
     /// We have begun to end the job.
     ending: bool,
     killed: bool,
@@ -283,6 +301,8 @@ impl World {
             requests: Vec::new(),
             held: None,
             taken_by: 0,
+            guard: None,
+            thawed: false,
             tree: Vec::new(),
             seen: Seen::default(),
         }
@@ -320,6 +340,11 @@ impl World {
         {
             now = now.max(DAWN + from + long);
         }
+        let stalled = now > self.now && self.fate.frozen.is_some() && now > next.expect("see above") && !self.thawed;
+        if stalled {
+            self.thawed = true;
+            self.guard(now);
+        }
         let (mut signals, mut ends, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((at, happening)) = self.next_happening(now) {
             self.now = self.now.max(at);
@@ -335,7 +360,17 @@ impl World {
             }
         }
         self.now = now;
-        signals.into_iter().chain(ends).chain(answers).chain([Event::Tick]).collect()
+        let stalled = stalled.then_some(Event::Stalled);
+        ends.into_iter().chain(stalled).chain(signals).chain(answers).chain([Event::Tick]).collect()
+    }
+
+    /// While we are frozen until `thaw`, the guardian does what it was told.
+    fn guard(&mut self, thaw: Moment) {
+        let Some(at) = self.guard.filter(|at| *at <= thaw && self.seen.running) else { return };
+        let now = self.now;
+        self.now = at.max(now);
+        self.signal(0..self.tree.len(), Signal::KILL);
+        self.now = now;
     }
 
     fn next_happening(&mut self, now: Moment) -> Option<(Moment, Happening)> {
@@ -371,12 +406,20 @@ impl World {
                 self.seen.unclear = answer.as_ref().is_err_and(|trouble| trouble.unclear || self.seen.unclear);
             }
             Event::Renewed { answer: Ok(Kept::Kept), sent } => {
-                let end = *sent + self.policy.at_most;
+                let renewal = |request: &&Request| request.done && matches!(request.what, What::Renew(..));
+                let limit = match self.requests.iter().rfind(renewal).map(|request| request.what) {
+                    Some(What::Renew(_, limit)) => limit,
+                    other => panic!("{other:?} was renewed"),
+                };
+                let lease = self.policy.lease();
+                let end = *sent + limit.map_or(lease, |limit| lease.min(limit.since(*sent)));
+                self.seen.checked = Some(*sent);
                 self.seen.lease = self.seen.lease.map(|before| before.max(end));
             }
             Event::Renewed { answer: Ok(Kept::Lost), .. } => self.seen.lost = true,
             Event::JobEnded(end) => self.seen.job_end = Some(*end),
             Event::Spawned => self.seen.running = true,
+            Event::Stalled => self.seen.stalled = Some(self.now),
             _ => {}
         }
     }
@@ -384,9 +427,10 @@ impl World {
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Acquire { deadline, when_full } => self.ask(What::Acquire(when_full), deadline),
-            Action::Renew { lease, deadline } => {
+            Action::Renew { lease, limit, deadline } => {
                 assert!(self.seen.lease.is_some() && !self.seen.lost, "a renewal without a lock");
-                self.ask(What::Renew(lease), deadline);
+                assert_eq!(lease, self.policy.lease());
+                self.ask(What::Renew(lease, limit), deadline);
             }
             Action::Release { deadline, .. } => {
                 self.check_release();
@@ -395,7 +439,21 @@ impl World {
                 self.ask(What::Release, deadline);
             }
             Action::StopTrying => self.stop_trying(),
-            Action::Spawn(grant) => return Some(self.spawn(grant)),
+            Action::Guard(at) => {
+                assert!(self.policy.guarded && self.seen.exit.is_none());
+                self.guard = at;
+            }
+            Action::Spawn(under) => return Some(self.spawn(&under)),
+            Action::Hold => {
+                assert!(!self.seen.holding && self.seen.running, "it is held twice");
+                self.seen.holding = true;
+            }
+            Action::LetGo => {
+                assert!(self.seen.holding, "it was not held");
+                let checked = self.seen.checked >= self.seen.stalled;
+                assert!(checked || self.policy.on_lost == OnLost::Ignore, "it goes on without a check");
+                self.seen.holding = false;
+            }
             Action::Forward(signal) => {
                 self.check_signal(&action);
                 self.signal(0..1, signal);
@@ -403,16 +461,18 @@ impl World {
             Action::SignalTree(signal) => {
                 self.check_signal(&action);
                 self.seen.ending = true;
+                self.seen.holding = false;
                 self.signal(0..self.tree.len(), signal);
             }
             Action::KillTree => {
                 self.check_signal(&action);
                 self.seen.ending = true;
                 self.seen.killed = true;
+                self.seen.holding = false;
                 self.signal(0..self.tree.len(), Signal::KILL);
                 return self.look_for_rest();
             }
-            Action::LookForRest => return self.look_for_rest(),
+            Action::LookForRest(_) => return self.look_for_rest(),
             Action::StopOurselves(_) => {}
             Action::Tell(notice) => {
                 self.seen.release_failed |= matches!(notice, Notice::NotReleased(_) | Notice::NotGivenBack(_));
@@ -428,15 +488,17 @@ impl World {
 
     // The job.
 
-    fn spawn(&mut self, grant: Option<Grant>) -> Event {
+    fn spawn(&mut self, under: &Under) -> Event {
+        let locked = matches!(under, Under::Lock { .. });
         self.seen.spawns += 1;
         assert_eq!(self.seen.spawns, 1, "the command is started once");
-        assert!(grant.is_none() || self.seen.granted);
+        assert!(!locked || self.seen.granted);
         if let Err(kind) = self.fate.spawn {
             return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
         }
         let taken = self.requests.iter().rfind(|request| request.is_taking()).expect("it was asked for").sent;
-        self.seen.lease = grant.map(|_| taken + self.policy.at_most);
+        self.seen.lease = locked.then(|| taken + self.policy.first_lease());
+        self.seen.limit = locked.then(|| taken + self.policy.at_most);
         let now = self.now;
         for (index, process) in self.fate.processes.iter().enumerate() {
             let ends = now + process.lives;
@@ -475,6 +537,11 @@ impl World {
             return None;
         }
         living.alive = false;
+        let matters = self.seen.job_end.is_none() || self.seen.ending;
+        if let (Some(end), true) = (self.seen.lease, matters && self.policy.guarded && self.is_bound()) {
+            assert!(at <= end || self.seen.killed || self.spares(), "the guardian has let it live until {at:?}");
+        }
+        let living = &self.tree[index];
         match index {
             0 => Some(Event::JobEnded(living.end)),
             _ => orphaned.then_some(Event::OrphanEnded),
@@ -482,7 +549,7 @@ impl World {
     }
 
     fn look_for_rest(&self) -> Option<Event> {
-        self.tree.iter().all(|process| !process.alive).then_some(Event::TreeGone)
+        self.tree.iter().all(|process| !process.alive).then_some(Event::RestGone)
     }
 
     // The backend.
@@ -573,7 +640,9 @@ impl World {
                 self.take(number, at);
                 Answer::Acquired(Ok(Acquired::Granted(GRANT)))
             }
-            (What::Renew(lease), _) if ours => {
+            (What::Renew(lease, limit), _) if ours => {
+                let sent = self.requests[number].sent;
+                let lease = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
                 self.held = self.held.max(Some(at + lease));
                 Answer::Kept(Ok(Kept::Kept))
             }
@@ -581,13 +650,13 @@ impl World {
                 self.held = None;
                 Answer::Kept(Ok(Kept::Kept))
             }
-            (What::Renew(_) | What::Release, _) => Answer::Kept(Ok(Kept::Lost)),
+            (What::Renew(..) | What::Release, _) => Answer::Kept(Ok(Kept::Lost)),
         };
         self.requests[number].answer = Some(answer);
     }
 
     fn take(&mut self, number: usize, at: Moment) {
-        self.held = Some(at + self.policy.at_most);
+        self.held = Some(at + self.policy.first_lease());
         self.taken_by = number;
     }
 
@@ -598,7 +667,7 @@ impl World {
         self.start_next(at);
         Some(match (answer?, what) {
             (Answer::Acquired(answer), _) => Event::Acquired { answer, sent },
-            (Answer::Kept(answer), What::Renew(_)) => Event::Renewed { answer, sent },
+            (Answer::Kept(answer), What::Renew(..)) => Event::Renewed { answer, sent },
             (Answer::Kept(answer), _) => Event::Released(answer),
         })
     }
@@ -620,7 +689,8 @@ impl World {
     /// Nothing is sent to a job that was not started, or that has ended by itself.
     fn check_signal(&self, action: &Action) {
         assert!(self.seen.running, "{action:?} before the job");
-        assert!(self.seen.job_end.is_none() || self.seen.ending, "{action:?} after the job");
+        let waits = self.policy.wait_for != WaitFor::Child || self.policy.guarded;
+        assert!(self.seen.job_end.is_none() || self.seen.ending || waits, "{action:?} after the job");
     }
 
     /// A lock goes back only after its job, and after all of the job if we have ended it.
@@ -628,29 +698,42 @@ impl World {
         if self.seen.lease.is_some() {
             assert!(self.seen.job_end.is_some(), "the lock is released under its job");
             let rest = self.tree.iter().any(|process| process.alive);
-            assert!(!self.seen.ending || !rest, "the lock is released before all that we had to end is dead");
+            let waits = self.seen.ending || self.policy.wait_for != WaitFor::Child;
+            assert!(!waits || !rest, "the lock is released before all that has to end is dead");
         }
+    }
+
+    /// Whether the job may not outlive its lock.
+    fn is_bound(&self) -> bool {
+        match self.policy.on_expiry {
+            OnExpiry::Kill => self.policy.lease.is_none() || self.policy.on_lost == OnLost::Kill,
+            OnExpiry::Extend => self.policy.on_lost == OnLost::Kill,
+            OnExpiry::Ignore => false,
+        }
+    }
+
+    fn is_mortal(&self) -> bool {
+        self.fate.processes.iter().all(|process| process.dies <= Duration::from_millis(20))
+    }
+
+    /// Whether something is in the way of who kills in time.
+    fn spares(&self) -> bool {
+        !self.is_mortal() || self.seen.lost || self.fate.robbed.is_some()
     }
 
     /// The job does not outlive its lock.
     fn check_exclusion(&self) {
         let Some(end) = self.seen.lease else { return };
-        let bound = match self.policy.on_expiry {
-            OnExpiry::Kill => true,
-            OnExpiry::Extend => self.policy.on_lost == OnLost::Kill,
-            OnExpiry::Ignore => false,
-        };
         // What was left running after a normal end is left alone.
-        let alive = match self.seen.ending {
+        let alive = match self.seen.ending || self.policy.wait_for != WaitFor::Child {
             true => self.tree.iter().any(|process| process.alive),
             false => self.is_alive(0),
         };
-        if !alive || !bound || !self.is_in_time() {
+        if !alive || !self.is_bound() || !self.is_in_time() {
             return;
         }
         assert!(self.now < end || self.seen.killed, "SIGKILL comes before the lease ends at {end:?}");
-        let mortal = self.fate.processes.iter().all(|process| process.dies <= Duration::from_millis(20));
-        if mortal && !self.seen.lost && self.fate.robbed.is_none() {
+        if self.is_mortal() && !self.seen.lost && self.fate.robbed.is_none() {
             assert!(self.held.is_some_and(|until| self.now < until), "the job lives at {:?}, without a lock", self.now);
         }
     }
@@ -658,7 +741,8 @@ impl World {
     fn check_exit(&self, outcome: Outcome) {
         let seen = &self.seen;
         // No lock is forgotten.
-        let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.lease.is_some_and(|end| self.now >= end);
+        let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.limit.is_some_and(|end| self.now >= end);
+        assert!(!seen.holding || seen.job_end.is_some(), "the job is left standing still");
         assert!(!seen.granted || seen.lost || let_go, "a granted lock was not given back");
         // What was not answered in time, the giving back would have had to wait for.
         let unanswered = self.in_flight(Request::is_taking);

@@ -1,12 +1,20 @@
 //! A run while its job lives: the lease is kept, and the job ended where it has to be.
 
+use std::time::Duration;
+
 use super::ending::{Ending, Why};
-use super::{Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Run, Then};
+use super::{
+    Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Rest, Run, Sender, Taken, Then, Unanswered,
+    WaitFor,
+};
 use crate::backend::{Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Grant;
 use crate::signal::Signal;
+
+/// A process may leave its group without ending, and nobody tells us.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The lock while it is ours.
 #[derive(Debug, Clone, Copy)]
@@ -20,12 +28,16 @@ pub(super) struct Lease {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) lease: Option<Lease>,
-    /// When at-most is used up; the end of the lease, where there is one.
+    /// Until when the lock is ours, for all we know.
     pub(super) end: Moment,
+    /// When at-most is used up; `None` if that has no consequence.
+    pub(super) limit: Option<Moment>,
     /// The lock is certainly not ours any more.
-    lost: bool,
-    /// That the lock is lost, or that the job runs on without, was told; at-most is no limit any more.
-    told: bool,
+    pub(super) lost: bool,
+    /// That the lock is lost was told; it is not renewed any more.
+    lost_told: bool,
+    /// That at-most is used up and the job runs on was told.
+    expired_told: bool,
     pub(super) renewal: Renewal,
     /// The last renewal failed, and that was told.
     unrenewed: bool,
@@ -34,6 +46,12 @@ pub(super) struct Running {
     pub(super) ending: Option<Ending>,
     /// How the command ended; what it left behind may live.
     pub(super) ended: Option<JobEnd>,
+    /// When to look again whether what we wait for is gone.
+    look_at: Option<Moment>,
+    /// The job stands still until a renewal that was asked for after this moment is answered.
+    held: Option<Moment>,
+    /// A CONT that the job is to get unless something is in the way.
+    withheld: bool,
 }
 
 /// When the lease is made longer.
@@ -41,7 +59,10 @@ pub(super) struct Running {
 pub(super) enum Renewal {
     Off,
     Due(Moment),
-    InFlight,
+    /// It was asked for no longer than until `limit`.
+    InFlight {
+        limit: Option<Moment>,
+    },
 }
 
 impl Running {
@@ -49,50 +70,83 @@ impl Running {
     pub(super) fn stop_by(&mut self, at: Moment) {
         self.stop_at.get_or_insert(at);
     }
+
+    /// Nothing keeps the job from going on any more, and a CONT that it was to get is another's affair.
+    pub(super) fn release_hold(&mut self) {
+        self.held = None;
+        self.withheld = false;
+    }
+
+    /// Whether the lock, as it is now, lasts until at-most is used up.
+    fn lasts(&self) -> bool {
+        self.limit.is_some_and(|limit| self.end >= limit)
+    }
+
+    fn is_in_flight(&self) -> bool {
+        matches!(self.renewal, Renewal::InFlight { .. })
+    }
 }
 
 impl Run {
     /// When something is due while the job lives.
     pub(super) fn running_deadline(&self, running: &Running) -> Option<Moment> {
         let renewal = match running.renewal {
-            Renewal::Due(at) if running.ending.is_none_or(|ending| ending.killed) => Some(at),
+            Renewal::Due(at) => Some(at),
+            Renewal::Off | Renewal::InFlight { .. } => None,
+        };
+        let limit = match (self.policy.on_expiry, running.limit) {
+            _ if running.ending.is_some() => Some(self.kill_at(running)),
+            (OnExpiry::Kill, Some(limit)) => Some(self.timing.before_limit.stop_at(limit)),
+            (OnExpiry::Ignore, Some(limit)) if !running.expired_told => Some(limit),
             _ => None,
         };
-        let limit = match (running.ending, self.policy.on_expiry) {
-            (Some(ending), _) => Some(ending.kill_at),
-            (None, _) if running.told => None,
-            (None, OnExpiry::Ignore) => Some(running.end),
-            (None, OnExpiry::Extend) if running.lease.is_none() => None,
-            (None, OnExpiry::Kill | OnExpiry::Extend) => Some(self.timing.stop_at(running.end)),
+        let lost = self.is_watched(running).then(|| self.give_up_at(running));
+        [renewal, limit, lost, running.stop_at, running.look_at].into_iter().flatten().min()
+    }
+
+    /// When at-most is used up that counts from `start`.
+    pub(super) fn limit(&self, start: Moment) -> Option<Moment> {
+        (self.policy.on_expiry != OnExpiry::Extend).then(|| start + self.policy.at_most)
+    }
+
+    /// When somebody else is to kill the job because we have not; `None` if it is not to be killed then.
+    pub(super) fn guard_at(&self, end: Moment, limit: Option<Moment>) -> Option<Moment> {
+        let kills = match limit {
+            Some(limit) if end >= limit => self.policy.on_expiry == OnExpiry::Kill,
+            _ => self.policy.on_lost == OnLost::Kill,
         };
-        [renewal, limit, running.stop_at].into_iter().flatten().min()
+        kills.then(|| self.timing.before_end.undead_at(end))
     }
 
     pub(super) fn on_spawned(&mut self, now: Moment) {
         let Phase::Spawning { lease } = &self.phase else { return };
         let lease = *lease;
-        let end = lease.map_or(now, |lease| lease.taken) + self.policy.at_most;
-        let renewal = match (lease, self.policy.on_expiry) {
-            (Some(lease), OnExpiry::Extend) => Renewal::Due(self.timing.renew_at(lease.taken)),
-            _ => Renewal::Off,
-        };
-        let running = Running {
+        let taken = lease.map_or(now, |lease| lease.taken);
+        let mut running = Running {
             lease,
-            end,
+            end: taken + self.policy.first_lease(),
+            limit: self.limit(taken),
             lost: false,
-            told: false,
-            renewal,
+            lost_told: false,
+            expired_told: false,
+            renewal: Renewal::Off,
             unrenewed: false,
             stop_at: None,
             ending: None,
             ended: None,
+            look_at: None,
+            held: None,
+            withheld: false,
         };
+        if self.is_watched(&running) {
+            running.renewal = Renewal::Due(self.timing.renew_at(taken));
+        }
         self.phase = Phase::Running(running);
     }
 
     pub(super) fn on_job_stopped(&self, signal: Signal, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        if self.policy.placement.terminal && running.ending.is_none() {
+        if self.policy.placement.terminal && running.ending.is_none() && running.held.is_none() {
             todo.push(Action::StopOurselves(signal));
         }
     }
@@ -100,16 +154,20 @@ impl Run {
     pub(super) fn on_job_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
         running.ended = Some(end);
-        match running.ending {
-            None => self.finish(now, todo),
-            Some(_) => self.look_for_rest(todo),
+        let Phase::Running(running) = &self.phase else { return };
+        let overdue = self.policy.guarded && self.guard_at(running.end, running.limit).is_some_and(|at| now >= at);
+        if running.ending.is_none() && running.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
+            // We were stopped for so long that somebody else has done what we should have.
+            self.on_running_time(now, todo);
         }
+        self.look_for_rest(now, todo);
     }
 
     /// The job is over: the lock goes back, if it is ours to give.
     pub(super) fn finish(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        let outcome = match (running.ending.map(|ending| ending.why), running.ended) {
+        let why = running.ending.map(|ending| ending.why);
+        let outcome = match (why, running.ended) {
             (Some(Why::Expired), _) => Outcome::Expired,
             (Some(Why::Lost), _) => Outcome::Lost,
             (_, Some(JobEnd::Exited(code))) => Outcome::Exited(code),
@@ -117,26 +175,54 @@ impl Run {
             (_, None) => return,
         };
         todo.push(Action::Tell(Notice::Ended(outcome)));
-        if running.renewal == Renewal::InFlight {
+        if running.is_in_flight() {
             // The release comes after it.
             todo.push(Action::StopTrying);
         }
-        match running.lease {
-            Some(lease) if self.holds(running, now) => {
-                let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
-                let deadline = now + self.policy.backend_timeout;
-                todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
-                self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
-            }
-            Some(_) => self.exit(outcome, todo),
-            None => self.leave(outcome, now, todo),
+        let Some(lease) = running.lease else {
+            self.leave(outcome, now, todo);
+            return;
+        };
+        if !self.holds(running, now) || why == Some(Why::Lost) {
+            self.unanswered = Unanswered::Return(Taken::NoMore);
         }
+        let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
+        let deadline = now + self.policy.backend_timeout;
+        todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
+        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 
     /// Whether the lock is ours, for all we know.
     pub(super) fn holds(&self, running: &Running, now: Moment) -> bool {
-        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && now >= running.end;
+        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && running.limit.is_some_and(|limit| now >= limit);
         running.lease.is_some() && !running.lost && !abandoned
+    }
+
+    /// Whether the lock has to be renewed yet, and would be lost otherwise.
+    fn is_watched(&self, running: &Running) -> bool {
+        let over = running.lost_told || running.ending.is_some();
+        running.lease.is_some() && self.policy.renews() && !over && !running.lasts()
+    }
+
+    /// When a lock that is not renewed by then is given up.
+    fn give_up_at(&self, running: &Running) -> Moment {
+        match (self.policy.on_lost, running.ending) {
+            (OnLost::Kill, None) => self.timing.before_end.stop_at(running.end),
+            _ => running.end,
+        }
+    }
+
+    /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
+    pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        let killed = running.ending.is_some_and(|ending| ending.killed);
+        let (limit, deadline) = match killed {
+            true => (None, now + self.policy.backend_timeout),
+            false => (running.limit, self.give_up_at(running)),
+        };
+        todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.renewal = Renewal::InFlight { limit };
     }
 
     pub(super) fn on_renewed(
@@ -149,24 +235,51 @@ impl Run {
         let Phase::Running(running) = &mut self.phase else { return };
         match answer {
             // Kept or lost is true whenever we learn of it.
-            Ok(Kept::Kept) => {
-                running.unrenewed = false;
-                running.end = running.end.max(sent + self.policy.at_most);
-                if running.renewal != Renewal::Off {
-                    running.renewal = Renewal::Due(self.timing.renew_at(sent));
-                }
-                todo.push(Action::Tell(Notice::Renewed));
-            }
+            Ok(Kept::Kept) => self.on_kept(sent, now, todo),
             Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
-            Err(_) if running.renewal != Renewal::InFlight => {}
+            Err(_) if !running.is_in_flight() => {}
             Err(trouble) => {
-                let limit = if running.ending.is_some() { running.end } else { self.timing.stop_at(running.end) };
-                let pause = self.timing.renew_again(limit.since(now), trouble.kind == TroubleKind::Lasting);
+                let first = !std::mem::replace(&mut running.unrenewed, true);
+                let Phase::Running(running) = &self.phase else { return };
+                let left = self.give_up_at(running).since(now);
+                let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
+                let Phase::Running(running) = &mut self.phase else { return };
                 running.renewal = Renewal::Due(now + pause);
-                if !std::mem::replace(&mut running.unrenewed, true) {
+                if first {
                     todo.push(Action::Tell(Notice::NotRenewed(trouble)));
                 }
             }
+        }
+    }
+
+    fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        let lease = self.policy.lease();
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.unrenewed = false;
+        let limit = match running.renewal {
+            Renewal::InFlight { limit } => limit,
+            Renewal::Off | Renewal::Due(_) => running.limit,
+        };
+        let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
+        running.end = running.end.max(sent + granted);
+        todo.push(Action::Tell(Notice::Renewed));
+        if running.renewal != Renewal::Off {
+            running.renewal = match running.ending {
+                Some(ending) if ending.killed => Renewal::Due(self.timing.renew_at(sent)),
+                _ if !running.lasts() => Renewal::Due(self.timing.renew_at(sent)),
+                Some(_) => Renewal::Due(self.timing.before_end.undead_at(running.end)),
+                None => Renewal::Off,
+            };
+        }
+        match running.held {
+            Some(since) if sent >= since => self.let_go(todo),
+            // It was asked for before we stood still.
+            Some(_) if running.ending.is_none() => self.renew(now, todo),
+            _ => {}
+        }
+        let Phase::Running(running) = &self.phase else { return };
+        if self.policy.guarded {
+            todo.push(Action::Guard(self.guard_at(running.end, running.limit)));
         }
     }
 
@@ -175,13 +288,90 @@ impl Run {
         let Phase::Running(running) = &mut self.phase else { return };
         running.lost |= kind == NoticeKind::Gone;
         running.renewal = Renewal::Off;
-        if !std::mem::replace(&mut running.told, true) {
+        if !std::mem::replace(&mut running.lost_told, true) {
             todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
         }
-        if self.policy.on_lost == OnLost::Kill && running.ending.is_none() {
-            let kill_at = self.timing.kill_at(running.end).min(now + self.timing.kill_after);
-            self.end_job(Why::Lost, kill_at, now);
-            self.begin_the_end(todo);
+        if self.policy.on_lost == OnLost::Ignore {
+            // It was tried until the end.
+            running.lost = true;
+            self.let_go(todo);
+            return;
+        }
+        let before_end = self.timing.before_end;
+        let kill_at = before_end.kill_at(running.end).min(now + before_end.kill_after);
+        match &mut running.ending {
+            Some(ending) if ending.killed => return,
+            Some(ending) => ending.kill_at = ending.kill_at.min(kill_at),
+            None => {
+                self.end_job(Why::Lost, kill_at, now);
+                self.begin_the_end(now, todo);
+            }
+        }
+        if self.policy.guarded {
+            todo.push(Action::Guard(Some(before_end.undead_after(kill_at))));
+        }
+    }
+
+    /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
+    /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
+    pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let renews = self.policy.renews();
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.ending.is_some() || running.lease.is_none() || running.lost_told || !renews {
+            return;
+        }
+        if running.held.replace(now).is_none() {
+            todo.push(Action::Tell(Notice::Checking));
+            todo.push(Action::Hold);
+        }
+        if !running.is_in_flight() {
+            running.renewal = Renewal::Due(now);
+        }
+    }
+
+    /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
+    pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
+        self.on_stalled(now, todo);
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
+    }
+
+    /// The job goes on.
+    fn let_go(&mut self, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.held.take().is_some() {
+            todo.push(Action::LetGo);
+        }
+        self.forward_withheld(todo);
+    }
+
+    fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.held.is_none() && std::mem::take(&mut running.withheld) {
+            todo.push(Action::Forward(Signal::CONT));
+        }
+    }
+
+    /// Once the command has ended: what it left behind may have to end too before the job has.
+    pub(super) fn look_for_rest(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.ended.is_none() {
+            return;
+        }
+        match (running.ending, self.policy.wait_for) {
+            (Some(_), _) => todo.push(Action::LookForRest(Rest::Tree)),
+            (None, WaitFor::Child) => self.finish(now, todo),
+            (None, WaitFor::Rest(rest)) => {
+                running.look_at = (rest == Rest::Group).then(|| now + LOOK_AGAIN);
+                todo.push(Action::LookForRest(rest));
+            }
+        }
+    }
+
+    pub(super) fn on_rest_gone(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ended.is_some() {
+            self.finish(now, todo);
         }
     }
 
@@ -193,39 +383,37 @@ impl Run {
             self.on_stop_timeout(now, todo);
         }
         let Phase::Running(running) = &mut self.phase else { return };
-        if running.ending.is_some() {
-            self.on_ending_time(now, todo);
-            return;
+        if running.look_at.is_some_and(|at| now >= at) {
+            running.look_at = None;
+            self.look_for_rest(now, todo);
         }
-        let stop_at = self.timing.stop_at(running.end);
-        match running.renewal {
-            Renewal::Due(at) if now >= at && now < stop_at => {
-                running.renewal = Renewal::InFlight;
-                todo.push(Action::Renew { lease: self.policy.at_most, deadline: stop_at });
-            }
-            _ => {}
-        }
-        if running.told {
-            return;
-        }
-        match self.policy.on_expiry {
-            OnExpiry::Kill if now >= stop_at => {
-                let kill_at = self.timing.kill_at(running.end);
+        let Phase::Running(running) = &mut self.phase else { return };
+        match (self.policy.on_expiry, running.limit) {
+            _ if running.ending.is_some() => {}
+            (OnExpiry::Kill, Some(limit)) if now >= self.timing.before_limit.stop_at(limit) => {
                 todo.push(Action::Tell(Notice::Expired(self.policy.at_most)));
-                self.end_job(Why::Expired, kill_at, now);
-                self.begin_the_end(todo);
-                // After a stall both may be due.
-                self.on_ending_time(now, todo);
+                self.end_job(Why::Expired, self.timing.before_limit.kill_at(limit), now);
+                self.begin_the_end(now, todo);
             }
-            OnExpiry::Ignore if now >= running.end => {
-                running.told = true;
+            (OnExpiry::Ignore, Some(limit)) if now >= limit && !running.expired_told => {
+                running.expired_told = true;
                 todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most)));
             }
-            OnExpiry::Extend if running.lease.is_some() && now >= stop_at => {
-                self.on_lost(NoticeKind::NotRenewed, now, todo);
-                self.on_ending_time(now, todo);
-            }
             _ => {}
+        }
+        let Phase::Running(running) = &self.phase else { return };
+        if self.is_watched(running) && now >= self.give_up_at(running) {
+            self.on_lost(NoticeKind::NotRenewed, now, todo);
+        }
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ending.is_some() {
+            // After a stall more than one thing may be due.
+            self.on_ending_time(now, todo);
+        }
+        self.forward_withheld(todo);
+        let Phase::Running(running) = &self.phase else { return };
+        if matches!(running.renewal, Renewal::Due(at) if now >= at) {
+            self.renew(now, todo);
         }
     }
 }

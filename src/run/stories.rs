@@ -6,7 +6,7 @@
 use super::*;
 use crate::backend::{Acquired, TroubleKind};
 use crate::clock::Timestamp;
-use crate::lock::{Closing, Grant, Record};
+use crate::lock::{Closing, Grant, Record, Verdict};
 
 const GRANT: Grant =
     Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
@@ -81,8 +81,12 @@ fn release(hold: u64, deadline: u64) -> Action {
     Action::Release { hold: ms(hold), closing: Closing::Unused, deadline: t(deadline) }
 }
 
+fn spawn() -> Action {
+    Action::Spawn(Under::Lock { grant: GRANT, until: GRANT.until })
+}
+
 fn renew(deadline: u64) -> Action {
-    Action::Renew { lease: ms(100_000), deadline: t(deadline) }
+    Action::Renew { lease: ms(100_000), limit: None, deadline: t(deadline) }
 }
 
 /// The beginning of the job's end.
@@ -111,7 +115,8 @@ impl Story {
     /// The lock was granted at once, and the job runs.
     fn running(policy: Policy) -> Self {
         let mut story = Self::begun(policy);
-        assert_eq!(story.on(0, granted(0)), [Action::Spawn(Some(GRANT))]);
+        let todo = story.on(0, granted(0));
+        assert!(matches!(todo.last(), Some(Action::Spawn(Under::Lock { .. }))), "{todo:?}");
         assert_eq!(story.on(0, Event::Spawned), []);
         story
     }
@@ -119,7 +124,7 @@ impl Story {
     /// The backend could not be asked, and the job runs all the same.
     fn running_without(policy: Policy) -> Self {
         let mut story = Self::begun(Policy { on_backend_error: OnBackendError::Run, ..policy });
-        assert_eq!(story.on(0, refused(0)), [Action::Spawn(None)]);
+        assert_eq!(story.on(0, refused(0)), [Action::Spawn(Under::Nothing)]);
         story.on(0, Event::Spawned);
         story.told.clear();
         story
@@ -163,7 +168,7 @@ fn the_job_runs_under_the_lock_which_is_then_released() {
     let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new(), closed: Vec::new() };
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.on(0, Event::Begin), [acquire(10_000, WhenFull::Retry)]);
-    assert_eq!(story.on(5, granted(1)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(5, granted(1)), [spawn()]);
     assert_eq!(story.on(6, Event::Spawned), []);
     assert_eq!(story.on(3_000, exited(0)), [release(0, 13_000)]);
     assert_eq!(story.on(3_005, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
@@ -212,7 +217,7 @@ fn every_counts_from_the_firing_before_splay_and_wait() {
     let at = story.due();
     story.tick(at);
     // Fired at 18:00:38.9, taken 20 s later by the backend's clock: the next one gets in at 19:00:00.
-    assert_eq!(story.on(20_010, granted(20_000)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(20_010, granted(20_000)), [spawn()]);
     story.on(20_010, Event::Spawned);
     let until_19 = 3_600_000 - 58_900;
     assert_eq!(story.on(30_000, exited(0)), [release(until_19, 40_000)]);
@@ -237,7 +242,7 @@ fn a_waiter_gets_in_when_the_lock_is_free() {
     let again = story.due();
     assert_eq!(story.tick(again - 1), []);
     assert_eq!(story.tick(again), [acquire(again + 10_000, WhenFull::Answer)]);
-    assert_eq!(story.on(again + 5, granted(again)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(again + 5, granted(again)), [spawn()]);
     story.on(again + 5, Event::Spawned);
     assert_eq!(story.due(), again + STOP_AT);
 }
@@ -295,7 +300,7 @@ fn a_waiter_takes_full_for_no_error() {
         now = asked;
     }
     assert_eq!(story.told(|notice| !matches!(notice, Notice::Full(_))), 0);
-    assert_eq!(story.on(now + 5, granted(now)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(now + 5, granted(now)), [spawn()]);
 }
 
 #[test]
@@ -452,7 +457,7 @@ fn signals_that_do_not_terminate_change_nothing() {
     for signal in [Signal::WINCH, Signal::CONT] {
         let mut story = Story::begun(policy());
         assert_eq!(story.on(100, signalled(signal)), []);
-        assert_eq!(story.on(200, granted(0)), [Action::Spawn(Some(GRANT))]);
+        assert_eq!(story.on(200, granted(0)), [spawn()]);
     }
 }
 
@@ -463,7 +468,7 @@ fn backend_trouble_is_125_or_a_skip_or_a_run_without_a_lock() {
     for (choice, todo) in [
         (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
         (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
-        (OnBackendError::Run, Action::Spawn(None)),
+        (OnBackendError::Run, Action::Spawn(Under::Nothing)),
     ] {
         let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
         assert_eq!(story.on(5, refused(0)), [todo]);
@@ -497,7 +502,7 @@ fn a_silent_backend_counts_as_trouble_after_backend_timeout() {
 #[test]
 fn a_late_grant_is_given_back_while_the_job_runs_without_a_lock() {
     let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
-    assert_eq!(story.tick(10_250), [Action::Spawn(None)]);
+    assert_eq!(story.tick(10_250), [Action::Spawn(Under::Nothing)]);
     story.on(10_250, Event::Spawned);
     assert_eq!(story.on(12_000, granted(0)), [release(0, 22_000)]);
     assert_eq!(story.on(12_010, Event::Released(Ok(Kept::Kept))), []);
@@ -578,7 +583,7 @@ fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_t
     for (choice, then) in [
         (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
         (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
-        (OnBackendError::Run, Action::Spawn(None)),
+        (OnBackendError::Run, Action::Spawn(Under::Nothing)),
     ] {
         let policy = Policy { on_backend_error: choice, backend_timeout: ms(90_000), ..policy() };
         let mut story = Story::begun(policy.clone());
@@ -597,7 +602,7 @@ fn that_a_lock_which_came_too_late_could_not_be_given_back_is_told_once() {
     let policy = Policy { on_backend_error: OnBackendError::Run, backend_timeout: ms(90_000), ..policy() };
     let mut story = Story::begun(policy);
     story.on(50_001, granted(0));
-    assert_eq!(story.tick(51_001), [Action::Spawn(None)]);
+    assert_eq!(story.tick(51_001), [Action::Spawn(Under::Nothing)]);
     story.on(51_001, Event::Spawned);
     assert_eq!(story.on(51_100, Event::Released(Err(Trouble::passing("down")))), []);
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
@@ -607,7 +612,7 @@ fn that_a_lock_which_came_too_late_could_not_be_given_back_is_told_once() {
 #[test]
 fn an_answer_that_took_half_of_at_most_is_good() {
     let mut story = Story::begun(Policy { backend_timeout: ms(90_000), ..policy() });
-    assert_eq!(story.on(50_000, granted(0)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(50_000, granted(0)), [spawn()]);
     story.on(50_000, Event::Spawned);
     assert_eq!(story.due(), STOP_AT, "time counts from before the request");
 }
@@ -615,7 +620,7 @@ fn an_answer_that_took_half_of_at_most_is_good() {
 #[test]
 fn an_answer_counts_from_the_try_that_brought_it() {
     let mut story = Story::begun(Policy { backend_timeout: ms(90_000), ..policy() });
-    assert_eq!(story.on(80_000, granted(79_000)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(story.on(80_000, granted(79_000)), [spawn()]);
     story.on(80_000, Event::Spawned);
     assert_eq!(story.due(), 79_000 + STOP_AT);
 }
@@ -660,7 +665,7 @@ fn that_it_could_not_be_given_back_is_no_second_complaint() {
 fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
     let without = || {
         let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
-        assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 15_000), Action::Spawn(None)]);
+        assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 15_000), Action::Spawn(Under::Nothing)]);
         story.on(5_000, Event::Spawned);
         story
     };
@@ -737,7 +742,7 @@ fn a_job_without_a_lock_waits_for_the_request_in_flight_before_an_earlier_one_is
     let now = story.due();
     story.tick(now);
     let silent = now + 10_250;
-    assert_eq!(story.tick(silent), [Action::Spawn(None)]);
+    assert_eq!(story.tick(silent), [Action::Spawn(Under::Nothing)]);
     story.on(silent, Event::Spawned);
     assert_eq!(story.on(silent + 1, full(now)), [release(0, silent + 10_001)]);
     assert_eq!(story.on(silent + 2, exited(0)), []);
@@ -755,7 +760,7 @@ fn a_later_answer_clears_up_what_became_of_a_request() {
     let mut ours = waiting_unclear();
     let now = ours.due();
     ours.tick(now);
-    assert_eq!(ours.on(now, granted(now)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(ours.on(now, granted(now)), [spawn()]);
     ours.on(now, Event::Spawned);
     assert_eq!(ours.on(now + 50, exited(0)), [release(0, now + 10_050)]);
     assert_eq!(ours.on(now + 60, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
@@ -798,8 +803,8 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
         assert_eq!(story.due(), again, "SIGKILL is repeated: the job may be forking");
         assert_eq!(story.tick(again), [Action::KillTree]);
     }
-    assert_eq!(story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
-    assert_eq!(story.on(98_160, Event::TreeGone), [release(0, 108_160)]);
+    assert_eq!(story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(98_160, Event::RestGone), [release(0, 108_160)]);
     assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -823,8 +828,8 @@ fn the_first_signal_can_be_chosen() {
 fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest]);
-    assert_eq!(story.on(88_000, Event::TreeGone), [release(0, 98_000)]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_000, Event::RestGone), [release(0, 98_000)]);
     assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -832,12 +837,12 @@ fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
 fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
     // A daemon is left; another one dies, and it is not all.
-    assert_eq!(story.on(88_100, Event::OrphanEnded), [Action::LookForRest]);
+    assert_eq!(story.on(88_100, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest]);
-    assert_eq!(story.on(97_960, Event::TreeGone), [release(0, 107_960)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)]);
 }
 
 #[test]
@@ -845,14 +850,14 @@ fn nothing_is_over_before_the_command_itself_was_reaped() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, Event::OrphanEnded), []);
-    assert_eq!(story.on(88_000, Event::TreeGone), []);
-    assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest]);
+    assert_eq!(story.on(88_000, Event::RestGone), []);
+    assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest(Rest::Tree)]);
 }
 
 #[test]
 fn after_a_stall_past_the_end_the_job_is_killed_at_once() {
     let mut story = Story::running(policy());
-    assert_eq!(story.tick(500_000), [first_signals(), vec![Action::KillTree]].concat());
+    assert_eq!(story.tick(500_000), [Action::KillTree], "a first signal would only give it time");
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0, "SIGKILL has hardly been sent");
 }
 
@@ -863,7 +868,7 @@ fn a_job_without_a_lock_is_stopped_at_at_most_too() {
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
     story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(97_960, Event::TreeGone), exit(Outcome::Expired));
+    assert_eq!(story.on(97_960, Event::RestGone), exit(Outcome::Expired));
 }
 
 #[test]
@@ -881,7 +886,13 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
-    assert_eq!(story.on(300_000, exited(0)), exit(Outcome::Exited(0)), "the lock may be another's by now");
+    assert_eq!(
+        story.on(300_000, exited(0)),
+        [release(60_000, 310_000)],
+        "for the record, since the lock may be another's"
+    );
+    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "that is known");
     assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
 }
 
@@ -929,8 +940,10 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, _))), 1);
     assert_eq!(story.due(), 76_700, "SIGKILL follows after kill-after");
     assert_eq!(story.tick(76_700), [Action::KillTree]);
-    assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
-    assert_eq!(story.on(76_710, Event::TreeGone), exit(Outcome::Lost), "what is another's is not touched");
+    assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(76_710, Event::RestGone), [release(0, 86_710)], "for the record");
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: 123 }]);
+    assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
 }
 
 #[test]
@@ -949,7 +962,8 @@ fn with_on_lost_ignore_the_job_runs_on() {
     assert_eq!(story.on(66_700, renewed(Ok(Kept::Lost), 66_670)), []);
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
-    assert_eq!(story.on(300_000, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(300_000, exited(0)), [release(0, 310_000)], "for the record");
+    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
 }
 
 #[test]
@@ -978,7 +992,7 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
         assert_eq!(story.due(), KILL_AT);
         assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
         story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-        assert_eq!(story.on(97_960, Event::TreeGone), [release(0, 107_960)], "for all we know it is still ours");
+        assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)], "for all we know it is still ours");
         assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(Outcome::Lost));
     }
 }
@@ -1034,7 +1048,7 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
     }
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(end - 50_000, Event::TreeGone), [release(0, end - 40_000)]);
+    assert_eq!(story.on(end - 50_000, Event::RestGone), [release(0, end - 40_000)]);
     assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -1083,7 +1097,9 @@ fn that_the_lock_was_lost_is_told_once() {
     story.on(now + 1, renewed(Ok(Kept::Lost), now));
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 1);
     story.on(now + 2, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(now + 2, Event::TreeGone), exit(Outcome::Lost));
+    assert_eq!(story.on(now + 2, Event::RestGone), [release(0, now + 10_002)]);
+    assert_eq!(story.on(now + 3, Event::Released(Err(Trouble::passing("down")))), exit(Outcome::Lost));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0, "there was nothing to release");
 }
 
 #[test]
@@ -1094,7 +1110,9 @@ fn a_late_answer_to_a_renewal_counts() {
     gone.tick(STOP_AT);
     gone.on(90_000, renewed(Ok(Kept::Lost), 66_670));
     gone.on(90_001, exited(0));
-    assert_eq!(gone.on(90_001, Event::TreeGone), exit(Outcome::Lost), "there is nothing to release");
+    assert_eq!(gone.on(90_001, Event::RestGone), [release(0, 100_001)]);
+    gone.on(90_002, Event::Released(Ok(Kept::Lost)));
+    assert_eq!(gone.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "there was nothing to release");
 
     let mut kept = Story::running(extend());
     kept.tick(66_667);
@@ -1123,7 +1141,7 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     }
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(155_360, Event::TreeGone), exit(Outcome::Killed(Signal::KILL)));
+    assert_eq!(story.on(155_360, Event::RestGone), [release(0, 165_360)], "for the record");
 }
 
 // Signals while the job runs.
@@ -1162,9 +1180,9 @@ fn stop_timeout_kills_the_job_that_was_told_to_stop() {
         assert_eq!(story.tick(6_000), [Action::KillTree]);
         assert_eq!(story.due(), 6_050);
         assert_eq!(story.told(|notice| matches!(notice, Notice::StopTimeout(_))), 1);
-        assert_eq!(story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest]);
+        assert_eq!(story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
         assert_eq!(story.tick(6_050), [Action::KillTree], "a daemon is left");
-        assert_eq!(story.on(6_051, Event::TreeGone), [release(0, 16_051)]);
+        assert_eq!(story.on(6_051, Event::RestGone), [release(0, 16_051)]);
         assert_eq!(story.on(6_060, Event::Released(Ok(Kept::Kept))), exit(Outcome::Killed(Signal::KILL)));
     }
 }
@@ -1183,7 +1201,7 @@ fn stop_timeout_hastens_an_expiry() {
     story.on(88_000, signalled(Signal::TERM));
     assert_eq!(story.tick(89_000), [Action::KillTree]);
     story.on(89_001, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(89_001, Event::TreeGone), [release(0, 99_001)]);
+    assert_eq!(story.on(89_001, Event::RestGone), [release(0, 99_001)]);
     assert_eq!(story.on(89_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -1194,7 +1212,8 @@ fn with_a_terminal_we_stop_with_the_job() {
     let from_terminal = Event::Signalled { signal: Signal::TSTP, sender: Sender::Terminal };
     assert_eq!(story.on(1_000, from_terminal), [], "the job has got it already");
     assert_eq!(story.on(1_001, Event::JobStopped(Signal::TSTP)), [Action::StopOurselves(Signal::TSTP)]);
-    assert_eq!(story.on(9_000, signalled(Signal::CONT)), [Action::Forward(Signal::CONT)]);
+    assert_eq!(story.on(9_000, signalled(Signal::CONT)), []);
+    assert_eq!(story.tick(9_000), [Action::Forward(Signal::CONT)], "once it is clear that its time is not up");
     assert_eq!(story.due(), STOP_AT, "its time has run on");
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, Event::JobStopped(Signal::TSTP)), [], "we have to end it");
@@ -1260,7 +1279,7 @@ fn a_job_that_was_stopped_has_failed() {
     let mut story = Story::running(Policy { at_least: ms(90_000), on_failure: OnFailure::Release, ..policy() });
     story.tick(STOP_AT);
     story.on(88_000, exited(0));
-    assert_eq!(story.on(88_000, Event::TreeGone), [release(0, 98_000)]);
+    assert_eq!(story.on(88_000, Event::RestGone), [release(0, 98_000)]);
 }
 
 // Releasing.
@@ -1322,16 +1341,346 @@ fn an_answer_that_came_while_we_were_stopped_counts() {
     // What we find on waking is a signal, an answer and a timer, in this order.
     let mut asking = Story::begun(policy());
     assert_eq!(asking.on(30_000, signalled(Signal::CONT)), []);
-    assert_eq!(asking.on(30_000, granted(0)), [Action::Spawn(Some(GRANT))]);
+    assert_eq!(asking.on(30_000, granted(0)), [spawn()]);
 
     let mut extended = Story::running(extend());
     extended.tick(66_667);
-    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Forward(Signal::CONT)]);
-    assert_eq!(extended.on(95_000, renewed(Ok(Kept::Kept), 66_670)), []);
+    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Hold]);
+    let deadline = 66_670 + STOP_AT;
+    assert_eq!(extended.on(95_000, renewed(Ok(Kept::Kept), 66_670)), [renew(deadline)], "it was asked for before");
     assert_eq!(extended.tick(95_000), []);
+    assert_eq!(extended.on(95_100, renewed(Ok(Kept::Kept), 95_001)), [Action::LetGo, Action::Forward(Signal::CONT)]);
 
     let mut releasing = Story::running(policy());
     releasing.on(1_000, exited(0));
     assert_eq!(releasing.on(60_000, signalled(Signal::CONT)), []);
     assert_eq!(releasing.on(60_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_job_that_was_stopped_past_its_time_is_not_continued_before_it_is_killed() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.on(99_000, signalled(Signal::CONT)), []);
+    assert_eq!(story.tick(99_000), [Action::KillTree]);
+}
+
+#[test]
+fn after_a_stall_the_job_is_held_until_the_lock_is_checked() {
+    for stall in [Event::Stalled, signalled(Signal::CONT)] {
+        let continued = matches!(stall, Event::Signalled { .. });
+        let mut story = Story::running(leased());
+        assert_eq!(story.on(5_000, stall), [Action::Hold]);
+        assert_eq!(story.on(5_000, Event::JobStopped(Signal::STOP)), [], "that was us");
+        assert_eq!(story.tick(5_000), [renew_leased(LEASE_STOP_AT)]);
+        assert_eq!(story.on(5_001, Event::Stalled), [], "it is held already");
+        assert_eq!(
+            story.on(5_010, renewed(Ok(Kept::Kept), 5_000)),
+            [renew_leased(5_000 + LEASE_STOP_AT)],
+            "not for the second one"
+        );
+        let goes_on = [vec![Action::LetGo], vec![Action::Forward(Signal::CONT); usize::from(continued)]].concat();
+        assert_eq!(story.on(5_020, renewed(Ok(Kept::Kept), 5_011)), goes_on);
+    }
+}
+
+#[test]
+fn after_a_stall_a_job_whose_lock_is_lost_is_ended_and_not_continued() {
+    let mut story = Story::running(leased());
+    story.on(5_000, signalled(Signal::CONT));
+    story.tick(5_000);
+    assert_eq!(story.on(5_010, renewed(Ok(Kept::Lost), 5_000)), first_signals());
+    let mut ignoring = Story::running(Policy { on_lost: OnLost::Ignore, ..leased() });
+    ignoring.on(5_000, Event::Stalled);
+    ignoring.tick(5_000);
+    assert_eq!(ignoring.on(5_010, renewed(Ok(Kept::Lost), 5_000)), [Action::LetGo]);
+}
+
+#[test]
+fn after_a_stall_a_job_whose_lock_cannot_be_checked_is_ended_in_time() {
+    let mut story = Story::running(leased());
+    story.on(5_000, Event::Stalled);
+    story.tick(5_000);
+    story.on(5_010, renewed(Err(Trouble::passing("down")), 5_000));
+    assert!(story.due() < LEASE_STOP_AT);
+    assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
+}
+
+#[test]
+fn without_a_lease_there_is_nothing_to_check_after_a_stall() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.on(5_000, Event::Stalled), []);
+    assert_eq!(story.tick(5_000), []);
+    let mut without = Story::running_without(leased());
+    assert_eq!(without.on(5_000, Event::Stalled), []);
+}
+
+// Leases.
+
+/// A lease of 30 s.
+fn leased() -> Policy {
+    Policy { lease: Some(ms(30_000)), ..policy() }
+}
+
+/// When a lease of 30 s that is not renewed ends its job, in milliseconds.
+const LEASE_STOP_AT: u64 = 22_485;
+const LEASE_KILL_AT: u64 = 28_485;
+
+fn renew_leased(deadline: u64) -> Action {
+    Action::Renew { lease: ms(30_000), limit: Some(t(100_000)), deadline: t(deadline) }
+}
+
+#[test]
+fn a_lease_is_renewed_every_third_of_it_and_never_past_at_most() {
+    let mut story = Story::running(leased());
+    let mut renewals = Vec::new();
+    let mut now = 0;
+    while now < STOP_AT {
+        now = story.due();
+        if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
+            renewals.push(now);
+            story.on(now, renewed(Ok(Kept::Kept), now));
+        }
+    }
+    // The seventh lasts until at-most is used up.
+    assert_eq!(renewals, [10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 70_000]);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(_))), 1, "and then at-most is used up");
+    assert_eq!(story.due(), KILL_AT);
+}
+
+#[test]
+fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
+    let mut story = Story::running(leased());
+    assert_eq!(story.tick(10_000), [renew_leased(LEASE_STOP_AT)]);
+    assert_eq!(story.due(), LEASE_STOP_AT);
+    assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, OnLost::Kill))), 1);
+    assert_eq!(story.due(), LEASE_KILL_AT);
+    assert!(story.tick(LEASE_KILL_AT).contains(&Action::KillTree));
+    story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(story.on(28_490, Event::RestGone), [release(0, 38_490)]);
+    assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "it was noticed");
+}
+
+#[test]
+fn with_on_lost_ignore_a_renewal_is_tried_until_the_lease_has_ended() {
+    let mut story = Story::running(Policy { on_lost: OnLost::Ignore, ..leased() });
+    assert_eq!(story.tick(10_000), [renew_leased(30_000)]);
+    assert_eq!(story.due(), 30_000);
+    assert_eq!(story.tick(30_000), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, OnLost::Ignore))), 1);
+    assert_eq!(story.due(), STOP_AT, "at-most is the longest that a job may run all the same");
+    assert_eq!(story.tick(STOP_AT), first_signals());
+}
+
+#[test]
+fn until_at_least_the_lock_is_taken_for_more_than_a_lease() {
+    let mut story = Story::running(Policy { at_least: ms(60_000), ..leased() });
+    assert_eq!(story.tick(10_000), [renew_leased(45_000 + 7_485)], "whether it is ours is asked for all the same");
+    story.on(10_010, renewed(Ok(Kept::Kept), 10_000));
+    assert_eq!(story.due(), 20_000);
+    story.tick(20_000);
+    assert_eq!(story.due(), 52_485, "it lasts for a minute");
+}
+
+#[test]
+fn a_lease_of_more_than_at_most_is_one_of_at_most() {
+    let mut story = Story::running(Policy { lease: Some(ms(300_000)), ..policy() });
+    assert_eq!(story.due(), STOP_AT, "there is nothing to renew");
+    assert_eq!(story.tick(STOP_AT), first_signals());
+}
+
+#[test]
+fn while_a_job_is_being_ended_its_lease_is_renewed() {
+    let mut story = Story::running(Policy { kill_after: ms(20_000), ..leased() });
+    let stop_at = 77_950;
+    let mut last = 0;
+    while last < 70_000 {
+        last = story.due();
+        story.tick(last);
+        // One that is short of the limit, as of a server that was slow to answer.
+        story.on(last, renewed(Ok(Kept::Kept), last.min(69_000)));
+    }
+    assert_eq!(story.tick(stop_at), first_signals());
+    assert_eq!(story.tick(79_000), [renew_leased(99_000)]);
+    assert_eq!(story.due(), 97_485, "if it is not renewed SIGKILL comes before the lease ends");
+    story.on(79_100, renewed(Ok(Kept::Kept), 79_001));
+    assert_eq!(story.due(), KILL_AT);
+}
+
+#[test]
+fn an_answer_that_took_longer_than_half_of_the_lease_is_given_back() {
+    let mut story = Story::begun(leased());
+    assert_eq!(story.on(15_001, granted(0)), [release(0, 16_001)]);
+    let mut story = Story::begun(leased());
+    assert!(matches!(story.on(15_000, granted(0))[..], [Action::Spawn(_)]));
+}
+
+#[test]
+fn with_on_expiry_extend_a_lease_is_renewed_for_as_long_as_the_job_lives() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Extend, ..leased() });
+    for third in 1..30 {
+        let now = third * 10_000;
+        let renewal = Action::Renew { lease: ms(30_000), limit: None, deadline: t(now - 10_000 + LEASE_STOP_AT) };
+        assert_eq!(story.tick(now), [renewal]);
+        story.on(now, renewed(Ok(Kept::Kept), now));
+    }
+}
+
+#[test]
+fn with_on_expiry_ignore_a_lease_is_renewed_until_at_most_and_then_let_go() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..leased() });
+    let mut now = 0;
+    while now < 100_000 {
+        now = story.due();
+        if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
+            story.on(now, renewed(Ok(Kept::Kept), now));
+        }
+    }
+    assert_eq!(now, 100_000);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.run.deadline(), None);
+}
+
+// The guardian.
+
+fn guarded() -> Policy {
+    Policy { guarded: true, ..leased() }
+}
+
+/// When the guardian kills, in milliseconds, for a lease that ends at `end`.
+fn guard(end: u64) -> Action {
+    Action::Guard(Some(Moment::at(ms(1_000_000 + end) - Duration::from_micros(757_500))))
+}
+
+#[test]
+fn a_guardian_is_there_before_the_command_and_learns_of_every_renewal() {
+    let mut story = Story::begun(guarded());
+    let todo = story.on(0, granted(0));
+    assert_eq!(todo[0], guard(30_000));
+    assert!(matches!(todo[1..], [Action::Spawn(_)]));
+    story.on(0, Event::Spawned);
+    story.tick(10_000);
+    assert_eq!(story.on(10_010, renewed(Ok(Kept::Kept), 10_000)), [guard(40_000)]);
+}
+
+#[test]
+fn the_guardian_kills_nothing_that_may_outlive_its_lock() {
+    let ignoring = Policy { on_lost: OnLost::Ignore, ..guarded() };
+    assert_eq!(Story::begun(ignoring).on(0, granted(0))[0], Action::Guard(None));
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..guarded() });
+    story.tick(70_000);
+    assert_eq!(story.on(70_000, renewed(Ok(Kept::Kept), 70_000)), [Action::Guard(None)], "it lasts until at-most");
+}
+
+#[test]
+fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
+    for (renewed_at, outcome) in [(None, Outcome::Lost), (Some(75_000), Outcome::Expired)] {
+        let mut story = Story::running(guarded());
+        let mut end = 30_000;
+        if let Some(at) = renewed_at {
+            story.tick(at - 60_000);
+            story.on(at, renewed(Ok(Kept::Kept), at));
+            end = 100_000;
+        }
+        let killed = Event::JobEnded(JobEnd::Killed(Signal::KILL));
+        // It may have missed something that we find.
+        let todo = story.on(end + 50_000, killed);
+        assert!(todo.contains(&Action::KillTree), "{todo:?}");
+        let todo = story.on(end + 50_000, Event::RestGone);
+        assert!(matches!(todo.last(), Some(Action::Release { .. })), "{todo:?}");
+        story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
+        assert!(matches!(story.run.phase, Phase::Done));
+        let verdict = if outcome == Outcome::Lost { Verdict::Lost } else { Verdict::Expired };
+        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: outcome.exit(0).code }]);
+    }
+}
+
+#[test]
+fn a_job_that_was_killed_by_somebody_else_was_killed() {
+    let mut story = Story::running(guarded());
+    assert_eq!(story.on(5_000, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [release(0, 15_000)]);
+    assert_eq!(story.on(5_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Killed(Signal::KILL)));
+}
+
+// What the command leaves behind.
+
+#[test]
+fn the_job_has_ended_when_what_it_is_waited_for_has() {
+    for rest in [Rest::Group, Rest::Tree] {
+        let mut story = Story::running(Policy { wait_for: WaitFor::Rest(rest), ..policy() });
+        assert_eq!(story.on(1_000, exited(3)), [Action::LookForRest(rest)]);
+        assert_eq!(story.on(1_500, Event::OrphanEnded), [Action::LookForRest(rest)]);
+        assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
+        assert_eq!(story.on(1_700, Event::RestGone), [release(0, 11_700)]);
+        assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(3)));
+    }
+}
+
+#[test]
+fn a_process_that_leaves_the_group_is_missed_within_a_second() {
+    let mut story = Story::running(Policy { wait_for: WaitFor::Rest(Rest::Group), ..policy() });
+    story.on(1_000, exited(0));
+    assert_eq!(story.due(), 2_000);
+    assert_eq!(story.tick(2_000), [Action::LookForRest(Rest::Group)]);
+    assert_eq!(story.due(), 3_000);
+}
+
+#[test]
+fn what_the_command_left_behind_is_ended_at_at_most() {
+    let mut story = Story::running(Policy { wait_for: WaitFor::Rest(Rest::Tree), ..policy() });
+    story.on(1_000, exited(0));
+    assert_eq!(story.tick(STOP_AT), first_signals());
+    assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    story.on(97_960, Event::RestGone);
+    assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+}
+
+// Nested runs.
+
+#[test]
+fn a_lock_that_an_enclosing_run_holds_is_no_obstacle_and_stays_with_it() {
+    let record = Record { owner: "host:1:0a".to_owned(), since: None, until: None, left: ms(60_000) };
+    let enclosing = vec!["host:9:0b".to_owned(), record.owner.clone()];
+    let held = |record: &Record| Event::Acquired { answer: Ok(Acquired::Held(record.clone())), sent: t(0) };
+    let mut story = Story::begun(Policy { enclosing: enclosing.clone(), ..policy() });
+    assert_eq!(story.on(0, held(&record)), [Action::Spawn(Under::Enclosing(record.clone()))]);
+    story.on(0, Event::Spawned);
+    assert_eq!(story.due(), STOP_AT, "its own at-most counts for it");
+    assert_eq!(story.on(1_000, exited(4)), exit(Outcome::Exited(4)));
+
+    let ended = Record { owner: "host:1:0a:ended".to_owned(), ..record };
+    let mut over = Story::begun(Policy { enclosing, ..policy() });
+    assert_eq!(over.on(0, held(&ended)), exit(Outcome::Skipped), "that run is over");
+}
+
+// What the history is told.
+
+#[test]
+fn the_history_is_told_how_the_run_ended() {
+    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code }];
+    let closed = |events: &[Event]| {
+        let mut story = Story::running(Policy { success_codes: vec![0, 3], ..policy() });
+        for event in events {
+            match event {
+                Event::JobEnded(end) => story.on(1_000, Event::JobEnded(*end)),
+                _ => unreachable!(),
+            };
+        }
+        story.closed
+    };
+    assert_eq!(closed(&[exited(0)]), ended(Verdict::Success, 0));
+    assert_eq!(closed(&[exited(3)]), ended(Verdict::Success, 3));
+    assert_eq!(closed(&[exited(1)]), ended(Verdict::Failure, 1));
+    assert_eq!(closed(&[Event::JobEnded(JobEnd::Killed(Signal::TERM))]), ended(Verdict::Failure, 143));
+
+    let mut missing = Story::begun(policy());
+    missing.on(0, granted(0));
+    missing.on(0, not_started(SpawnTroubleKind::NotFound));
+    assert_eq!(missing.closed, ended(Verdict::Error, 127));
+
+    let mut late = Story::begun(policy());
+    late.on(60_000, granted(0));
+    assert_eq!(late.closed, [Closing::Unused], "nothing has run");
 }

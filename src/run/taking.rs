@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::running::Lease;
 use super::{
-    Action, GIVE_BACK, GRACE, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, WhenFull,
+    Action, GIVE_BACK, GRACE, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, Under,
+    WhenFull,
 };
 use crate::backend::{Acquired, Trouble, TroubleKind};
 use crate::clock::Moment;
@@ -67,6 +68,12 @@ impl Run {
     }
 
     fn on_held(&mut self, record: Record, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        if self.policy.enclosing.contains(&record.owner) {
+            todo.push(Action::Tell(Notice::Nested(record.clone())));
+            todo.push(Action::Spawn(Under::Enclosing(record)));
+            self.phase = Phase::Spawning { lease: None };
+            return;
+        }
         self.timing.answered(now.since(sent));
         match self.timing.next_try(now, record.left) {
             Some(again) => {
@@ -100,16 +107,24 @@ impl Run {
 
     fn on_granted(&mut self, grant: Grant, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let age = now.since(sent);
-        if age <= self.policy.at_most / 2 {
+        if age <= self.policy.lease() / 2 {
+            let lease = Lease { grant, taken: sent };
             todo.push(Action::Tell(Notice::Granted(grant)));
-            todo.push(Action::Spawn(Some(grant)));
-            self.phase = Phase::Spawning { lease: Some(Lease { grant, taken: sent }) };
+            // Before there is a command: we may be stopped at any moment.
+            if self.policy.guarded {
+                todo.push(Action::Guard(self.guard_at(sent + self.policy.first_lease(), self.limit(sent))));
+            }
+            todo.push(Action::Spawn(Under::Lock { grant, until: grant.locked_at + self.policy.at_most }));
+            self.phase = Phase::Spawning { lease: Some(lease) };
             return;
         }
         // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
         self.return_unused(Taken::Surely, now + GIVE_BACK, todo);
         let trouble = Trouble::passing(format!("the backend took {} to grant the lock", crate::duration::format(age)))
-            .hint("more than half of --at-most was gone, so the lock was given back");
+            .hint(match self.policy.lease {
+                Some(_) => "more than half of --lease was gone, so the lock was given back",
+                None => "more than half of --at-most was gone, so the lock was given back",
+            });
         let then = self.tell_trouble(trouble, todo);
         self.phase = Phase::Releasing { until: now + GIVE_BACK, then };
     }
@@ -128,7 +143,7 @@ impl Run {
     }
 
     pub(super) fn run_without(&mut self, todo: &mut Vec<Action>) {
-        todo.push(Action::Spawn(None));
+        todo.push(Action::Spawn(Under::Nothing));
         self.phase = Phase::Spawning { lease: None };
     }
 
@@ -140,7 +155,9 @@ impl Run {
         match lease {
             Some(_) => {
                 let deadline = now + self.policy.backend_timeout;
-                self.return_unused(Taken::Surely, deadline, todo);
+                let closing = self.policy.closing(outcome);
+                todo.push(Action::Release { hold: Duration::ZERO, closing, deadline });
+                self.unanswered = Unanswered::Return(Taken::Surely);
                 self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
             }
             None => self.leave(outcome, now, todo),

@@ -9,14 +9,50 @@ use crate::lock::Grant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How long before an end, that of at-most or that of a lease, a job is stopped that must be dead by then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Margins {
+    /// Between the first signal and SIGKILL.
+    pub(super) kill_after: Duration,
+    /// Between SIGKILL and the end.
+    margin: Duration,
+}
+
+impl Margins {
+    fn new(span: Duration, kill_after: Duration) -> Self {
+        Self { kill_after: kill_after.min(span / 5), margin: margin(span) }
+    }
+
+    /// When the job gets its first signal, if the end is at `end`.
+    pub(super) fn stop_at(&self, end: Moment) -> Moment {
+        self.kill_at(end) - self.kill_after
+    }
+
+    /// When it gets SIGKILL.
+    pub(super) fn kill_at(&self, end: Moment) -> Moment {
+        end - self.margin
+    }
+
+    /// When what SIGKILL has not ended must be taken for lasting; and when whoever watches over us sends it, because we
+    /// have not.
+    pub(super) fn undead_at(&self, end: Moment) -> Moment {
+        end - self.margin / 2
+    }
+
+    /// The same, for a job that gets SIGKILL at `kill_at`.
+    pub(super) fn undead_after(&self, kill_at: Moment) -> Moment {
+        kill_at + self.margin / 2
+    }
+}
+
 /// The times that follow from a run's policy.
 #[derive(Debug)]
 pub(crate) struct Timing {
-    at_most: Duration,
-    /// Between the first signal and SIGKILL.
-    pub(super) kill_after: Duration,
-    /// Between SIGKILL and the end of the lease.
-    margin: Duration,
+    lease: Duration,
+    /// What is due before at-most is used up.
+    pub(super) before_limit: Margins,
+    /// What is due before the lease ends.
+    pub(super) before_end: Margins,
     wait: Patience,
     backend_timeout: Duration,
     /// When waiting began, and how often we have asked.
@@ -28,9 +64,9 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) fn new(policy: &Policy) -> Self {
         Self {
-            at_most: policy.at_most,
-            kill_after: policy.kill_after.min(policy.at_most / 5),
-            margin: margin(policy.at_most),
+            lease: policy.lease(),
+            before_limit: Margins::new(policy.at_most, policy.kill_after),
+            before_end: Margins::new(policy.lease(), policy.kill_after),
             wait: policy.wait,
             backend_timeout: policy.backend_timeout,
             waiting: None,
@@ -39,24 +75,9 @@ impl Timing {
         }
     }
 
-    /// When the job gets its first signal, if the lease ends at `end`.
-    pub(super) fn stop_at(&self, end: Moment) -> Moment {
-        self.kill_at(end) - self.kill_after
-    }
-
-    /// When it gets SIGKILL.
-    pub(super) fn kill_at(&self, end: Moment) -> Moment {
-        end - self.margin
-    }
-
-    /// When what SIGKILL has not ended must be taken for lasting.
-    pub(super) fn undead_at(&self, end: Moment) -> Moment {
-        end - self.margin / 2
-    }
-
-    /// When a lease of at-most that was asked for at `sent` is renewed: early, so that there is time to try again.
+    /// When a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
     pub(super) fn renew_at(&self, sent: Moment) -> Moment {
-        sent + self.at_most / 3
+        sent + self.lease / 3
     }
 
     /// How long to pause after a failed renewal, with `left` until it would come too late. Once that has come there is
@@ -195,8 +216,9 @@ mod tests {
         for at_most in [1_000, 1_500, 10_000, 3_600_000, 315_360_000_000] {
             for kill_after in [0, 1, 10_000, 3_600_000] {
                 let timing = Timing::new(&Policy { at_most: ms(at_most), kill_after: ms(kill_after), ..policy() });
-                let (stop, kill) = (timing.stop_at(t(at_most)), timing.kill_at(t(at_most)));
-                let undead = timing.undead_at(t(at_most));
+                let before = timing.before_limit;
+                let (stop, kill) = (before.stop_at(t(at_most)), before.kill_at(t(at_most)));
+                let undead = before.undead_at(t(at_most));
                 assert!(t(0) < stop && stop <= kill && kill < undead && undead < t(at_most), "{at_most} {kill_after}");
                 assert_eq!(kill.since(stop), ms(kill_after.min(at_most / 5)));
                 assert!(timing.renew_at(t(0)) < stop, "a renewal comes before the stop: {at_most} {kill_after}");
