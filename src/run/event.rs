@@ -56,6 +56,16 @@ pub(crate) enum JobEnd {
     Killed(Signal),
 }
 
+/// What is waited for once the command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// The process group that the command was in; of one that is shared, only what came of the command.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the state machine is still to ask for it"))]
+    Group,
+    /// All that came of the command.
+    Tree,
+}
+
 /// What becomes of a taking that meets a full server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {

@@ -33,7 +33,7 @@ use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Record;
 use crate::signal::Signal;
-pub(crate) use event::{Action, Event, JobEnd, Sender, WhenFull};
+pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, WhenFull};
 pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy};
 use running::{Lease, Running};
