@@ -21,6 +21,12 @@ impl Moment {
         Self(Duration::from(now))
     }
 
+    /// For how long this machine has been suspended since its start.
+    pub(crate) fn suspended() -> Duration {
+        let awake = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        Self::now().0.saturating_sub(awake)
+    }
+
     /// Makes the instant `since_boot` after the machine's start.
     #[cfg(test)]
     pub(crate) const fn at(since_boot: Duration) -> Self {

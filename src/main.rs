@@ -40,6 +40,10 @@ use exit::Exit;
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     let started = Moment::now();
+    let arguments = job::arguments(count, words);
+    if arguments == [job::GUARDIAN] {
+        job::guard();
+    }
     job::fill_standard_descriptors();
     std::panic::set_hook(Box::new(|panic| {
         report::error(
@@ -52,7 +56,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
         }
         job::exit(exit::FAILED);
     }));
-    let exit = match dispatch(&job::arguments(count, words), started) {
+    let exit = match dispatch(&arguments, started) {
         Ok(exit) => exit,
         Err(error) => {
             job::ignore_pipe();

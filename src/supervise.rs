@@ -1,6 +1,7 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
@@ -11,11 +12,14 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::backend::Backend;
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
-use crate::job::{self, Command, Environment, Inherited, Job, Signals};
+use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Grant, Record};
 use crate::report::Reporter;
-use crate::run::{Action, Event, Rest, Run, Under};
+use crate::run::{Action, Event, Notice, Rest, Run, Under};
+
+/// A machine that is merely busy does not keep us waiting for so long.
+const STALL: Duration = Duration::from_secs(1);
 
 /// Everything that a run acts upon.
 pub(crate) struct Supervisor {
@@ -28,6 +32,10 @@ pub(crate) struct Supervisor {
     inherited: Inherited,
     alarm: Alarm,
     job: Option<Job>,
+    guardian: Option<Guardian>,
+    /// There was one, or one was to be started.
+    was_guarded: bool,
+    suspended: Duration,
     reporter: Reporter,
 }
 
@@ -45,7 +53,21 @@ impl Supervisor {
         let address = backend.address().to_owned();
         let keeper = Keeper::start(backend).context("cannot start the thread that talks to the backend")?;
         let alarm = Alarm::new().context("cannot make a timer")?;
-        Ok(Self { run, claim, command, keeper, address, signals, inherited, alarm, job: None, reporter })
+        Ok(Self {
+            run,
+            claim,
+            command,
+            keeper,
+            address,
+            signals,
+            inherited,
+            alarm,
+            job: None,
+            guardian: None,
+            was_guarded: false,
+            suspended: Moment::suspended(),
+            reporter,
+        })
     }
 
     /// Lives the run through.
@@ -59,8 +81,12 @@ impl Supervisor {
             }
             self.alarm.set(self.run.deadline()).context("cannot set the timer")?;
             self.wait().context("cannot wait for events")?;
-            // Signals first: a stop that comes together with the grant keeps the job from being started.
-            self.read_signals(&mut events);
+            // What has become of the job counts before anything that would be done to it. Then signals: a stop that comes
+            // together with the grant keeps the job from being started.
+            let stalled = self.has_stalled();
+            let signals = self.read_signals(&mut events);
+            events.extend(stalled.then_some(Event::Stalled));
+            events.extend(signals);
             events.extend(std::iter::from_fn(|| self.keeper.answer()));
             events.push(Event::Tick);
         }
@@ -90,6 +116,7 @@ impl Supervisor {
                 self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
             }
             Action::Release { hold, closing, deadline } => {
+                self.dismiss_guardian();
                 self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
             }
             Action::StopTrying => self.keeper.stop_trying(),
@@ -125,6 +152,7 @@ impl Supervisor {
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
             Action::Tell(notice) => self.reporter.tell(&notice),
             Action::Exit(outcome) => {
+                self.dismiss_guardian();
                 self.reporter.finish();
                 return Done::Exit(outcome);
             }
@@ -139,7 +167,7 @@ impl Supervisor {
             Under::Lock { grant, until } => self.describe(grant, *until, &mut environment),
             Under::Enclosing(record) => self.describe_enclosing(record, &mut environment),
         }
-        match self.command.start(&environment, &self.inherited) {
+        match self.command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
                 Event::Spawned
@@ -184,7 +212,38 @@ impl Supervisor {
         environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
     }
 
-    fn guard(&mut self, _: Option<Moment>) {}
+    /// Whether time has passed that we did not live through.
+    fn has_stalled(&mut self) -> bool {
+        let suspended = Moment::suspended();
+        let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
+        let late = self.alarm.at.map_or(Duration::ZERO, |at| Moment::now().since(at));
+        slept > STALL || late > STALL
+    }
+
+    /// Starts the guardian, or tells it of a new moment. Without it the job runs on all the same.
+    fn guard(&mut self, at: Option<Moment>) {
+        let told = match &self.guardian {
+            Some(guardian) => guardian.kill_at(at),
+            None if self.was_guarded => return,
+            None => Guardian::start(self.claim.owner.as_str()).and_then(|guardian| {
+                let told = guardian.kill_at(at);
+                self.guardian = Some(guardian);
+                told
+            }),
+        };
+        self.was_guarded = true;
+        if let Err(error) = told {
+            self.dismiss_guardian();
+            self.reporter.tell(&Notice::Unguarded(error.to_string()));
+        }
+    }
+
+    /// The job is over, or there is none.
+    fn dismiss_guardian(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+    }
 
     fn look_for_rest(&mut self, rest: Rest) -> Done {
         match &self.job {
@@ -205,19 +264,21 @@ impl Supervisor {
         }
     }
 
-    fn read_signals(&mut self, events: &mut Vec<Event>) {
-        let mut child = false;
+    /// Returns the signals that came; what became of our children goes into `events`.
+    fn read_signals(&mut self, events: &mut Vec<Event>) -> Vec<Event> {
+        let (mut child, mut signals) = (false, Vec::new());
         while let Some(received) = self.signals.next() {
             if received.signal == crate::signal::Signal::CHLD {
                 child = true;
             } else {
-                events.push(Event::Signalled { signal: received.signal, sender: received.sender });
+                signals.push(Event::Signalled { signal: received.signal, sender: received.sender });
             }
         }
         // One SIGCHLD may stand for several, and it may have come before the command was started.
         if child {
             events.extend(job::reap(&mut self.job));
         }
+        signals
     }
 }
 
@@ -268,7 +329,7 @@ impl Alarm {
             None => self.timer.unset(),
             Some(at) => {
                 // Zero would disarm it.
-                let at = at.since_boot().max(std::time::Duration::from_nanos(1));
+                let at = at.since_boot().max(Duration::from_nanos(1));
                 self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
             }
         }

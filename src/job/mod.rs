@@ -1,77 +1,162 @@
-//! The job as processes: started, signalled, reaped, ended. This layer decides nothing.
+//! The job as processes: started, signalled, held, reaped, ended. This layer decides nothing.
 //!
 //! All `unsafe` of the program is in this folder. Only the main thread starts, reaps and signals processes: a
 //! parent-death signal is tied to the thread that forked, and a pid is certain only for who reaps it.
 
 mod environ;
+mod guard;
+mod guardian;
+mod hold;
 mod process;
 mod signals;
 mod spawn;
 mod tree;
 mod wait;
 
+use std::cell::Cell;
+use std::collections::HashSet;
+
 pub(crate) use environ::Environment;
-use nix::unistd::{Pid, getpgid};
+pub(crate) use guard::guard;
+pub(crate) use guardian::Guardian;
+pub(crate) use guardian::NAME as GUARDIAN;
+use nix::unistd::{Pid, getpgid, getpgrp};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 
-use crate::run::{Event, Group};
+use crate::run::{Event, Group, Rest};
 use crate::signal::Signal;
+use hold::Held;
 
 /// A command that was started.
 pub(crate) struct Job {
     pid: Pid,
     group: Group,
     reaped: bool,
-    /// Children of ours that are none of the job's.
+    /// Children of ours that are none of the job's: those from before, and the guardian.
     strangers: Vec<i32>,
+    held: Option<Held>,
+    /// A SIGCONT came while the job was held.
+    continue_later: Cell<bool>,
 }
 
+/// How often a tree is searched anew for what was born meanwhile, before other events get their turn.
+const ROUNDS: usize = 10;
+
 impl Job {
-    /// Sends a signal to the job's own group, or to the command alone where the group is shared with others. A job
-    /// that was reaped gets none, since its pid may be another's by now.
+    fn new(pid: Pid, group: Group, strangers: Vec<i32>) -> Self {
+        Self { pid, group, reaped: false, strangers, held: None, continue_later: Cell::new(false) }
+    }
+
+    /// Sends a signal to the job's own group, or to the command alone where the group is shared with others. Once the
+    /// command was reaped, the rest of the group gets it, or in a shared group the rest of the tree. SIGCONT waits
+    /// until the job is let go.
     pub(crate) fn signal(&self, signal: Signal) {
-        if self.reaped {
-            return;
-        }
-        if self.group == Group::Own {
-            signals::kill(-self.pid.as_raw(), signal);
-        }
-        // Not twice; but a command may leave the group that we made for it.
-        if self.group == Group::Shared || getpgid(Some(self.pid)) != Ok(self.pid) {
-            signals::kill(self.pid.as_raw(), signal);
+        if signal == Signal::CONT && self.held.is_some() {
+            self.continue_later.set(true);
+        } else if self.reaped {
+            self.signal_rest(signal, &self.descendants().unwrap_or_default());
+        } else {
+            self.signal_command(signal);
         }
     }
 
     /// Sends a signal to the command, its own group, and every descendant of ours.
     pub(crate) fn signal_tree(&self, signal: Signal) {
-        let rest = tree::descendants(&self.strangers);
-        self.signal(signal);
-        match rest {
-            Some(rest) => {
-                for process in rest.iter().filter(|process| !self.has_signalled(process)) {
-                    signals::kill(process.pid, signal);
-                }
-            }
+        let mut rest = self.descendants();
+        if rest.is_none() && std::process::id() == 1 && self.strangers.is_empty() {
             // Init of a container without /proc: all there is came from us.
-            None if std::process::id() == 1 && self.strangers.is_empty() => signals::kill(-1, signal),
-            None => {}
+            let _ = signals::kill(-1, signal);
+        }
+        if !self.reaped {
+            self.signal_command(signal);
+        }
+        let mut known: HashSet<tree::Id> = HashSet::new();
+        for round in 0..ROUNDS {
+            let Some(found) = rest else { return };
+            let new: Vec<_> = found.iter().filter(|process| known.insert(process.id)).collect();
+            if new.is_empty() {
+                return;
+            }
+            let in_group = |process: &tree::Process| process.group == self.pid.as_raw();
+            if self.group == Group::Own && (self.reaped || round > 0) && new.iter().any(|process| in_group(process)) {
+                // Nothing can be born between the members' deaths; and while it has members, the number is the job's.
+                let _ = signals::kill(-self.pid.as_raw(), signal);
+            }
+            let reached = |process: &tree::Process| self.group == Group::Own && in_group(process);
+            for process in new.iter().filter(|process| !reached(process) && !self.is_command(process)) {
+                process.id.signal(signal);
+            }
+            if signal != Signal::KILL {
+                return;
+            }
+            // A process that forks while we walk has left a child that we have not seen.
+            rest = self.descendants();
         }
     }
 
-    /// Whether nothing of the job lives. Every descendant that loses its parent becomes our child, so there is none
-    /// when we have no child.
-    pub(crate) fn is_gone(&self) -> bool {
-        let childless = || !wait::has_children();
-        let none_found = || tree::descendants(&self.strangers).is_some_and(|rest| rest.is_empty());
-        self.reaped && if self.strangers.is_empty() { childless() } else { none_found() }
+    /// Whether the command and the rest of its group, or of all that came of it, is gone.
+    pub(crate) fn rest_is_gone(&self, rest: Rest) -> bool {
+        self.reaped
+            && match (rest, self.group) {
+                (Rest::Tree, _) => self.tree_is_gone(),
+                (Rest::Group, Group::Own) => self.own_group_is_gone(),
+                // Our caller and its pipeline are in it too.
+                (Rest::Group, Group::Shared) => self.descendants().map_or_else(
+                    || self.tree_is_gone(),
+                    |rest| !rest.iter().any(|process| process.group == getpgrp().as_raw()),
+                ),
+            }
     }
 
-    /// Whether [`Job::signal`] reached this process.
-    fn has_signalled(&self, process: &tree::Process) -> bool {
-        let in_group = self.group == Group::Own && process.group == self.pid.as_raw();
-        !self.reaped && (in_group || process.pid == self.pid.as_raw())
+    /// Every descendant that loses its parent becomes our child, so there is none when we have no child.
+    fn tree_is_gone(&self) -> bool {
+        if self.strangers.is_empty() {
+            return !wait::has_children();
+        }
+        self.descendants().is_some_and(|rest| rest.is_empty())
+    }
+
+    fn own_group_is_gone(&self) -> bool {
+        let group = self.pid.as_raw();
+        // What has not been reaped yet still counts as a member.
+        !signals::group_exists(group)
+            || tree::all().is_some_and(|all| !all.iter().any(|process| process.group == group))
+    }
+
+    fn signal_command(&self, signal: Signal) {
+        if self.group == Group::Own {
+            let _ = signals::kill(-self.pid.as_raw(), signal);
+        }
+        // Not twice; but a command may leave the group that we made for it.
+        if self.group == Group::Shared || getpgid(Some(self.pid)) != Ok(self.pid) {
+            let _ = signals::kill(self.pid.as_raw(), signal);
+        }
+    }
+
+    fn signal_rest(&self, signal: Signal, rest: &[tree::Process]) {
+        match self.group {
+            // As long as it has members that came of the command, the group's number is not another's.
+            Group::Own if rest.iter().any(|process| process.group == self.pid.as_raw()) => {
+                let _ = signals::kill(-self.pid.as_raw(), signal);
+            }
+            Group::Own => {}
+            Group::Shared => {
+                for process in rest {
+                    process.id.signal(signal);
+                }
+            }
+        }
+    }
+
+    fn descendants(&self) -> Option<Vec<tree::Process>> {
+        tree::descendants(&self.strangers)
+    }
+
+    /// Whether this is the command, which [`Job::signal_command`] reached.
+    fn is_command(&self, process: &tree::Process) -> bool {
+        !self.reaped && process.id.pid == self.pid.as_raw()
     }
 }
 
@@ -79,13 +164,21 @@ impl Job {
 pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(change) = wait::next_change() {
-        let ours = job.as_mut().filter(|job| job.pid.as_raw() == change.pid);
+        let ours = job.as_mut().filter(|job| job.pid.as_raw() == change.pid && !job.reaped);
         match (change.what, ours) {
             (wait::What::Ended(end), Some(job)) => {
                 job.reaped = true;
                 events.push(Event::JobEnded(end));
             }
-            (wait::What::Ended(_), None) => events.push(Event::OrphanEnded),
+            (wait::What::Ended(_), None) => {
+                if let Some(job) = job {
+                    // The number may become one of the job's.
+                    job.strangers.retain(|stranger| *stranger != change.pid);
+                }
+                events.push(Event::OrphanEnded);
+            }
+            // That we hold it is no news.
+            (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}
             (wait::What::Stopped(signal), Some(_)) => events.push(Event::JobStopped(signal)),
             (wait::What::Stopped(_), None) => {}
         }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::getpid;
@@ -95,13 +96,20 @@ pub(crate) fn ignore_pipe() {
     set_disposition(Signal::XFSZ, libc::SIG_IGN);
 }
 
-/// Sends a signal to a process, or to the group `-target`. That it is gone already is no news.
-pub(super) fn kill(target: i32, signal: Signal) {
+/// Sends a signal to a process, or to the group `-target`. That it is gone already is seldom news.
+pub(super) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
     #[expect(unsafe_code, reason = "the libraries' signals have no real-time signals")]
     // SAFETY: kill(2) takes two numbers and touches no memory of ours.
-    unsafe {
-        libc::kill(target, signal.number());
-    }
+    let result = unsafe { libc::kill(target, signal.number()) };
+    Errno::result(result).map(drop)
+}
+
+/// Whether any process is in the group, living or not yet reaped.
+pub(super) fn group_exists(group: i32) -> bool {
+    #[expect(unsafe_code, reason = "as above")]
+    // SAFETY: kill(2) takes two numbers and touches no memory of ours.
+    let result = unsafe { libc::kill(-group, 0) };
+    Errno::result(result) != Err(Errno::ESRCH)
 }
 
 /// Stops this process as `signal` does by default, and returns once it is continued.
@@ -132,7 +140,7 @@ pub(crate) fn raise_and_die(signal: Signal) {
 fn raise(signal: Signal) {
     let mut only = empty_set();
     add(&mut only, signal);
-    kill(getpid().as_raw(), signal);
+    let _ = kill(getpid().as_raw(), signal);
     // Neither call can fail on a valid set; if one did, we would merely go on.
     if let Ok(before) = set_mask(libc::SIG_UNBLOCK, &only) {
         let _ = set_mask(libc::SIG_SETMASK, &before);
@@ -166,6 +174,17 @@ pub(super) fn set_mask(how: i32, set: &libc::sigset_t) -> std::io::Result<libc::
     // SAFETY: both pointers are to valid sets that live through the call.
     let error = unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
     if error == 0 { Ok(before) } else { Err(std::io::Error::from_raw_os_error(error)) }
+}
+
+/// Blocks every signal for the calling thread. Async-signal-safe.
+pub(super) fn block_all() {
+    let mut all = empty_set();
+    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
+    // SAFETY: the call fills the whole set in.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+    }
+    let _ = set_mask(libc::SIG_SETMASK, &all);
 }
 
 fn empty_set() -> libc::sigset_t {

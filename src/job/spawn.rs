@@ -13,6 +13,7 @@ use nix::libc;
 use nix::unistd::Pid;
 
 use super::environ::Environment;
+use super::guardian::Guardian;
 use super::signals::{Inherited, set_disposition, set_mask};
 use super::{Job, tree};
 use crate::run::{Group, SpawnTrouble, SpawnTroubleKind};
@@ -56,10 +57,16 @@ impl Command {
         Ok(Self { arguments, name, group, die_with_us })
     }
 
-    /// Starts the command with `environment`, and with the signals as we found them.
-    pub(crate) fn start(&self, environment: &Environment, inherited: &Inherited) -> Result<Job, SpawnTrouble> {
+    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it.
+    pub(crate) fn start(
+        &self,
+        environment: &Environment,
+        inherited: &Inherited,
+        guardian: Option<&Guardian>,
+    ) -> Result<Job, SpawnTrouble> {
         tree::adopt_orphans();
-        let strangers = tree::children_from_before();
+        // Nobody else has started anything since the guardian looked.
+        let strangers = guardian.map_or_else(tree::children_from_before, Guardian::strangers);
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
@@ -76,9 +83,13 @@ impl Command {
             die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
             error: 0,
         };
-        let pid = launch(&mut plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
+        let pid = launch(execute, &mut plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
         if plan.error == 0 {
-            return Ok(Job { pid, group: self.group, reaped: false, strangers });
+            let job = Job::new(pid, self.group, strangers);
+            if let Some(guardian) = guardian {
+                guardian.watch(&job);
+            }
+            return Ok(job);
         }
         // It has ended already, and nobody else is interested in how.
         let _ = nix::sys::wait::waitpid(pid, None);
@@ -127,8 +138,9 @@ fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
     files.into_iter().filter_map(|file| CString::new(OsString::from_vec(file).into_vec()).ok()).collect()
 }
 
-/// Starts a child that runs [`execute`] in our memory while we stand still, until it is another program or has ended.
-fn launch(plan: &mut Plan<'_>) -> io::Result<Pid> {
+/// Starts a child that runs `child` on `plan` in our memory while we stand still, until it is another program or has ended.
+/// It must make system calls only, and allocate nothing.
+pub(super) fn launch<P>(child: extern "C" fn(*mut c_void) -> libc::c_int, plan: &mut P) -> io::Result<Pid> {
     let mut stack = vec![0_u128; STACK / size_of::<u128>()];
     let top = stack.as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -137,9 +149,8 @@ fn launch(plan: &mut Plan<'_>) -> io::Result<Pid> {
         reason = "the only way to have a child do something before it executes, without copying our pages"
     )]
     // SAFETY: CLONE_VFORK suspends this thread until the child has left our memory, so the stack and the plan outlive
-    // its use of them. `execute` makes system calls only and allocates nothing. The keeper's thread goes on, as it
-    // would beside any call of posix_spawn(3).
-    let pid = unsafe { libc::clone(execute, top.cast(), flags, ptr::from_mut(plan).cast()) };
+    // its use of them. The keeper's thread goes on, as it would beside any call of posix_spawn(3).
+    let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
 }
 
@@ -187,7 +198,11 @@ extern "C" fn execute(plan: *mut c_void) -> libc::c_int {
 }
 
 /// Executes `file`, and returns the error number if that failed.
-fn try_execute(file: *const libc::c_char, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> i32 {
+pub(super) fn try_execute(
+    file: *const libc::c_char,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+) -> i32 {
     #[expect(unsafe_code, reason = "the libraries' exec wants other types, made by allocation")]
     // SAFETY: the file is a C string, and both arrays hold C strings and end with a null pointer.
     unsafe {

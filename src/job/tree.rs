@@ -2,17 +2,77 @@
 //!
 //! As a child subreaper we stay the ancestor of a daemon that has left its parent, its group and its session behind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 
+use nix::errno::Errno;
 use nix::libc;
 
+use super::signals::kill;
+use crate::signal::Signal;
+
 /// A process that lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Process {
-    pub(super) pid: i32,
+    pub(super) id: Id,
     pub(super) parent: i32,
     pub(super) group: i32,
+    /// Whether a signal has stopped it.
+    pub(super) stopped: bool,
+}
+
+/// One process, and never one that got its number later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Id {
+    pub(super) pid: i32,
+    /// When it was started, in the kernel's ticks since boot. An exec does not change it.
+    pub(super) start: u64,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Sent,
+    /// The process has ended.
+    Gone,
+    /// It is not ours to signal.
+    Refused,
+}
+
+impl Id {
+    /// Sends a signal, unless the number has become another process's.
+    pub(super) fn signal(self, signal: Signal) -> Delivery {
+        // The descriptor stays with the process that has the number now, whatever happens to the number after the look.
+        let handle = pidfd_open(self.pid);
+        if Process::find(self.pid).is_none_or(|process| process.id != self) {
+            return Delivery::Gone;
+        }
+        if let Ok(handle) = handle
+            && pidfd_send_signal(&handle, signal).is_ok()
+        {
+            return Delivery::Sent;
+        }
+        // Kernels before 5.3 have no such descriptors, and a sandbox may forbid them. Nothing was awaited since the look.
+        match kill(self.pid, signal) {
+            Ok(()) => Delivery::Sent,
+            Err(Errno::ESRCH) => Delivery::Gone,
+            Err(_) => Delivery::Refused,
+        }
+    }
+}
+
+impl Process {
+    /// The living process of this number.
+    pub(super) fn find(pid: i32) -> Option<Self> {
+        parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+}
+
+/// The process that has this number, living or not yet reaped.
+pub(super) fn holder_of(pid: i32) -> Option<Id> {
+    Some(read(&fs::read(format!("/proc/{pid}/stat")).ok()?)?.0.id)
 }
 
 /// Makes orphaned descendants our children instead of init's.
@@ -21,22 +81,26 @@ pub(crate) fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Finds every living descendant of this process, but for those below the children in `except`. Zombies are dead, and
-/// threads are no processes. `None` if /proc is not there or is that of another pid namespace, whose numbers would
-/// name strangers.
-pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
-    let ourselves = i32::try_from(std::process::id()).ok()?;
-    if fs::read_link("/proc/self").ok()?.to_str()?.parse::<i32>().ok()? != ourselves {
+/// Whether /proc shows our processes by our numbers: one of another pid namespace would name strangers.
+pub(super) fn is_visible() -> bool {
+    let shown = fs::read_link("/proc/self").ok();
+    shown.is_some_and(|link| link.to_str().and_then(|pid| pid.parse().ok()) == Some(std::process::id()))
+}
+
+/// Every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of no use.
+pub(super) fn all() -> Option<Vec<Process>> {
+    if !is_visible() {
         return None;
     }
-    let all: Vec<Process> = fs::read_dir("/proc")
-        .ok()?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter_map(|pid| parse(&fs::read(format!("/proc/{pid}/stat")).ok()?))
-        .filter(|process| !except.contains(&process.pid))
-        .collect();
-    Some(below(&all, ourselves))
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Some(pids.filter_map(Process::find).collect())
+}
+
+/// Finds every living descendant of this process, but for those below the children in `except`.
+pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
+    let ourselves = i32::try_from(std::process::id()).ok()?;
+    Some(below(&all()?, &[ourselves], except))
 }
 
 /// Finds the children that this process has already, from before it became shedlock. A script that starts something in the
@@ -47,32 +111,43 @@ pub(super) fn children_from_before() -> Vec<i32> {
     }
     let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
     let all = descendants(&[]).unwrap_or_default();
-    all.iter().filter(|process| process.parent == ourselves).map(|process| process.pid).collect()
+    all.iter().filter(|process| process.parent == ourselves).map(|process| process.id.pid).collect()
 }
 
-/// The living descendants of `ancestor`.
-fn below(all: &[Process], ancestor: i32) -> Vec<Process> {
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for process in all {
-        children.entry(process.parent).or_default().push(*process);
+/// Those of `all` that descend from `ancestors`, but for the processes in `except` and what is below these.
+pub(super) fn below(all: &[Process], ancestors: &[i32], except: &[i32]) -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<&Process>> = HashMap::new();
+    for process in all.iter().filter(|process| !except.contains(&process.id.pid)) {
+        children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
-    let mut ancestors = vec![ancestor];
+    let mut seen: HashSet<i32> = ancestors.iter().copied().collect();
+    let mut ancestors = ancestors.to_vec();
     while let Some(parent) = ancestors.pop() {
         for process in children.remove(&parent).unwrap_or_default() {
-            ancestors.push(process.pid);
-            found.push(process);
+            // An ancestor's descendant may be an ancestor too.
+            if seen.insert(process.id.pid) {
+                ancestors.push(process.id.pid);
+            }
+            found.push(*process);
         }
     }
     found
 }
 
-/// The place of the number of threads in `/proc/PID/stat`, counted from the field after the group.
+/// The places of the number of threads and of the start in `/proc/PID/stat`, each counted from the field after the one
+/// that is read before it.
 const NUM_THREADS: usize = 14;
+const START: usize = 1;
 
-/// Reads `/proc/PID/stat`; `None` for a zombie, unless only its first thread has ended. The name in it may hold blanks
-/// and brackets.
+/// Reads `/proc/PID/stat`; `None` for a process that is dead.
 fn parse(stat: &[u8]) -> Option<Process> {
+    read(stat).filter(|(_, dead)| !dead).map(|(process, _)| process)
+}
+
+/// Reads `/proc/PID/stat`, and whether the process is a zombie, of which not only the first thread has ended. The name
+/// in it may hold blanks and brackets.
+fn read(stat: &[u8]) -> Option<(Process, bool)> {
     let stat = String::from_utf8_lossy(stat);
     let pid = stat.split(' ').next()?.parse().ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -80,8 +155,30 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let threads: u32 = fields.nth(NUM_THREADS).and_then(|field| field.parse().ok()).unwrap_or(1);
+    let start = fields.nth(START)?.parse().ok()?;
     let dead = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    (!dead).then_some(Process { pid, parent, group })
+    Some((Process { id: Id { pid, start }, parent, group, stopped: state == "T" }, dead))
+}
+
+/// Opens a descriptor of a process, which closes on exec.
+fn pidfd_open(pid: i32) -> nix::Result<OwnedFd> {
+    #[expect(unsafe_code, reason = "no library of ours has it")]
+    // SAFETY: the call takes two numbers and touches no memory.
+    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let number = i32::try_from(Errno::result(number)?).map_err(|_| Errno::EBADF)?;
+    #[expect(unsafe_code, reason = "the call above returns a number")]
+    // SAFETY: the descriptor was made just now, and nobody else has it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    Ok(descriptor)
+}
+
+fn pidfd_send_signal(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
+    let (handle, number) = (handle.as_raw_fd(), signal.number());
+    #[expect(unsafe_code, reason = "no library of ours has it")]
+    // SAFETY: the call takes numbers, and the null pointer stands for the usual description of the sender.
+    let result =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, handle, number, ptr::null::<libc::siginfo_t>(), 0) };
+    Errno::result(result).map(drop)
 }
 
 /// Asks the kernel to kill the calling process when its parent dies. Async-signal-safe.
@@ -102,16 +199,16 @@ mod tests {
             format!("42 (a) b (c) {state} 7 9 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0")
         };
         let process = parse(line("S", 3).as_bytes()).unwrap();
-        assert_eq!((process.pid, process.parent, process.group), (42, 7, 9));
+        assert_eq!((process.id.pid, process.parent, process.group, process.id.start), (42, 7, 9, 5));
         assert_eq!(parse(line("Z", 1).as_bytes()), None);
         assert!(parse(line("Z", 2).as_bytes()).is_some());
     }
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let process = |pid, parent| Process { pid, parent, group: 1 };
+        let process = |pid, parent| Process { id: Id { pid, start: 0 }, parent, group: 1, stopped: false };
         let all = [process(5, 4), process(2, 1), process(3, 2), process(4, 3), process(9, 8)];
-        let mut found: Vec<i32> = below(&all, 2).iter().map(|process| process.pid).collect();
+        let mut found: Vec<i32> = below(&all, &[2], &[]).iter().map(|process| process.id.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [3, 4, 5]);
     }

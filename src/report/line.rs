@@ -182,7 +182,7 @@ fn describe(notice: &Notice) -> Line {
             let line = Line::held("waiting", record, "waiting");
             Line { level: Verbosity::Debug, ..line }
         }
-        Notice::Nested(record) => Line::held("nested", record, "which is a run that this one is part of"),
+        Notice::Nested(record) => Line::held("nested", record, "this run is part of that one"),
         Notice::Unguarded(why) => {
             let message = format!("if shedlock is killed, only the command ends with it: {why}");
             Line::new(Verbosity::Info, "unguarded", message)

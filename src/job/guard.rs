@@ -1,0 +1,228 @@
+//! The guardian's side: it waits for our death, or for a deadline, and then ends the whole job.
+//!
+//! What is the job's it knows in four ways: the command's own group; the processes that have our owner's name in their
+//! environment, wherever they went; whatever descends from these; and, while we live, all that descends from us. A process
+//! with other rights than ours is out of its reach, and one that left the group, lost its parent and cleared its
+//! environment is not found after our death.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::getppid;
+
+use super::guardian::{Message, close_others};
+use super::tree::{self, Delivery, Id, Process};
+use super::{ROUNDS, signals};
+use crate::clock::Moment;
+use crate::run::Group;
+use crate::signal::Signal;
+
+/// What lists the owners of all runs that enclose a process.
+const OWNERS: &[u8] = b"SHEDLOCK_LOCK_OWNERS=";
+/// The time that killed processes get to vanish: at first, at most, and when they do not.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONG_PAUSE: Duration = Duration::from_millis(50);
+const STUCK_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the guardian knows.
+struct Guard {
+    ourselves: Id,
+    parent: i32,
+    owner: Vec<u8>,
+    strangers: Vec<i32>,
+    job: Option<(Id, Group)>,
+    deadline: Option<Duration>,
+    /// What we may not signal.
+    refused: HashSet<Id>,
+}
+
+/// Is the guardian, until it is not needed any more. Whoever dismisses it kills it.
+pub(crate) fn guard() -> ! {
+    // Not found by who kills every `shedlock`, since that is when it is needed.
+    let _ = nix::sys::prctl::set_name(c"guardian");
+    if close_others().is_err() {
+        close_listed();
+    }
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    let done = Process::find(pid).ok_or(Errno::ENOENT).and_then(|process| Guard::new(process.id).watch());
+    super::exit(u8::from(done.is_err()))
+}
+
+impl Guard {
+    fn new(ourselves: Id) -> Self {
+        let (owner, strangers, refused) = (Vec::new(), Vec::new(), HashSet::new());
+        Self { ourselves, parent: 0, owner, strangers, job: None, deadline: None, refused }
+    }
+
+    /// Waits, and ends the job when it is time.
+    fn watch(mut self) -> nix::Result<()> {
+        // On the boot clock, as the lease is: it goes on while the machine sleeps.
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        let mut unread = Vec::new();
+        loop {
+            // First, since a deadline that has passed may have been renewed in time.
+            let open = read_on(&mut unread);
+            while let Some(message) = Message::take(&mut unread) {
+                self.learn(message);
+            }
+            if !open {
+                self.end_job();
+                return Ok(());
+            }
+            if self.deadline.is_some_and(|deadline| deadline <= Moment::now().since_boot()) {
+                self.end_job();
+                self.deadline = None;
+                continue;
+            }
+            match self.deadline {
+                None => timer.unset()?,
+                Some(at) => {
+                    let at = Expiration::OneShot(TimeSpec::from_duration(at));
+                    timer.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                }
+            }
+            let pipe = std::io::stdin();
+            let mut bells =
+                [PollFd::new(pipe.as_fd(), PollFlags::POLLIN), PollFd::new(timer.as_fd(), PollFlags::POLLIN)];
+            if let Err(error) = poll(&mut bells, PollTimeout::NONE)
+                && error != Errno::EINTR
+            {
+                return Err(error);
+            }
+        }
+    }
+
+    fn learn(&mut self, message: Message) {
+        match message {
+            Message::Owner { parent, owner } => (self.parent, self.owner) = (parent, owner),
+            Message::Stranger(pid) => self.strangers.push(pid),
+            Message::Job { id, group } => self.job = Some((id, group)),
+            Message::Deadline(nanos) => self.deadline = nanos.map(Duration::from_nanos),
+        }
+    }
+
+    /// Kills until nothing of the job is found. What hangs in the kernel is tried again for as long as it does.
+    fn end_job(&mut self) {
+        let mut known = HashSet::new();
+        let (mut quiet, mut lively, mut idle) = (0, 0, 0);
+        loop {
+            let left = self.strike();
+            let news = left.iter().filter(|id| known.insert(**id)).count() > 0;
+            if left.is_empty() {
+                // Once more: while a process executes another program, it shows no environment.
+                quiet += 1;
+                if quiet == 2 {
+                    return;
+                }
+            } else {
+                quiet = 0;
+            }
+            (lively, idle) = if news { (lively + 1, 0) } else { (0, idle + 1) };
+            // Whoever forks meanwhile is not given time for it.
+            if !news || lively % ROUNDS == 0 {
+                std::thread::sleep(match idle {
+                    0..=3 => FIRST_PAUSE * 2_u32.pow(idle),
+                    4..=20 => LONG_PAUSE,
+                    _ => STUCK_PAUSE,
+                });
+            }
+        }
+    }
+
+    /// Kills all of the job that can be found, and returns what that was.
+    fn strike(&mut self) -> Vec<Id> {
+        let group = self.own_group();
+        if let Some(group) = group {
+            // At once, and no member can be born meanwhile.
+            let _ = signals::kill(-group, Signal::KILL);
+        }
+        let Some(all) = tree::all() else { return Vec::new() };
+        let mut except = self.strangers.clone();
+        except.extend([self.ourselves.pid, self.parent]);
+        let mut job: Vec<Process> = Vec::new();
+        if self.parent_lives() {
+            job.extend(tree::below(&all, &[self.parent], &except));
+        }
+        job.extend(all.iter().filter(|process| self.is_known(process, group)));
+        let mut left = self.kill(&job);
+        // Only now: to read an environment can take long, if its process hangs.
+        let carriers = all.iter().filter(|process| !except.contains(&process.id.pid) && self.is_marked(process));
+        job.extend(carriers);
+        let roots: Vec<i32> = job.iter().map(|process| process.id.pid).collect();
+        job.extend(tree::below(&all, &roots, &except));
+        left.extend(self.kill(&job));
+        left
+    }
+
+    /// Kills processes, and returns those that lived.
+    fn kill(&mut self, processes: &[Process]) -> Vec<Id> {
+        let ids: HashSet<Id> = processes.iter().map(|process| process.id).collect();
+        let mut left = Vec::new();
+        for id in ids.difference(&self.refused.clone()) {
+            match id.signal(Signal::KILL) {
+                Delivery::Sent => left.push(*id),
+                Delivery::Gone => {}
+                Delivery::Refused => {
+                    self.refused.insert(*id);
+                }
+            }
+        }
+        left
+    }
+
+    /// Whether we are still the child of who started us.
+    fn parent_lives(&self) -> bool {
+        getppid().as_raw() == self.parent
+    }
+
+    /// The command's own group, unless its number is the number of another process by now, and thus perhaps of its group.
+    fn own_group(&self) -> Option<i32> {
+        let (id, _) = self.job.filter(|(_, group)| *group == Group::Own)?;
+        tree::holder_of(id.pid).is_none_or(|holder| holder == id).then_some(id.pid)
+    }
+
+    /// Whether it is the command, or in its group.
+    fn is_known(&self, process: &Process, group: Option<i32>) -> bool {
+        self.job.is_some_and(|(id, _)| process.id == id) || group == Some(process.group)
+    }
+
+    /// Whether its environment says that it came of our run. All that does is younger than we are.
+    fn is_marked(&self, process: &Process) -> bool {
+        if self.owner.is_empty() || process.id.start < self.ourselves.start {
+            return false;
+        }
+        let environment = fs::read(format!("/proc/{}/environ", process.id.pid)).unwrap_or_default();
+        let lists = environment.split(|byte| *byte == 0).filter_map(|entry| entry.strip_prefix(OWNERS));
+        lists.flat_map(|list| list.split(|byte| *byte == b' ')).any(|owner| owner == self.owner)
+    }
+}
+
+/// Reads what is there, and tells whether more may come.
+fn read_on(unread: &mut Vec<u8>) -> bool {
+    let mut bytes = [0; 4096];
+    loop {
+        match nix::unistd::read(std::io::stdin(), &mut bytes) {
+            Ok(0) => return false,
+            Ok(count) => unread.extend_from_slice(&bytes[..count]),
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Closes every descriptor but the first three, one by one.
+fn close_listed() {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // The listing's own descriptor is among them, and closed already.
+        let _ = nix::unistd::close(number);
+    }
+}

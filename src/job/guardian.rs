@@ -1,0 +1,230 @@
+//! Our side of the guardian: a small process that outlives us, and ends the job when we cannot.
+//!
+//! It is this program under another name, in a session of its own, with nothing of ours but one end of a pipe. It reads
+//! there what it has to know. That the pipe is closed tells it that we have died; its other side is in [`super::guard`].
+
+use std::ffi::{c_int, c_void};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, pipe2};
+
+use super::spawn::{launch, try_execute};
+use super::tree::{self, Delivery, Id, Process};
+use super::{Job, signals};
+use crate::clock::Moment;
+use crate::run::Group;
+use crate::signal::Signal;
+
+/// The guardian's only argument, which has no word of the job's in it: who looks for those with `pkill -f` does not
+/// find the guardian.
+pub(crate) const NAME: &str = "shedlock-guardian";
+const ARGUMENT: &std::ffi::CStr = c"shedlock-guardian";
+const PROGRAM: &std::ffi::CStr = c"/proc/self/exe";
+/// How long a killed guardian may take to vanish before we go on.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// A guardian that was started. If it is dropped and not dismissed, it ends the job.
+pub(crate) struct Guardian {
+    id: Id,
+    pipe: OwnedFd,
+    /// The children that we had before.
+    strangers: Vec<i32>,
+}
+
+/// What the guardian is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Whose the lock is, and which process we are. It comes first.
+    Owner { parent: i32, owner: Vec<u8> },
+    /// A child of ours that is none of the job's.
+    Stranger(i32),
+    /// The command.
+    Job { id: Id, group: Group },
+    /// When the job is to be dead even if we live, in nanoseconds on the boot clock.
+    Deadline(Option<u64>),
+}
+
+/// What the child needs on its way to becoming the guardian: it must not allocate.
+struct Plan {
+    pipe: RawFd,
+    null: RawFd,
+    argv: [*const libc::c_char; 2],
+    envp: [*const libc::c_char; 1],
+    error: i32,
+}
+
+impl Guardian {
+    /// Starts a guardian for the job of the run with this owner, before the job itself.
+    pub(crate) fn start(owner: &str) -> io::Result<Self> {
+        if !tree::is_visible() {
+            return Err(io::Error::other("/proc is not there, or that of another pid namespace"));
+        }
+        let strangers = tree::children_from_before();
+        // A guardian that is too slow to read must not hold us up.
+        let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        let mut plan = Plan {
+            pipe: theirs.as_raw_fd(),
+            null: null.as_raw_fd(),
+            argv: [ARGUMENT.as_ptr(), ptr::null()],
+            envp: [ptr::null()],
+            error: 0,
+        };
+        let pid = launch(become_guardian, &mut plan)?;
+        if plan.error != 0 {
+            // It has ended already.
+            let _ = waitpid(pid, None);
+            return Err(io::Error::from_raw_os_error(plan.error));
+        }
+        let Some(Process { id, .. }) = Process::find(pid.as_raw()) else {
+            return Err(io::Error::other("it was killed"));
+        };
+        let guardian = Self { id, pipe: ours, strangers };
+        let parent = i32::try_from(std::process::id()).unwrap_or_default();
+        guardian.tell(&Message::Owner { parent, owner: owner.as_bytes().to_vec() })?;
+        for stranger in &guardian.strangers {
+            guardian.tell(&Message::Stranger(*stranger))?;
+        }
+        Ok(guardian)
+    }
+
+    /// Its process, which is our child but none of the job's.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.id.pid)
+    }
+
+    /// The children of ours that are none of the job's.
+    pub(super) fn strangers(&self) -> Vec<i32> {
+        self.strangers.iter().copied().chain([self.id.pid]).collect()
+    }
+
+    /// Tells it of the command. That is done when the command is started.
+    pub(super) fn watch(&self, job: &Job) {
+        // A command that is gone has left nothing but what bears our owner's name.
+        if let Some(id) = tree::holder_of(job.pid.as_raw()) {
+            let _ = self.tell(&Message::Job { id, group: job.group });
+        }
+    }
+
+    /// Has it end the job at `at` although we may live; with `None` only after our death. An error means that there is no
+    /// guardian any more.
+    pub(crate) fn kill_at(&self, at: Option<Moment>) -> io::Result<()> {
+        let nanos = at.map(|at| u64::try_from(at.since_boot().as_nanos()).unwrap_or(u64::MAX));
+        let told = self.tell(&Message::Deadline(nanos));
+        if told.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // It has been stopped for thousands of deadlines, and would go on with one that is long past.
+            self.id.signal(Signal::KILL);
+        }
+        told
+    }
+
+    /// Ends it, without any harm to the job. It is gone when this returns.
+    pub(crate) fn dismiss(self) {
+        let sent = self.id.signal(Signal::KILL);
+        let began = Instant::now();
+        while let Ok(WaitStatus::StillAlive) = waitpid(self.pid(), Some(WaitPidFlag::WNOHANG)) {
+            // It has been reaped, and the number is another's; or it hangs in the kernel, where it does no harm.
+            if sent != Delivery::Sent || began.elapsed() > FAREWELL {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn tell(&self, message: &Message) -> io::Result<()> {
+        // Records of this size are written whole or not at all.
+        nix::unistd::write(&self.pipe, &message.encode())?;
+        Ok(())
+    }
+}
+
+impl Message {
+    fn encode(&self) -> Vec<u8> {
+        let (kind, body) = match self {
+            Self::Owner { parent, owner } => (b'o', [&parent.to_le_bytes()[..], owner].concat()),
+            Self::Stranger(pid) => (b's', pid.to_le_bytes().to_vec()),
+            Self::Job { id, group } => {
+                let own = [u8::from(*group == Group::Own)];
+                (b'j', [&id.pid.to_le_bytes()[..], &id.start.to_le_bytes(), &own].concat())
+            }
+            Self::Deadline(None) => (b'n', Vec::new()),
+            Self::Deadline(Some(nanos)) => (b'd', nanos.to_le_bytes().to_vec()),
+        };
+        let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
+        [&[kind], &length.to_le_bytes()[..], &body].concat()
+    }
+
+    /// Takes the first message out of `bytes`; `None` if there is no whole one.
+    pub(super) fn take(bytes: &mut Vec<u8>) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::from(u16::from_le_bytes(*length));
+        let body = rest.get(..length)?;
+        let message = Self::read(*kind, body);
+        bytes.drain(..3 + length);
+        message
+    }
+
+    fn read(kind: u8, body: &[u8]) -> Option<Self> {
+        Some(match kind {
+            b'o' => {
+                let (parent, owner) = body.split_first_chunk()?;
+                Self::Owner { parent: i32::from_le_bytes(*parent), owner: owner.to_vec() }
+            }
+            b's' => Self::Stranger(i32::from_le_bytes(body.try_into().ok()?)),
+            b'j' => {
+                let (pid, rest) = body.split_first_chunk()?;
+                let (start, own) = rest.split_first_chunk()?;
+                let id = Id { pid: i32::from_le_bytes(*pid), start: u64::from_le_bytes(*start) };
+                Self::Job { id, group: if own == [1] { Group::Own } else { Group::Shared } }
+            }
+            b'n' => Self::Deadline(None),
+            b'd' => Self::Deadline(Some(u64::from_le_bytes(body.try_into().ok()?))),
+            _ => return None,
+        })
+    }
+}
+
+/// The child: leaves our session, our directory and our descriptors behind, and becomes the guardian. Returns only in
+/// failure.
+extern "C" fn become_guardian(plan: *mut c_void) -> c_int {
+    #[expect(unsafe_code, reason = "see launch()")]
+    // SAFETY: it is the plan of `start`, which stands still while we use it.
+    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    // What ends our group or our session, and a hang-up of the terminal, is not to reach it.
+    let _ = nix::unistd::setsid();
+    signals::block_all();
+    for (from, to) in [(plan.pipe, 0), (plan.null, 1), (plan.null, 2)] {
+        #[expect(unsafe_code, reason = "the libraries' form wants owners of descriptors, which the child has none of")]
+        // SAFETY: the call takes two numbers, and the child's table of descriptors is its own.
+        unsafe {
+            libc::dup2(from, to);
+        }
+    }
+    // Where that is impossible the guardian does it itself, one by one.
+    let _ = close_others();
+    #[expect(unsafe_code, reason = "the libraries' form may allocate")]
+    // SAFETY: the path is a C string.
+    unsafe {
+        libc::chdir(c"/".as_ptr());
+    }
+    // Only now: a success does not come back to clear it.
+    plan.error = try_execute(PROGRAM.as_ptr(), &plan.argv, &plan.envp);
+    1
+}
+
+/// Closes every descriptor but the first three. Async-signal-safe; kernels before 5.9 cannot.
+pub(super) fn close_others() -> nix::Result<()> {
+    #[expect(unsafe_code, reason = "no library of ours has it")]
+    // SAFETY: nothing in the process that calls it, or in its memory, owns a descriptor that it would use again.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    Errno::result(result).map(drop)
+}
