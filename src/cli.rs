@@ -108,7 +108,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DURATION",
         "off",
         LOCK,
-        "Take the lock only for DURATION, at least 1s, and renew it every third of that while the job lives, never past --at-most: if this host dies the lock is free after DURATION (or --at-least, if longer) instead of --at-most",
+        "Take the lock only for DURATION, at least 1s, and renew it every third of that while the job lives, never past --at-most: if this host dies the lock is free after DURATION instead of at the end of --at-most (no sooner than --at-least says)",
     ),
     value(
         "every",

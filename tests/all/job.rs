@@ -144,9 +144,10 @@ fn the_environment_is_ours_byte_by_byte_and_the_locks_variables() {
     assert_eq!(bare.len(), given.len());
     let (locks, rest): (Vec<_>, Vec<_>) = ours.into_iter().partition(|entry| entry.starts_with(b"SHEDLOCK_LOCK_"));
     assert_eq!(rest, bare);
-    let names: Vec<_> =
+    let mut names: Vec<_> =
         locks.iter().map(|entry| String::from_utf8_lossy(entry).split('=').next().unwrap().to_owned()).collect();
-    let suffixes = ["NAME", "OWNER", "OWNERS", "UNTIL", "BACKEND"];
+    names.sort();
+    let suffixes = ["BACKEND", "NAME", "OWNER", "OWNERS", "TOKEN", "TOKENS", "UNTIL"];
     assert_eq!(names, suffixes.map(|suffix| format!("SHEDLOCK_LOCK_{suffix}")));
 }
 

@@ -15,10 +15,12 @@ mod generated;
 mod herd;
 mod init;
 mod job;
+mod leases;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod nested;
 mod options;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -847,6 +847,10 @@ fn json_says_who_holds_the_lock_and_carries_hints_within() {
 const BAD_VALUES: &[(&str, &str)] = &[
     ("at-most", "soon"),
     ("at-least", "1month"),
+    ("lease", "900ms"),
+    ("history-keep", "-1"),
+    ("on-lost", "cry"),
+    ("wait-for", "godot"),
     ("every", "-5s"),
     ("on-failure", "never"),
     ("success-codes", "many"),

@@ -1,0 +1,352 @@
+//! A lease, what becomes of a job whose lock is lost, and the guardian.
+
+use std::fs;
+use std::process::Command;
+
+use super::stage::{edit, open};
+use super::support::process::{
+    Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, until_exists,
+    wait_for_end, wait_for_more, wait_for_state, wait_until_held,
+};
+use super::support::{Place, finish, is_alive, kill, wait_until};
+
+/// `shedlock run --name job --at-most 1m --lease LEASE OPTIONS sh -c SCRIPT`.
+fn leased(place: &Place, lease: &str, options: &[&str], script: &str) -> Command {
+    let words = [&["--lease", lease], options, &["bash", "-c", script]].concat();
+    limited(place, "job", "1m", words)
+}
+
+/// A job that beats by itself, by a child in its group, and by a child that has its own session, and that ignores TERM.
+fn three_hearts() -> String {
+    format!(
+        "echo $$ > pid; trap '' TERM; ({}) & setsid bash -c 'echo $$ > daemon; {}' & {}",
+        heartbeat("child"),
+        heartbeat("far"),
+        heartbeat("near")
+    )
+}
+
+const HEARTS: [&str; 3] = ["near", "child", "far"];
+
+fn wait_for_hearts(place: &Place) {
+    for heart in HEARTS {
+        wait_for_more(place, heart);
+    }
+}
+
+/// Nothing of the job beats any more.
+fn all_is_dead(place: &Place) {
+    for file in ["pid", "daemon"] {
+        wait_for_end(pid_in(place, file));
+    }
+    let beats = HEARTS.map(|heart| place.lines(heart).len());
+    is_free(place, "other");
+    assert_eq!(HEARTS.map(|heart| place.lines(heart).len()), beats);
+}
+
+/// When the last of the hearts beat, in milliseconds.
+fn last_of_all(place: &Place) -> i64 {
+    HEARTS.map(|heart| last_beat(place, heart)).into_iter().max().unwrap()
+}
+
+/// The guardian of a run, if it has one.
+fn guardian(wrapper: i32) -> Option<i32> {
+    super::support::process::children(wrapper).iter().map(|child| child.pid).find(|pid| is_guardian(*pid))
+}
+
+fn is_guardian(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"shedlock-guardian\0")
+}
+
+fn wait_for_guardian(started: &Started) -> i32 {
+    wait_until("the guardian", || guardian(started.pid()))
+}
+
+#[test]
+fn a_lease_is_renewed_while_the_job_runs_and_given_back_after_it() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "1s", &[], &until_exists("done")));
+    let first = wait_until_held(&place, "job");
+    assert!(millis(&first.lock_until) - millis(&first.locked_at) <= 1_000, "{first:?}");
+    let later = wait_until("three leases", || {
+        place.row("job").filter(|row| millis(&row.lock_until) > millis(&first.lock_until) + 2_000)
+    });
+    assert!(later.held && later.locked_at == first.locked_at && later.locked_by == first.locked_by, "{later:?}");
+    super::support::process::touch(&place, "done");
+    started.finish().is_silent_with(0);
+    is_free(&place, "job");
+}
+
+#[test]
+fn a_lease_lasts_no_longer_than_at_most() {
+    let place = Place::new();
+    let command = limited(&place, "job", "2s", ["--lease", "1s", "--kill-after", "100ms", "bash", "-c", "sleep 60"]);
+    let started = detached(&place, "run", &command);
+    let first = wait_until_held(&place, "job");
+    let mut last = first.clone();
+    let finished = started.finish();
+    finished.complains(124, "--at-most 2s is used up");
+    last.lock_until = place.row("job").unwrap().lock_until;
+    assert!(millis(&last.lock_until) - millis(&first.locked_at) <= 2_000, "{last:?}");
+}
+
+#[test]
+fn the_job_is_told_the_end_of_at_most_and_not_that_of_the_lease() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "2s", &[], "echo $SHEDLOCK_LOCK_UNTIL > until; sleep 60"));
+    let until = place.wait_for_lines("until", 1).remove(0);
+    let row = place.row("job").unwrap();
+    assert_eq!(millis(&until) - millis(&row.locked_at), 60_000);
+    kill(started.pid(), "TERM");
+    started.finish();
+}
+
+#[test]
+fn until_at_least_is_over_a_dead_host_keeps_its_lock() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "1s", &["--at-least", "30s"], "sleep 60"));
+    let row = wait_until_held(&place, "job");
+    assert_eq!(millis(&row.lock_until) - millis(&row.locked_at), 30_000);
+    kill(started.pid(), "KILL");
+    is_held(&place, "job");
+}
+
+#[test]
+fn the_lock_of_a_run_that_was_killed_is_free_within_the_lease() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "1s", &[], "sleep 60"));
+    wait_until_held(&place, "job");
+    kill(started.pid(), "KILL");
+    let row = place.row("job").unwrap();
+    finish(&mut limited(
+        &place,
+        "job",
+        "1m",
+        ["--wait", "20s", "-E", "75", "bash", "-c", "echo $EPOCHREALTIME > next"],
+    ))
+    .is_silent_with(0);
+    assert!(last_beat(&place, "next") >= millis(&row.lock_until), "not before it");
+}
+
+#[test]
+fn a_job_whose_lock_was_taken_away_is_stopped_with_123() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "1s", &[], &three_hearts()));
+    wait_for_hearts(&place);
+    edit(&place, "UPDATE shedlock SET locked_by = 'thief' WHERE name = 'job'");
+    let stolen = place.row("job").unwrap();
+    started.finish().complains(123, "the lock was lost, so the job is stopped");
+    assert!(last_of_all(&place) < millis(&stolen.lock_until), "it is dead before the lease would have ended");
+    all_is_dead(&place);
+    assert_eq!(place.row("job").unwrap(), place.row("job").filter(|row| row.locked_by == "thief").unwrap());
+}
+
+#[test]
+fn with_on_lost_ignore_a_job_whose_lock_was_taken_away_runs_on() {
+    let place = Place::new();
+    let script = format!("{}; exit 7", until_exists("done"));
+    let started = detached(&place, "run", &leased(&place, "1s", &["--on-lost", "ignore"], &script));
+    wait_until_held(&place, "job");
+    edit(&place, "UPDATE shedlock SET locked_by = 'thief' WHERE name = 'job'");
+    wait_until("the warning", || started.stderr().contains("the job runs on without it").then_some(()));
+    super::support::process::touch(&place, "done");
+    started.finish().complains(7, "warning: the lock was lost");
+}
+
+#[test]
+fn a_lock_that_cannot_be_renewed_stops_the_job_before_the_lease_ends() {
+    let place = Place::new();
+    let options = ["--kill-after", "100ms", "--backend-timeout", "200ms"];
+    let started = detached(&place, "run", &leased(&place, "2s", &options, &three_hearts()));
+    wait_for_hearts(&place);
+    let writer = open(&place);
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let row = place.row("job").unwrap();
+    let finished = started.finish();
+    assert_eq!(finished.code(), Some(123), "{finished:?}");
+    assert!(finished.stderr.contains("could not be renewed in time, so the job is stopped"), "{finished:?}");
+    assert!(last_of_all(&place) < millis(&row.lock_until), "it is dead before the lease ends");
+    writer.execute_batch("ROLLBACK").unwrap();
+    all_is_dead(&place);
+}
+
+#[test]
+fn a_lease_shorter_than_a_second_is_refused() {
+    finish(&mut leased(&Place::new(), "900ms", &[], "true")).complains(125, "`900ms` is shorter than 1s");
+}
+
+#[test]
+fn only_a_run_with_a_lease_has_a_guardian() {
+    let place = Place::new();
+    for options in [&[][..], &["--lease", "10s", "--no-die-with-shedlock"]] {
+        let words = [options, &["bash", "-c", "echo $$ > running; exec sleep 60"]].concat();
+        let started = detached(&place, "run", &limited(&place, "job", "1m", &words));
+        place.wait_for_lines("running", 1);
+        assert_eq!(guardian(started.pid()), None, "{options:?}");
+        kill(started.pid(), "TERM");
+        started.finish();
+        fs::remove_file(place.path("running")).unwrap();
+    }
+}
+
+#[test]
+fn the_guardian_is_apart_from_the_job_and_gone_with_the_run() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "10s", &[], "echo $$ > pid; exec sleep 60"));
+    let job = pid_in(&place, "pid");
+    let guardian = wait_for_guardian(&started);
+    let (watching, watched, ours) = (stat(guardian).unwrap(), stat(job).unwrap(), stat(started.pid()).unwrap());
+    assert_eq!(watching.session, guardian, "{watching:?}");
+    assert!(watching.session != watched.session && watching.session != ours.session);
+    wait_until("the guardian to let go of what it was started with", || {
+        let descriptors = fs::read_dir(format!("/proc/{guardian}/fd")).ok()?.flatten();
+        let targets: Vec<_> = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        let foreign = |target: &std::path::PathBuf| {
+            let name = target.to_string_lossy();
+            !(name.starts_with("pipe:") || name.starts_with("anon_inode:") || name == "/dev/null")
+        };
+        (!targets.iter().any(foreign)).then_some(())
+    });
+    assert_eq!(fs::read_link(format!("/proc/{guardian}/cwd")).unwrap().to_str(), Some("/"));
+    assert!(fs::read(format!("/proc/{guardian}/environ")).unwrap().is_empty());
+    kill(started.pid(), "TERM");
+    assert_eq!(started.finish().code(), Some(143));
+    assert!(!is_alive(guardian), "it is gone when we are");
+}
+
+/// cron reads what the job prints until everybody has closed it.
+#[test]
+fn nobody_waits_for_the_guardian() {
+    let place = Place::new();
+    let mut command = leased(&place, "10s", &[], "echo $$ > pid; trap 'exit 0' TERM; while :; do sleep 0.02; done");
+    let child = super::support::start(&mut command);
+    pid_in(&place, "pid");
+    kill(i32::try_from(child.id()).unwrap(), "KILL");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn when_we_are_killed_the_guardian_ends_the_whole_job() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "10s", &[], &three_hearts()));
+    wait_for_hearts(&place);
+    let guardian = wait_for_guardian(&started);
+    kill(started.pid(), "KILL");
+    all_is_dead(&place);
+    wait_for_end(guardian);
+    is_held(&place, "job");
+}
+
+#[test]
+fn when_we_are_stopped_the_guardian_ends_the_whole_job_before_the_lease_ends() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "2s", &[], &three_hearts()));
+    wait_for_hearts(&place);
+    kill(started.pid(), "STOP");
+    wait_for_state(started.pid(), "T");
+    let row = place.row("job").unwrap();
+    all_is_dead(&place);
+    assert!(last_of_all(&place) < millis(&row.lock_until), "{} {row:?}", last_of_all(&place));
+    finish(&mut limited(&place, "job", "1m", ["--wait", "20s", "-E", "75", "true"])).is_silent_with(0);
+    kill(started.pid(), "CONT");
+    started.finish().complains(123, "the lock could not be renewed in time");
+}
+
+#[test]
+fn what_a_job_left_behind_at_its_normal_end_the_guardian_leaves_alone() {
+    let place = Place::new();
+    let left = format!("setsid bash -c 'echo $$ > left; {}' > /dev/null 2>&1 &", heartbeat("beats"));
+    let script = format!("{left} {}", until_exists("beats"));
+    finish(&mut leased(&place, "1s", &[], &script)).is_silent_with(0);
+    let left = Leftover(pid_in(&place, "left"));
+    wait_for_more(&place, "beats");
+    assert!(is_alive(left.0));
+}
+
+#[test]
+fn after_a_standstill_the_job_is_held_until_the_lock_is_checked() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "10s", &[], &three_hearts()));
+    wait_for_hearts(&place);
+    let writer = open(&place);
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    kill(started.pid(), "STOP");
+    wait_for_state(started.pid(), "T");
+    kill(started.pid(), "CONT");
+    for file in ["pid", "daemon"] {
+        wait_for_state(pid_in(&place, file), "T");
+    }
+    let beats = HEARTS.map(|heart| place.lines(heart).len());
+    assert_eq!(HEARTS.map(|heart| place.lines(heart).len()), beats);
+    writer.execute_batch("ROLLBACK").unwrap();
+    wait_for_hearts(&place);
+    kill(started.pid(), "KILL");
+    all_is_dead(&place);
+}
+
+#[test]
+fn after_a_standstill_a_job_whose_lock_was_taken_away_does_not_go_on() {
+    let place = Place::new();
+    let started = detached(&place, "run", &leased(&place, "10s", &["--signal", "KILL"], &three_hearts()));
+    wait_for_hearts(&place);
+    kill(started.pid(), "STOP");
+    wait_for_state(started.pid(), "T");
+    edit(&place, "UPDATE shedlock SET locked_by = 'thief' WHERE name = 'job'");
+    kill(started.pid(), "CONT");
+    started.finish().complains(123, "the lock was lost");
+    all_is_dead(&place);
+}
+
+// What the command leaves behind.
+
+/// A command that ends with code 3 and leaves a child in its group and one in a session of its own.
+fn leaving() -> String {
+    format!(
+        "trap 'echo usr1 >> signals' USR1; (trap 'echo usr1 >> signals' USR1; {}) & \
+         setsid bash -c '{}' & while [ ! -e child ] || [ ! -e far ]; do sleep 0.01; done; echo over > over; exit 3",
+        heartbeat_until("child", "child-may-go"),
+        heartbeat_until("far", "far-may-go")
+    )
+}
+
+fn heartbeat_until(file: &str, sign: &str) -> String {
+    format!("while [ ! -e {sign} ] && echo $EPOCHREALTIME >> {file}; do sleep 0.02; done 2> /dev/null")
+}
+
+#[test]
+fn the_lock_is_kept_until_what_is_waited_for_has_ended() {
+    for (what, beats) in [("group", "child"), ("tree", "far")] {
+        let place = Place::new();
+        let words = ["--wait-for", what, "bash", "-c", &leaving()].map(str::to_owned);
+        let mut started = detached(&place, "run", &limited(&place, "job", "1m", words));
+        place.wait_for_lines("over", 1);
+        if what == "tree" {
+            super::support::process::touch(&place, "child-may-go");
+        }
+        wait_for_more(&place, beats);
+        is_held(&place, "job");
+        assert!(!started.has_ended());
+        if what == "group" {
+            kill(started.pid(), "USR1");
+            assert_eq!(place.wait_for_lines("signals", 1)[0], "usr1", "signals go to what is left");
+            super::support::process::touch(&place, "child-may-go");
+        } else {
+            super::support::process::touch(&place, "far-may-go");
+        }
+        started.finish().is_silent_with(3);
+        super::support::process::touch(&place, "far-may-go");
+    }
+}
+
+#[test]
+fn what_the_command_left_behind_is_ended_at_at_most() {
+    let place = Place::new();
+    let script = leaving();
+    let words = ["--wait-for", "tree", "--kill-after", "100ms", "bash", "-c", &script];
+    let finished = detached(&place, "run", &limited(&place, "job", "2s", words)).finish();
+    finished.complains(124, "--at-most 2s is used up");
+    let beats = [place.lines("child").len(), place.lines("far").len()];
+    is_free(&place, "job");
+    assert_eq!([place.lines("child").len(), place.lines("far").len()], beats);
+}
