@@ -784,7 +784,8 @@ fn run(backend: &mut dyn Backend, claim: &Claim) -> u64 {
 
 pub(super) fn only_the_last_runs_are_kept(store: &dyn Store) {
     let mut backend = open(store);
-    let others: Vec<u64> = (1..=4).map(|owner| run(&mut *backend, &claim("other", owner, MINUTE))).rev().collect();
+    let mut others: Vec<u64> = (1..=4).map(|owner| run(&mut *backend, &claim("other", owner, MINUTE))).collect();
+    others.reverse();
     let mut runs = Vec::new();
     for owner in 1..=6 {
         runs.insert(0, run(&mut *backend, &Claim { keep: 3, ..claim("job", owner, MINUTE) }));
