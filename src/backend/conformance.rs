@@ -6,13 +6,13 @@
 #![cfg(any(feature = "sqlite", feature = "tls"))]
 
 use std::fs;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Backend, Kept, Trouble, TroubleKind, from_url};
 use crate::lock::{Claim, Closing, Grant, LockName, Owner, Record, Verdict};
-use crate::servers::stores::{Store, Stored};
+use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.
@@ -54,6 +54,18 @@ macro_rules! conformance {
             our_lock_refuses_java_until_it_is_released
             neither_frees_the_other_s_lock
             a_table_made_for_java_works
+            tokens_grow_with_every_taking
+            tokens_of_racing_takers_grow_in_the_order_of_the_takings
+            a_skip_and_a_renewal_use_no_token
+            taking_again_has_a_larger_token_and_one_record
+            a_run_is_recorded_and_closed
+            a_record_is_closed_also_when_the_lock_was_lost
+            an_unused_taking_leaves_no_record
+            only_the_last_runs_are_kept
+            a_late_release_keeps_no_more_runs_than_another
+            releasing_again_changes_no_record
+            names_have_histories_of_their_own
+            a_missing_history_is_made_beside_a_table_made_for_java
         );
     };
     ($store:path; $($test:ident)*) => {
@@ -382,10 +394,11 @@ pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     assert!(is_held(store, "job"));
 }
 
-pub(super) fn any_name_is_a_lock_of_its_own(store: &dyn Store) {
+/// Names that differ in one thing each, or mean something somewhere.
+fn odd_names() -> Vec<String> {
     let long = "x".repeat(64);
     let wide = "日".repeat(64);
-    let names = [
+    [
         "job",
         "Job",
         "JOB",
@@ -413,12 +426,18 @@ pub(super) fn any_name_is_a_lock_of_its_own(store: &dyn Store) {
         "ss",
         &long,
         &wide,
-    ];
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+pub(super) fn any_name_is_a_lock_of_its_own(store: &dyn Store) {
+    let names = odd_names();
     let mut backend = open(store);
-    for (owner, name) in (0..).zip(names) {
+    for (owner, name) in (0..).zip(&names) {
         take(&mut *backend, &claim(name, owner, MINUTE));
     }
-    for (owner, name) in (0..).zip(names) {
+    for (owner, name) in (0..).zip(&names) {
         let found = claim(name, owner, MINUTE);
         assert_eq!(stored(store, name).owner, found.owner.as_str(), "{name}");
         assert_eq!(release(&mut *backend, &found, Duration::ZERO), Kept::Kept, "{name}");
@@ -550,4 +569,281 @@ pub(super) fn a_table_made_for_java_works(store: &dyn Store) {
     assert!(!store.java_take("job", "java-host", MINUTE));
     assert!(store.java_take("other", "java-host", MINUTE));
     refused(&mut *backend, &claim("other", 2, MINUTE));
+}
+
+/// A token greater than `last`, which it becomes.
+#[track_caller]
+fn grows(last: &mut u64, grant: &Grant) {
+    let token = grant.token.expect("there is no token");
+    assert!(token > *last, "{token} follows {last}");
+    *last = token;
+}
+
+fn tokens(store: &dyn Store, name: &str) -> Vec<u64> {
+    store.history(name).iter().map(|run| run.token).collect()
+}
+
+/// Waits until a lock has expired.
+fn wait_until_over(store: &dyn Store, name: &str) {
+    let begun = Instant::now();
+    while is_held(store, name) {
+        assert!(begun.elapsed() < PATIENCE, "it never expires");
+    }
+}
+
+/// The only record of this owner.
+#[track_caller]
+fn record(store: &dyn Store, claim: &Claim) -> Run {
+    let runs = store.history(claim.name.as_str());
+    let ours: Vec<_> = runs.iter().filter(|run| run.owner == claim.owner.as_str()).collect();
+    let [run] = ours[..] else { panic!("{} is not there once: {runs:?}", claim.owner) };
+    run.clone()
+}
+
+pub(super) fn tokens_grow_with_every_taking(store: &dyn Store) {
+    let mut backend = open(store);
+    let mut last = 0;
+    for owner in 1..=5 {
+        let claim = claim("job", owner, MINUTE);
+        grows(&mut last, &take(&mut *backend, &claim));
+        release(&mut *backend, &claim, Duration::ZERO);
+    }
+    grows(&mut last, &take(&mut *backend, &claim("job", 6, Duration::from_millis(50))));
+    wait_until_over(store, "job");
+    backend.disconnect();
+    grows(&mut last, &take(&mut *backend, &claim("job", 7, MINUTE)));
+    store.steal("job", "somebody");
+    store.java_release("job", "somebody", Duration::ZERO);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    store.java_release("job", "java-host", Duration::ZERO);
+    grows(&mut last, &take(&mut *open(store), &claim("job", 8, MINUTE)));
+    store.delete("job");
+    grows(&mut last, &take(&mut *open(store), &claim("job", 9, MINUTE)));
+    assert_eq!(tokens(store, "job").first(), Some(&last));
+}
+
+/// Each notes its token while it has the lock.
+pub(super) fn tokens_of_racing_takers_grow_in_the_order_of_the_takings(store: &dyn Store) {
+    const WORKERS: u64 = 5;
+    const ROUNDS: u64 = 20;
+    let noted = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let noted = &noted;
+            scope.spawn(move || {
+                let mut backend = open(store);
+                for round in 0..ROUNDS {
+                    let claim = claim("job", worker * ROUNDS + round, MINUTE);
+                    let begun = Instant::now();
+                    let grant = loop {
+                        match persist(|| backend.acquire(&claim)) {
+                            Acquired::Granted(grant) => break grant,
+                            Acquired::Held(_) => thread::sleep(Duration::from_millis(1)),
+                        }
+                        assert!(begun.elapsed() < PATIENCE, "it never becomes free");
+                    };
+                    noted.lock().unwrap().push(grant.token.expect("there is no token"));
+                    release(&mut *backend, &claim, Duration::ZERO);
+                }
+            });
+        }
+    });
+    let noted = noted.into_inner().unwrap();
+    assert_eq!(noted.len() as u64, WORKERS * ROUNDS);
+    assert!(noted.is_sorted_by(|one, next| one < next), "{noted:?}");
+    assert_eq!(tokens(store, "job"), noted.into_iter().rev().collect::<Vec<_>>());
+}
+
+pub(super) fn a_skip_and_a_renewal_use_no_token(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    let grant = take(&mut *backend, &first);
+    let before = store.history("job");
+    for owner in 2..=4 {
+        refused(&mut *open(store), &claim("job", owner, MINUTE));
+        assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+        assert_eq!(release(&mut *open(store), &claim("job", owner, MINUTE), Duration::ZERO), Kept::Lost);
+    }
+    assert_eq!(store.history("job"), before);
+    assert_eq!(tokens(store, "job"), [grant.token.unwrap()]);
+}
+
+pub(super) fn taking_again_has_a_larger_token_and_one_record(store: &dyn Store) {
+    let earlier = claim("job", 9, MINUTE);
+    let mut backend = open(store);
+    let mut last = 0;
+    grows(&mut last, &take(&mut *backend, &earlier));
+    release(&mut *backend, &earlier, Duration::ZERO);
+    let before = record(store, &earlier);
+    let first = claim("job", 1, MINUTE);
+    for _ in 0..3 {
+        // The answer to the last one never came.
+        grows(&mut last, &take(&mut *open(store), &first));
+        let run = record(store, &first);
+        assert_eq!((run.token, run.ended), (last, None));
+    }
+    assert_eq!((record(store, &earlier), tokens(store, "job").len()), (before, 2));
+    release(&mut *backend, &first, Duration::ZERO);
+    assert_eq!(record(store, &first).outcome.as_deref(), Some("success"));
+}
+
+pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
+    let mut backend = open(store);
+    let endings = [Verdict::Success, Verdict::Failure, Verdict::Expired, Verdict::Lost, Verdict::Error]
+        .into_iter()
+        .zip([0, 3, 124, 123, 255]);
+    for (number, (verdict, exit_code)) in (1..).zip(endings) {
+        let claim = claim("job", number, MINUTE);
+        let grant = take(&mut *backend, &claim);
+        let locked_at = i64::try_from(grant.locked_at.0).unwrap();
+        let run = record(store, &claim);
+        assert!((run.started - locked_at).abs() <= ROUNDING, "{run:?} {grant:?}");
+        let open = Run {
+            token: grant.token.unwrap(),
+            owner: claim.owner.as_str().to_owned(),
+            host: "host".to_owned(),
+            started: run.started,
+            ended: None,
+            exit_code: None,
+            outcome: None,
+        };
+        assert_eq!(run, open);
+        let before = wait_for_age(store, "job", 20).now;
+        assert_eq!(persist(|| backend.release(&claim, MINUTE / 2, Closing::Ended { verdict, exit_code })), Kept::Kept);
+        let run = record(store, &claim);
+        let ended = run.ended.unwrap();
+        assert!((before - ROUNDING..=stored(store, "job").now + ROUNDING).contains(&ended), "{before} {run:?}");
+        let outcome = Some(verdict.as_str().to_owned());
+        assert_eq!(run, Run { ended: Some(ended), exit_code: Some(exit_code.into()), outcome, ..open });
+        store.delete("job");
+    }
+    assert!(tokens(store, "job").is_sorted_by(|one, next| one > next));
+}
+
+pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) {
+    type Way<'a> = (&'a str, &'a dyn Fn(&str));
+    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: 123 };
+    let ways: [Way<'_>; 4] = [
+        ("expired", &|_| {}),
+        ("stolen", &|name| store.steal(name, "somebody")),
+        ("deleted", &|name| store.delete(name)),
+        ("taken", &|name| {
+            take_when_free(&mut *open(store), &claim(name, 2, MINUTE));
+        }),
+    ];
+    for (name, lose) in ways {
+        let mut backend = open(store);
+        let lease = if ["expired", "taken"].contains(&name) { Duration::from_millis(50) } else { MINUTE };
+        let ours = claim(name, 1, lease);
+        take(&mut *backend, &ours);
+        let open = record(store, &ours);
+        if name == "expired" {
+            wait_until_over(store, name);
+        }
+        lose(name);
+        let others = store.history(name).into_iter().filter(|run| run.owner != ours.owner.as_str()).collect::<Vec<_>>();
+        assert_eq!(persist(|| backend.release(&ours, Duration::ZERO, lost)), Kept::Lost, "{name}");
+        let run = record(store, &ours);
+        assert!(run.ended.is_some_and(|ended| ended >= run.started - ROUNDING), "{name}: {run:?}");
+        let closed = Run { ended: run.ended, exit_code: Some(123), outcome: Some("lost".to_owned()), ..open };
+        assert_eq!(run, closed, "{name}");
+        assert_eq!(store.history(name).len(), others.len() + 1, "{name}");
+        for other in others {
+            assert_eq!(record(store, &claim(name, 2, MINUTE)), other, "another's record is none of ours");
+        }
+    }
+}
+
+pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
+    let mut backend = open(store);
+    let (first, unused) = (claim("job", 1, MINUTE), claim("job", 2, MINUTE));
+    let mut last = 0;
+    grows(&mut last, &take(&mut *backend, &first));
+    release(&mut *backend, &first, Duration::ZERO);
+    let before = store.history("job");
+    take(&mut *backend, &unused);
+    assert_eq!(tokens(store, "job").len(), 2);
+    for _ in 0..2 {
+        assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Kept);
+        assert_eq!(store.history("job"), before);
+    }
+    take(&mut *backend, &unused);
+    store.delete("job");
+    assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Lost);
+    assert_eq!(store.history("job"), before);
+    grows(&mut last, &take(&mut *backend, &claim("job", 3, MINUTE)));
+}
+
+/// Runs under the lock, and returns the token.
+#[track_caller]
+fn run(backend: &mut dyn Backend, claim: &Claim) -> u64 {
+    let grant = take(backend, claim);
+    release(backend, claim, Duration::ZERO);
+    grant.token.expect("there is no token")
+}
+
+pub(super) fn only_the_last_runs_are_kept(store: &dyn Store) {
+    let mut backend = open(store);
+    let mut others: Vec<u64> = (1..=4).map(|owner| run(&mut *backend, &claim("other", owner, MINUTE))).collect();
+    others.reverse();
+    let mut runs = Vec::new();
+    for owner in 1..=6 {
+        runs.insert(0, run(&mut *backend, &Claim { keep: 3, ..claim("job", owner, MINUTE) }));
+        runs.truncate(3);
+        assert_eq!(tokens(store, "job"), runs);
+    }
+    // A taking that came to nothing costs none of them.
+    let unused = Claim { keep: 3, ..claim("job", 7, MINUTE) };
+    take(&mut *backend, &unused);
+    persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused));
+    assert_eq!(tokens(store, "job"), runs);
+    let last = run(&mut *backend, &Claim { keep: 0, ..claim("job", 8, MINUTE) });
+    let left = tokens(store, "job");
+    assert!(left == [last] || left.is_empty() && store.url().starts_with("redis"), "{left:?}");
+    assert!(run(&mut *backend, &Claim { keep: 0, ..claim("job", 9, MINUTE) }) > last);
+    assert_eq!(tokens(store, "other"), others);
+}
+
+pub(super) fn a_late_release_keeps_no_more_runs_than_another(store: &dyn Store) {
+    let mut backend = open(store);
+    let late = Claim { keep: 1, ..claim("job", 1, Duration::from_millis(50)) };
+    take(&mut *backend, &late);
+    wait_until_over(store, "job");
+    let next = take(&mut *open(store), &claim("job", 2, MINUTE));
+    release(&mut *backend, &late, Duration::ZERO);
+    assert_eq!(tokens(store, "job"), [next.token.unwrap()]);
+}
+
+pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    release(&mut *backend, &first, MINUTE / 2);
+    let before = store.history("job");
+    wait_for_age(store, "job", 100);
+    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: 1 };
+    assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)), Kept::Kept);
+    assert_eq!(store.history("job"), before);
+}
+
+pub(super) fn names_have_histories_of_their_own(store: &dyn Store) {
+    let mut backend = open(store);
+    let names = odd_names();
+    let claims: Vec<Claim> =
+        (0..).zip(&names).map(|(owner, name)| Claim { keep: 1, ..claim(name, owner, MINUTE) }).collect();
+    let first: Vec<u64> = claims.iter().map(|claim| run(&mut *backend, claim)).collect();
+    for (claim, token) in claims.iter().zip(first) {
+        assert_eq!(tokens(store, claim.name.as_str()), [token], "{}", claim.name);
+        assert_eq!(record(store, claim).outcome.as_deref(), Some("success"), "{}", claim.name);
+    }
+}
+
+pub(super) fn a_missing_history_is_made_beside_a_table_made_for_java(store: &dyn Store) {
+    store.make_table();
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    let token = run(&mut *backend, &first);
+    assert_eq!(backend.unrecorded(), None);
+    let run = record(store, &first);
+    assert_eq!((run.token, run.outcome.as_deref()), (token, Some("success")));
 }

@@ -4,6 +4,8 @@
 
 #[cfg(test)]
 mod conformance;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod history;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "tls")]

@@ -104,6 +104,8 @@ on_every_backend! {
     a_job_gets_none_of_our_descriptors
     a_herd_on_one_name_runs_one_job
     a_herd_on_many_names_runs_them_all
+    the_history_has_the_token_that_the_job_knows
+    tokens_of_racing_runs_grow_in_the_order_of_the_runs
 }
 
 fn while_the_job_runs_the_lock_is_stored_and_the_job_knows_it<S: Store>(site: &Site<S>) {
@@ -330,4 +332,30 @@ fn a_herd_on_many_names_runs_them_all<S: Store>(site: &Site<S>) {
     let mut runs: Vec<usize> = site.place.lines("runs").iter().map(|line| line.parse().unwrap()).collect();
     runs.sort_unstable();
     assert_eq!(runs, (0..60).collect::<Vec<_>>());
+}
+
+fn the_history_has_the_token_that_the_job_knows<S: Store>(site: &Site<S>) {
+    let mut tokens = Vec::new();
+    for (job, code, outcome) in [("true", 0, "success"), ("exit 3", 3, "failure")] {
+        let job = format!("echo $SHEDLOCK_LOCK_TOKEN > token; echo $SHEDLOCK_LOCK_OWNER > owner; {job}");
+        finish(&mut site.run("night shift", &["sh", "-c", &job])).is_silent_with(code);
+        let run = site.store.history("night shift").remove(0);
+        assert_eq!(run.token.to_string(), site.place.read("token").trim());
+        assert_eq!(run.owner, site.place.read("owner").trim());
+        assert!(run.owner.starts_with(&format!("{}:", run.host)) && run.ended >= Some(run.started), "{run:?}");
+        assert_eq!((run.exit_code, run.outcome.as_deref()), (Some(code.into()), Some(outcome)));
+        tokens.push(run.token);
+    }
+    assert!(tokens[0] < tokens[1], "{tokens:?}");
+}
+
+fn tokens_of_racing_runs_grow_in_the_order_of_the_runs<S: Store>(site: &Site<S>) {
+    let arguments = ["--wait", "5m", "-E", "99", "sh", "-c", "echo $SHEDLOCK_LOCK_TOKEN >> tokens"];
+    let children: Vec<Child> = (0..100).map(|_| start(&mut site.run("herd", &arguments))).collect();
+    for child in children {
+        finish_child(child).is_silent_with(0);
+    }
+    let tokens: Vec<u64> = site.place.lines("tokens").iter().map(|token| token.parse().unwrap()).collect();
+    assert_eq!(tokens.len(), 100);
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }

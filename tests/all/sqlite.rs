@@ -239,6 +239,79 @@ fn of_many_processes_that_meet_an_older_table_all_succeed() {
     assert_eq!(find::<i64>(&place, "SELECT count(*) FROM shedlock"), 16);
 }
 
+/// Notes the token, or that there is none.
+const TOKEN: [&str; 3] = ["sh", "-c", "echo ${SHEDLOCK_LOCK_TOKEN-none} >> tokens"];
+
+#[test]
+fn a_file_made_for_java_or_by_an_earlier_version_gets_a_history() {
+    let place = Place::new();
+    open(&place).execute_batch(JAVA).unwrap();
+    for _ in 0..2 {
+        finish(&mut place.run("a", TOKEN)).is_silent_with(0);
+        open(&place).execute_batch("ALTER TABLE shedlock_history RENAME TO earlier").unwrap();
+        let sql = "SELECT id || ' ' || outcome FROM earlier";
+        assert_eq!(find::<String>(&place, sql), format!("{} success", place.lines("tokens").pop().unwrap()));
+        open(&place).execute_batch("DROP TABLE earlier").unwrap();
+    }
+}
+
+#[test]
+fn a_history_that_is_not_ours_is_left_alone_and_the_lock_works() {
+    for history in [
+        "TABLE shedlock_history (id INTEGER PRIMARY KEY, note TEXT)",
+        "TABLE shedlock_history (id INTEGER, name, owner, host, started_at, ended_at, exit_code, outcome)",
+        "TABLE shedlock_history (id INTEGER, name, owner, host, started_at, ended_at, exit_code, outcome, kind NOT NULL, \
+         PRIMARY KEY (name, owner))",
+        "VIEW shedlock_history AS SELECT 1 AS id, '' AS name",
+        "TABLE other (x); CREATE INDEX shedlock_history ON other (x)",
+    ] {
+        let place = Place::new();
+        finish(&mut place.run("b", ["true"])).is_silent_with(0);
+        open(&place).execute_batch(&format!("DROP TABLE shedlock_history; CREATE {history}")).unwrap();
+        let holder = Holder::start(&place, &mut place.run("a", ["--at-least", "30s"]), "true");
+        finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+        holder.end().is_silent_with(0);
+        assert_eq!(span(&place, "a"), 30_000, "{history}");
+        finish(&mut place.run("b", TOKEN)).is_silent_with(0);
+        assert_eq!(place.lines("tokens"), ["none"], "{history}");
+        let told = finish(&mut place.run("b", ["-v", "true"])).stderr;
+        assert_eq!(told.matches("shedlock_history is not the table of runs").count(), 1, "{history}: {told}");
+        assert!(told.contains("; there is no token\nhint: rename it"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_is_busy_is_no_reason_to_go_without_a_token() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let other = open(&place);
+    other.execute_batch("DROP TABLE shedlock_history; BEGIN IMMEDIATE").unwrap();
+    let child = start(&mut place.run("a", TOKEN));
+    wait_until_open(i32::try_from(child.id()).unwrap(), &place.database());
+    let refused = finish(&mut place.run("a", ["--backend-timeout", "300ms", "touch", "ran"]));
+    is_refused(&place, &refused, "the database is locked by another process");
+    other.execute_batch("COMMIT").unwrap();
+    finish_child(child).is_silent_with(0);
+    assert_eq!(place.lines("tokens"), [find::<i64>(&place, "SELECT id FROM shedlock_history").to_string()]);
+}
+
+#[test]
+fn a_token_is_larger_than_the_last_also_after_the_clock_was_set_back() {
+    let place = Place::new();
+    finish(&mut place.run("a", TOKEN)).is_silent_with(0);
+    let ahead = "UPDATE shedlock_history SET id = id + 3600000";
+    open(&place).execute_batch(ahead).unwrap();
+    let last: i64 = find(&place, "SELECT id FROM shedlock_history");
+    for _ in 0..2 {
+        finish(&mut place.run("a", TOKEN)).is_silent_with(0);
+    }
+    assert_eq!(place.lines("tokens")[1..], [(last + 1).to_string(), (last + 2).to_string()]);
+    // Whoever lost the history, but not the time, has larger ones too.
+    open(&place).execute_batch("DELETE FROM shedlock_history").unwrap();
+    finish(&mut place.run("a", TOKEN)).is_silent_with(0);
+    assert!(place.lines("tokens")[3] > place.lines("tokens")[0], "{:?}", place.lines("tokens"));
+}
+
 #[test]
 fn a_lock_is_granted_only_when_the_new_columns_are_committed() {
     let place = Place::new();
@@ -271,7 +344,7 @@ fn another_table_has_locks_of_its_own() {
         .unwrap()
         .query_row("SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'", (), |row| row.get(0))
         .unwrap();
-    assert_eq!(tables, "mine");
+    assert_eq!(tables, "mine,mine_history");
 }
 
 #[test]

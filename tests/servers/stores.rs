@@ -31,6 +31,39 @@ pub(crate) trait Store: Send + Sync {
 
     /// Releases it as the Java library does; it stays held for `rest` from now on.
     fn java_release(&self, name: &str, owner: &str, rest: Duration);
+
+    /// The runs of the lock that the history holds, newest first; none where there is no history.
+    fn history(&self, name: &str) -> Vec<Run>;
+}
+
+/// A run as the history has it, with times in milliseconds of the store's clock since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) token: u64,
+    pub(crate) owner: String,
+    pub(crate) host: String,
+    pub(crate) started: i64,
+    pub(crate) ended: Option<i64>,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) outcome: Option<String>,
+}
+
+impl Run {
+    /// Reads `TOKEN|OWNER|HOST|STARTED|ENDED|EXIT CODE|OUTCOME`, where nothing stands for what is not there.
+    fn parse(line: &str) -> Self {
+        let fields: Vec<&str> = line.split('|').collect();
+        let [token, owner, host, started, ended, exit_code, outcome] = fields[..] else { panic!("no run: {line}") };
+        let number = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
+        Self {
+            token: token.parse().unwrap(),
+            owner: owner.to_owned(),
+            host: host.to_owned(),
+            started: number(started).unwrap(),
+            ended: number(ended),
+            exit_code: number(exit_code),
+            outcome: (!outcome.is_empty()).then(|| outcome.to_owned()),
+        }
+    }
 }
 
 /// A stored lock, in milliseconds of the store's clock since the epoch.
@@ -134,6 +167,20 @@ impl Store for PostgresStore {
             quoted(owner)
         ));
     }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        let millis = |value: &str| format!("floor(extract(epoch from {value}) * 1000)::int8");
+        let (started, ended) = (millis("started_at"), millis("ended_at"));
+        let sql = format!(
+            "select id, owner, host, {started}, {ended}, exit_code, outcome from shedlock_history \
+             where name = {} order by id desc",
+            quoted(name)
+        );
+        match self.0.try_psql(&sql) {
+            Err(complaint) if complaint.contains("does not exist") => Vec::new(),
+            answer => answer.unwrap().lines().map(Run::parse).collect(),
+        }
+    }
 }
 
 /// A database of the shared MariaDB.
@@ -216,6 +263,22 @@ impl Store for MariaDbStore {
         ))
         .unwrap();
     }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        let text = |value: &str| format!("ifnull({value}, '')");
+        let millis = |value: &str| text(&format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {value}) DIV 1000"));
+        let (started, ended) = (millis("started_at"), millis("ended_at"));
+        let (code, outcome) = (text("exit_code"), text("outcome"));
+        let sql = format!(
+            "select concat_ws('|', id, owner, host, {started}, {ended}, {code}, {outcome}) from shedlock_history \
+             where name = {} order by id desc",
+            escaped(name)
+        );
+        match self.ask(&sql) {
+            Err(complaint) if complaint.contains("doesn't exist") => Vec::new(),
+            answer => answer.unwrap().lines().map(Run::parse).collect(),
+        }
+    }
 }
 
 /// A database of the shared Redis, with a prefix of its own.
@@ -285,6 +348,32 @@ impl Store for RedisStore {
             let value = format!("ADDED:2026-01-31T18:00:00.000Z@{owner}");
             self.database.cli(&["set", &self.key(name), &value, "xx", "px", &rest.as_millis().to_string()]);
         }
+    }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        let key = format!("{{{}}}:history", self.key(name));
+        let answer = self.database.cli(&["zrevrange", &key, "0", "-1", "withscores"]);
+        let lines: Vec<&str> = answer.lines().collect();
+        let read = |pair: &[&str]| {
+            let [member, score] = pair else { panic!("a member without a score: {pair:?}") };
+            let run: serde_json::Value = serde_json::from_str(member).unwrap_or_else(|why| panic!("{member}: {why}"));
+            let text = |key: &str| run[key].as_str().map(str::to_owned);
+            assert_eq!(
+                (text("name").as_deref(), run["token"].to_string()),
+                (Some(name), (*score).to_owned()),
+                "{member}"
+            );
+            Run {
+                token: run["token"].as_u64().unwrap(),
+                owner: text("owner").unwrap(),
+                host: text("host").unwrap(),
+                started: epoch(&text("started_at").unwrap()),
+                ended: text("ended_at").map(|time| epoch(&time)),
+                exit_code: run["exit_code"].as_i64(),
+                outcome: text("outcome"),
+            }
+        };
+        lines.chunks(2).map(read).collect()
     }
 }
 
@@ -359,6 +448,28 @@ impl Store for SqliteStore {
         let until = format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+{} seconds')", rest.as_secs_f64());
         let sql = format!("UPDATE shedlock SET lock_until = {until} WHERE name = ?1 AND locked_by = ?2");
         self.open().execute(&sql, [name, owner]).unwrap();
+    }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        let sql = "SELECT id, owner, host, started_at, ended_at, exit_code, outcome FROM shedlock_history \
+                   WHERE name = ?1 ORDER BY id DESC";
+        let connection = self.open();
+        let mut statement = match connection.prepare(sql) {
+            Err(error) if error.to_string().contains("no such table") => return Vec::new(),
+            statement => statement.unwrap(),
+        };
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Run {
+                token: row.get::<_, i64>(0)?.try_into().unwrap(),
+                owner: row.get(1)?,
+                host: row.get(2)?,
+                started: epoch(&row.get::<_, String>(3)?),
+                ended: row.get::<_, Option<String>>(4)?.map(|time| epoch(&time)),
+                exit_code: row.get(5)?,
+                outcome: row.get(6)?,
+            })
+        };
+        statement.query_map([name], read).unwrap().map(Result::unwrap).collect()
     }
 }
 

@@ -12,76 +12,23 @@
 //! says `?synchronous=full` and pays an fsync per take and per release.
 
 mod file;
+mod history;
+mod statements;
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rusqlite::functions::FunctionFlags;
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::history::History;
 use super::url::percent_decode;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, Url};
-use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::clock::Moment;
+use crate::lock::{Claim, Closing};
 use file::{Directory, File};
-
-/// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
-/// application or a person, has changed the row since.
-const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
-
-/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say.
-const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() \
-                    ELSE lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END";
-
-/// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
-const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, \
-                    CASE WHEN {ours} THEN boot_until - boot_ms() \
-                         ELSE CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) END \
-                    FROM {table} WHERE name = :name";
-
-/// The clocks are read inside the statement, that is after any wait for the write lock.
-const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
-                       VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                               :owner, :boot, boot_ms() + :lease_ms, \
-                               :owner || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
-                       ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
-                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, \
-                               boot_until = excluded.boot_until, boot_for = excluded.boot_for \
-                       WHERE locked_by = :owner OR NOT {held} \
-                       RETURNING locked_at, lock_until";
-
-const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)), \
-                            boot_id = :boot, boot_until = max(boot_until, boot_ms() + :lease_ms), \
-                            boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
-                     WHERE name = :name AND locked_by = :owner AND {held}";
-
-/// `{rest}`: until when a lock stays held that is released now. No longer than `:hold` from now on, since the clock may
-/// have been set back after the taking.
-const REST: &str =
-    "min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))";
-
-/// A release that is repeated finds its own mark, and changes nothing. Where nothing is to be held any more, the boot
-/// columns go on to say so: a clock that is set back later must not make the lock look held again.
-const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
-                              boot_id = CASE WHEN locked_by = :ended THEN boot_id \
-                                             WHEN {rest} > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN NULL ELSE :boot END, \
-                              boot_until = CASE WHEN locked_by = :ended THEN boot_until ELSE 0 END, \
-                              boot_for = CASE WHEN locked_by = :ended THEN boot_for \
-                                              ELSE :ended || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
-                              lock_until = CASE WHEN locked_by = :ended THEN lock_until \
-                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
-                       WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
-
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
-                      locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
-                      WITHOUT ROWID";
-
-/// For a table that has the four columns of the Java library only.
-const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
-                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
-                           ALTER TABLE {table} ADD COLUMN boot_for TEXT; COMMIT";
+use statements::{CREATE, Fault, Statements};
 
 /// Small pages, since a commit writes whole pages and ours are a row each.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
@@ -92,7 +39,7 @@ const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 /// or by a release that finds the log longer than [`LONG_LOG`].
 const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// In bytes; some 30 commits.
+/// In bytes; some 15 commits.
 const LONG_LOG: u64 = 32 * 1024;
 
 /// How often a taking may find the lock free and then taken before that counts as busy.
@@ -109,7 +56,11 @@ pub(crate) struct Sqlite {
     /// How many milliseconds the boot clock is ahead of that of the machine.
     ahead_ms: i64,
     connection: Option<Connection>,
+    history: History,
 }
+
+/// How many tables may be missing or older: that of locks may be either, one after the other, and that of runs missing.
+const REMEDIES: usize = 3;
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
@@ -157,47 +108,77 @@ impl Sqlite {
         if table != "shedlock" {
             address += &format!("?table={table}");
         }
-        Self { file, address, synchronous, table, boot: None, ahead_ms: 0, connection: None }
+        Self {
+            file,
+            address,
+            synchronous,
+            table,
+            boot: None,
+            ahead_ms: 0,
+            connection: None,
+            history: History::default(),
+        }
     }
 
-    /// Runs `operation` on an open connection, after putting the table in order where it was missing or older.
+    /// Runs `operation` on an open connection, after putting the tables in order where they were missing or older.
     fn with_table<T>(
         &mut self,
-        operation: impl Fn(&Connection, &Statements<'_>) -> rusqlite::Result<T>,
+        operation: impl Fn(&Connection, &Statements<'_>) -> Result<T, Fault>,
     ) -> Result<T, Trouble> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        let statements = Statements { table: &self.table, boot: self.boot.as_deref(), synchronous: self.synchronous };
-        let mut answer = operation(&connection, &statements);
-        if let Err(error) = &answer {
-            let remedy = match error.to_string() {
-                text if text.contains("no such table") => Some(CREATE),
-                text if text.contains("no such column") || text.contains("has no column") => Some(ADD_COLUMNS),
-                _ => None,
-            };
-            if let Some(remedy) = remedy {
-                answer = connection
-                    .execute_batch(&statements.fill(remedy))
-                    .and_then(|()| operation(&connection, &statements));
-            }
-        }
-        match answer {
-            Ok(answer) => {
-                self.connection = Some(connection);
-                Ok(answer)
-            }
-            Err(error) => {
-                let trouble = self.explain(&error);
-                // A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within
-                // its transaction, where a lock would be granted that nobody else sees.
-                if is_busy(&error) && connection.is_autocommit() {
+        let mut remedies = 0;
+        let error = loop {
+            let statements = self.statements();
+            let fault = match operation(&connection, &statements) {
+                Ok(answer) => {
                     self.connection = Some(connection);
+                    return Ok(answer);
                 }
-                Err(trouble)
+                Err(fault) => fault,
+            };
+            let remedy = fault.remedy().filter(|_| remedies < REMEDIES);
+            remedies += 1;
+            let failed = remedy.map(|remedy| connection.execute_batch(&statements.fill(remedy)));
+            match (failed, fault) {
+                (Some(Ok(())), _) => {}
+                // The lock works without it.
+                (None, Fault::History(error)) | (Some(Err(error)), Fault::History(_))
+                    if history::is_foreign(&error) =>
+                {
+                    let why = self.unrecorded_because(&error);
+                    self.history.bar(why);
+                }
+                (None, fault) => break fault,
+                (Some(Err(error)), _) => break Fault::Lock(error),
             }
+        };
+        let error = error.error();
+        let trouble = self.explain(error);
+        // A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within
+        // its transaction, where a lock would be granted that nobody else sees.
+        if is_busy(error) && connection.is_autocommit() {
+            self.connection = Some(connection);
         }
+        Err(trouble)
+    }
+
+    fn statements(&self) -> Statements<'_> {
+        Statements {
+            table: &self.table,
+            boot: self.boot.as_deref(),
+            synchronous: self.synchronous,
+            recorded: self.history.is_kept(),
+        }
+    }
+
+    fn unrecorded_because(&self, error: &rusqlite::Error) -> Trouble {
+        let (path, table) = (self.file.path().display(), &self.table);
+        Trouble::lasting(format!("backend {path}: {table}_history is not the table of runs: {error}")).hint(format!(
+            "rename it, for instance with `ALTER TABLE {table}_history RENAME TO old`; a new one is made"
+        ))
     }
 
     fn connect(&mut self) -> Result<Connection, Trouble> {
@@ -215,8 +196,8 @@ impl Sqlite {
             Ok(connection) => Ok(connection),
             Err(_) => {
                 if self.file.is_missing() {
-                    let create = format!("{PAGE_SIZE}; {}", self.fill_table(CREATE));
-                    self.file.create(&create)?;
+                    let create = format!("{PAGE_SIZE}; {CREATE}; {}", history::CREATE);
+                    self.file.create(&self.statements().fill(&create))?;
                 }
                 // Also if it is there: another process may have made it since we found none.
                 open()
@@ -241,10 +222,6 @@ impl Sqlite {
             // If others are at work it fails, and is theirs to do.
             let _ = connection.query_row(FOLD_LOG, (), |_| Ok(()));
         }
-    }
-
-    fn fill_table(&self, statement: &str) -> String {
-        Statements { table: &self.table, boot: None, synchronous: self.synchronous }.fill(statement)
     }
 
     /// Says in one line what SQLite means, and what to do.
@@ -284,38 +261,24 @@ impl Backend for Sqlite {
                     return Ok(Acquired::Granted(grant));
                 }
             }
-            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None))
+            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
         })
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        self.with_table(|connection, statements| {
-            let (lease, lease_ms) = modifier(claim.lease);
-            let changed = statements.execute(
-                connection,
-                RENEW,
-                claim,
-                &[(":lease", lease.into()), (":lease_ms", lease_ms.into())],
-            )?;
-            Ok(kept(changed))
-        })
+        self.with_table(|connection, statements| statements.renew(connection, claim))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
-        let answer = self.with_table(|connection, statements| {
-            let (hold, _) = modifier(hold);
-            let changed = statements.execute(
-                connection,
-                RELEASE,
-                claim,
-                &[(":hold", hold.into()), (":ended", claim.owner.ended().into())],
-            )?;
-            Ok(kept(changed))
-        })?;
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+        let answer = self.with_table(|connection, statements| statements.release(connection, claim, hold, closing))?;
         if self.file.log_size() > LONG_LOG {
             self.fold_log();
         }
         Ok(answer)
+    }
+
+    fn unrecorded(&mut self) -> Option<Trouble> {
+        self.history.take_reason()
     }
 
     fn disconnect(&mut self) {
@@ -333,108 +296,6 @@ impl Backend for Sqlite {
     fn address(&self) -> &str {
         &self.address
     }
-}
-
-/// The statements of one table, on one boot of the machine.
-struct Statements<'a> {
-    table: &'a str,
-    boot: Option<&'a str>,
-    /// How safely to write; it is set before each write, since a skip does not write.
-    synchronous: &'static str,
-}
-
-impl Statements<'_> {
-    fn fill(&self, statement: &str) -> String {
-        statement
-            .replace("{held}", HELD)
-            .replace("{ours}", OURS)
-            .replace("{rest}", REST)
-            .replace("{table}", &format!("\"{}\"", self.table))
-    }
-
-    /// Who else holds the lock; `None` if nobody does, or we do.
-    fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Record>> {
-        let found = self.rows(connection, PEEK, claim, &[], |row| {
-            let left: Option<i64> = row.get(4)?;
-            let record = Record {
-                owner: row.get(1)?,
-                since: Some(time(row, 2)?),
-                until: Some(time(row, 3)?),
-                left: Duration::from_millis(left.unwrap_or_default().try_into().unwrap_or_default()),
-            };
-            Ok((row.get::<_, bool>(0)?, record))
-        })?;
-        Ok(found.and_then(|(held, record)| (held && record.owner != claim.owner.as_str()).then_some(record)))
-    }
-
-    fn acquire(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Grant>> {
-        connection.execute_batch(self.synchronous)?;
-        let (lease, lease_ms) = modifier(claim.lease);
-        self.rows(connection, ACQUIRE, claim, &[(":lease", lease.into()), (":lease_ms", lease_ms.into())], |row| {
-            Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
-        })
-    }
-
-    fn execute(
-        &self,
-        connection: &Connection,
-        statement: &str,
-        claim: &Claim,
-        more: &[(&str, Value)],
-    ) -> rusqlite::Result<u64> {
-        connection.execute_batch(self.synchronous)?;
-        self.rows(connection, statement, claim, more, |_| Ok(()))?;
-        Ok(connection.changes())
-    }
-
-    /// Runs a statement and returns its first row. It is stepped to its end, since only then does it commit, and
-    /// only then does it say that it could not.
-    fn rows<T>(
-        &self,
-        connection: &Connection,
-        statement: &str,
-        claim: &Claim,
-        more: &[(&str, Value)],
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Option<T>> {
-        let mut prepared = connection.prepare(&self.fill(statement))?;
-        let common: [(&str, Value); 3] = [
-            (":name", claim.name.as_str().to_owned().into()),
-            (":owner", claim.owner.as_str().to_owned().into()),
-            (":boot", self.boot.map(str::to_owned).into()),
-        ];
-        for (key, value) in common.iter().chain(more) {
-            if let Some(index) = prepared.parameter_index(key)? {
-                prepared.raw_bind_parameter(index, value)?;
-            }
-        }
-        let mut rows = prepared.raw_query();
-        let mut first = None;
-        while let Some(row) = rows.next()? {
-            first = Some(read(row)?);
-        }
-        Ok(first)
-    }
-}
-
-/// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
-/// be compared as text all the same, and make a lock that is held look free.
-fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
-    let found: Value = row.get(index)?;
-    let text = match &found {
-        Value::Text(text) => text.clone(),
-        other => format!("{other:?}"),
-    };
-    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or_else(|| {
-        let why = format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
-        rusqlite::Error::UserFunctionError(why.into())
-    })
-}
-
-/// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
-fn modifier(duration: Duration) -> (String, i64) {
-    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-    (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
 }
 
 /// Reads the identity of this boot of the machine, a UUID.
@@ -461,10 +322,6 @@ fn boot_offset_ms(offsets: &str) -> i64 {
     let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().unwrap_or_default());
     let (secs, nanos) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     secs.saturating_mul(1000).saturating_add(nanos / 1_000_000)
-}
-
-fn kept(changed: u64) -> Kept {
-    if changed == 0 { Kept::Lost } else { Kept::Kept }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

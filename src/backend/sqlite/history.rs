@@ -1,0 +1,78 @@
+//! The table of runs beside the table of locks, from which the fencing tokens come.
+//!
+//! A record is written in the transaction that takes the lock, and closed and pruned in the one that gives it back. It is
+//! found by name and owner. There is no index by id: what is kept of a name are some hundred rows that lie side by side, and
+//! each index would be one more page in every commit.
+
+use rusqlite::Connection;
+use rusqlite::ErrorCode;
+
+use super::statements::Statements;
+use crate::lock::{Claim, Closing, Grant};
+
+pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {history} (id INTEGER NOT NULL, name VARCHAR(64) NOT NULL, \
+                                 owner VARCHAR(255) NOT NULL, host VARCHAR(255) NOT NULL, started_at TEXT NOT NULL, \
+                                 ended_at TEXT, exit_code INTEGER, outcome TEXT, PRIMARY KEY (name, owner)) WITHOUT ROWID";
+
+/// The id is the token. The file may be lost and made anew, and the clock may be set back: the greater of both counts on.
+const RECORD: &str = "INSERT INTO {history} (id, name, owner, host, started_at) \
+                      SELECT max(coalesce(max(id) + 1, 0), :millis), :name, :owner, :host, :started \
+                      FROM {history} WHERE name = :name \
+                      ON CONFLICT (name, owner) DO UPDATE SET id = excluded.id, started_at = excluded.started_at, \
+                              ended_at = NULL, exit_code = NULL, outcome = NULL \
+                      RETURNING id";
+
+const CLOSE: &str = "UPDATE {history} SET ended_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), exit_code = :exit_code, \
+                            outcome = :outcome \
+                     WHERE name = :name AND owner = :owner AND ended_at IS NULL";
+
+const DISCARD: &str = "DELETE FROM {history} WHERE name = :name AND owner = :owner AND ended_at IS NULL";
+
+const PRUNE: &str = "DELETE FROM {history} WHERE name = :name AND id <= \
+                     (SELECT id FROM {history} WHERE name = :name ORDER BY id DESC LIMIT 1 OFFSET :keep)";
+
+/// Notes a taking, and returns its token.
+pub(super) fn record(
+    statements: &Statements<'_>,
+    connection: &Connection,
+    claim: &Claim,
+    grant: &Grant,
+) -> rusqlite::Result<Option<u64>> {
+    let values = [
+        (":millis", i64::try_from(grant.locked_at.0).unwrap_or(i64::MAX).into()),
+        (":started", grant.locked_at.to_string().into()),
+        (":host", claim.owner.host().to_owned().into()),
+    ];
+    let id = statements.rows(connection, RECORD, claim, &values, |row| row.get::<_, i64>(0))?;
+    Ok(id.and_then(|id| id.try_into().ok()))
+}
+
+/// Closes or removes the record of a taking, and removes the oldest runs.
+pub(super) fn close(
+    statements: &Statements<'_>,
+    connection: &Connection,
+    claim: &Claim,
+    closing: Closing,
+) -> rusqlite::Result<()> {
+    match closing {
+        Closing::Ended { verdict, exit_code } => {
+            let values = [(":exit_code", exit_code.into()), (":outcome", verdict.as_str().to_owned().into())];
+            statements.rows(connection, CLOSE, claim, &values, |_| Ok(()))?;
+        }
+        Closing::Unused => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,
+    }
+    // The newest stays, since the next token follows it.
+    statements.rows(connection, PRUNE, claim, &[(":keep", claim.keep.max(1).into())], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Whether an error means that the table is not of our making, as opposed to trouble with the file.
+pub(super) fn is_foreign(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        // A value of another type than ours.
+        None => true,
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => true,
+        // What SQLite has no better word for, such as a column that is missing.
+        Some(_) => error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR),
+    }
+}

@@ -1,0 +1,248 @@
+//! The statements of the table of locks, and how they are carried out.
+
+use std::time::Duration;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row};
+
+use super::history;
+use crate::backend::Kept;
+use crate::clock::Timestamp;
+use crate::lock::{Claim, Closing, Grant, Record};
+
+/// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
+/// application or a person, has changed the row since.
+const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
+
+/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say.
+const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() \
+                    ELSE lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END";
+
+/// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
+const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, \
+                    CASE WHEN {ours} THEN boot_until - boot_ms() \
+                         ELSE CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) END \
+                    FROM {table} WHERE name = :name";
+
+/// The clocks are read inside the statement, that is after any wait for the write lock.
+const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
+                       VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
+                               :owner, :boot, boot_ms() + :lease_ms, \
+                               :owner || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
+                       ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
+                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, \
+                               boot_until = excluded.boot_until, boot_for = excluded.boot_for \
+                       WHERE locked_by = :owner OR NOT {held} \
+                       RETURNING locked_at, lock_until";
+
+const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)), \
+                            boot_id = :boot, boot_until = max(boot_until, boot_ms() + :lease_ms), \
+                            boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
+                     WHERE name = :name AND locked_by = :owner AND {held}";
+
+/// `{rest}`: until when a lock stays held that is released now. No longer than `:hold` from now on, since the clock may
+/// have been set back after the taking.
+const REST: &str =
+    "min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))";
+
+/// A release that is repeated finds its own mark, and changes nothing. Where nothing is to be held any more, the boot
+/// columns go on to say so: a clock that is set back later must not make the lock look held again.
+const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
+                              boot_id = CASE WHEN locked_by = :ended THEN boot_id \
+                                             WHEN {rest} > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN NULL ELSE :boot END, \
+                              boot_until = CASE WHEN locked_by = :ended THEN boot_until ELSE 0 END, \
+                              boot_for = CASE WHEN locked_by = :ended THEN boot_for \
+                                              ELSE :ended || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
+                              lock_until = CASE WHEN locked_by = :ended THEN lock_until \
+                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
+                       WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
+
+pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
+                      locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
+                      WITHOUT ROWID";
+
+/// For a table that has the four columns of the Java library only.
+pub(super) const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
+                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
+                           ALTER TABLE {table} ADD COLUMN boot_for TEXT; COMMIT";
+
+/// The statements of one table, on one boot of the machine.
+pub(super) struct Statements<'a> {
+    pub(super) table: &'a str,
+    pub(super) boot: Option<&'a str>,
+    /// How safely to write; it is set before each write, since a skip does not write.
+    pub(super) synchronous: &'static str,
+    /// Whether takings are noted in the history.
+    pub(super) recorded: bool,
+}
+
+/// What SQLite complains of, and where.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The table of locks, or the file.
+    Lock(rusqlite::Error),
+    /// A statement of the history's.
+    History(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl Fault {
+    /// What may mend it: a table that is missing or older.
+    pub(super) fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Lock(error) => match error.to_string() {
+                text if text.contains("no such table") => Some(CREATE),
+                text if text.contains("no such column") || text.contains("has no column") => Some(ADD_COLUMNS),
+                _ => None,
+            },
+            Self::History(error) => error.to_string().contains("no such table").then_some(history::CREATE),
+        }
+    }
+
+    pub(super) fn error(&self) -> &rusqlite::Error {
+        match self {
+            Self::Lock(error) | Self::History(error) => error,
+        }
+    }
+}
+
+impl Statements<'_> {
+    pub(super) fn fill(&self, statement: &str) -> String {
+        statement
+            .replace("{held}", HELD)
+            .replace("{ours}", OURS)
+            .replace("{rest}", REST)
+            .replace("{table}", &format!("\"{}\"", self.table))
+            .replace("{history}", &format!("\"{}_history\"", self.table))
+    }
+
+    /// Who else holds the lock; `None` if nobody does, or we do.
+    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Record>> {
+        let found = self.rows(connection, PEEK, claim, &[], |row| {
+            let left: Option<i64> = row.get(4)?;
+            let record = Record {
+                owner: row.get(1)?,
+                since: Some(time(row, 2)?),
+                until: Some(time(row, 3)?),
+                left: Duration::from_millis(left.unwrap_or_default().try_into().unwrap_or_default()),
+            };
+            Ok((row.get::<_, bool>(0)?, record))
+        })?;
+        Ok(found.and_then(|(held, record)| (held && record.owner != claim.owner.as_str()).then_some(record)))
+    }
+
+    /// Takes the lock and notes it; `None` if another was quicker.
+    pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Fault> {
+        let (lease, lease_ms) = modifier(claim.lease);
+        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into())];
+        self.atomically(connection, || {
+            let granted = self.rows(connection, ACQUIRE, claim, &values, |row| {
+                Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
+            })?;
+            let Some(grant) = granted.filter(|_| self.recorded) else { return Ok(granted) };
+            let token = history::record(self, connection, claim, &grant).map_err(Fault::History)?;
+            Ok(Some(Grant { token, ..grant }))
+        })
+    }
+
+    pub(super) fn renew(&self, connection: &Connection, claim: &Claim) -> Result<Kept, Fault> {
+        connection.execute_batch(self.synchronous)?;
+        let (lease, lease_ms) = modifier(claim.lease);
+        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into())];
+        self.rows(connection, RENEW, claim, &values, |_| Ok(()))?;
+        Ok(kept(connection.changes()))
+    }
+
+    /// Gives the lock back, and closes its record whether or not it still was ours.
+    pub(super) fn release(
+        &self,
+        connection: &Connection,
+        claim: &Claim,
+        hold: Duration,
+        closing: Closing,
+    ) -> Result<Kept, Fault> {
+        let (hold, _) = modifier(hold);
+        let values = [(":hold", hold.into()), (":ended", claim.owner.ended().into())];
+        self.atomically(connection, || {
+            self.rows(connection, RELEASE, claim, &values, |_| Ok(()))?;
+            let kept = kept(connection.changes());
+            if self.recorded {
+                history::close(self, connection, claim, closing).map_err(Fault::History)?;
+            }
+            Ok(kept)
+        })
+    }
+
+    /// Does all of `work` in one commit, or nothing of it.
+    fn atomically<T>(&self, connection: &Connection, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        connection.execute_batch(self.synchronous)?;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let done = work().and_then(|done| {
+            connection.execute_batch("COMMIT")?;
+            Ok(done)
+        });
+        if done.is_err() && !connection.is_autocommit() {
+            // A commit that met a reader leaves the transaction open. If this fails too the connection is given up.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        done
+    }
+
+    /// Runs a statement and returns its first row. It is stepped to its end, since only then does it commit, and
+    /// only then does it say that it could not.
+    pub(super) fn rows<T>(
+        &self,
+        connection: &Connection,
+        statement: &str,
+        claim: &Claim,
+        more: &[(&str, Value)],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        let mut prepared = connection.prepare(&self.fill(statement))?;
+        let common: [(&str, Value); 3] = [
+            (":name", claim.name.as_str().to_owned().into()),
+            (":owner", claim.owner.as_str().to_owned().into()),
+            (":boot", self.boot.map(str::to_owned).into()),
+        ];
+        for (key, value) in common.iter().chain(more) {
+            if let Some(index) = prepared.parameter_index(key)? {
+                prepared.raw_bind_parameter(index, value)?;
+            }
+        }
+        let mut rows = prepared.raw_query();
+        let mut first = None;
+        while let Some(row) = rows.next()? {
+            first = Some(read(row)?);
+        }
+        Ok(first)
+    }
+}
+
+/// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
+/// be compared as text all the same, and make a lock that is held look free.
+fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
+    let found: Value = row.get(index)?;
+    let text = match &found {
+        Value::Text(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or_else(|| {
+        let why = format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
+        rusqlite::Error::UserFunctionError(why.into())
+    })
+}
+
+/// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
+fn modifier(duration: Duration) -> (String, i64) {
+    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+    (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
+}
+
+fn kept(changed: u64) -> Kept {
+    if changed == 0 { Kept::Lost } else { Kept::Kept }
+}
