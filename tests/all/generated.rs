@@ -130,7 +130,7 @@ fn the_readmes_other_commands_work() {
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
         printed += &finished.stdout;
     }
-    assert_eq!(printed, "the report\nthe only backup of the day\ndeployed\none report for all hosts\n");
+    assert_eq!(printed, "the report\na job of hours\nthe only backup of the day\ndeployed\none report for all hosts\n");
 }
 
 #[test]

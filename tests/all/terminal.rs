@@ -166,6 +166,36 @@ fn after_a_stop_past_at_most_the_job_is_ended() {
 }
 
 #[test]
+fn after_a_stop_past_its_lease_the_job_has_been_ended() {
+    let place = Place::new();
+    let mut terminal = Terminal::bash(&place);
+    let job = "echo $$ > pid; while echo >> beats; do sleep 0.02; done";
+    terminal.type_line(&format!("$PROGRAM run --name job --at-most 1m --lease 1s bash -c '{job}'; echo > stopped"));
+    let job = pid_in(&place, "pid");
+    terminal.type_keys("\x1a");
+    place.wait_for_lines("stopped", 1);
+    wait_for_end(job);
+    wait_until_free(&place, "job");
+    terminal.type_line("fg; echo $? > code");
+    assert_eq!(place.wait_for_lines("code", 1), ["123"]);
+}
+
+#[test]
+fn with_a_lease_a_job_goes_on_after_ctrl_z_once_its_lock_is_checked() {
+    let place = Place::new();
+    let mut terminal = Terminal::bash(&place);
+    let job = "while echo >> beats && [ ! -e done ]; do sleep 0.02; done; exit 3";
+    terminal.type_line(&format!("$PROGRAM run --name job --at-most 1m --lease 30s bash -c '{job}'; echo > stopped"));
+    place.wait_for_lines("beats", 1);
+    terminal.type_keys("\x1a");
+    place.wait_for_lines("stopped", 1);
+    terminal.type_line("fg; echo $? > code");
+    wait_for_more(&place, "beats");
+    touch(&place, "done");
+    assert_eq!(place.wait_for_lines("code", 1), ["3"]);
+}
+
+#[test]
 fn the_job_reads_from_the_terminal() {
     let place = Place::new();
     let mut terminal = Terminal::bash(&place);
