@@ -2,6 +2,7 @@
 
 mod basics;
 mod faults;
+mod history;
 mod hosts;
 mod java;
 mod login;

@@ -1,16 +1,12 @@
 //! Locks in a PostgreSQL table, the Java library's.
 //!
 //! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
-//! would not survive PgBouncer. The columns may be `timestamp` or `timestamptz`: what is compared and returned goes by the
-//! epoch, which is the same for both, and for what is written the statement sets the time zone to UTC for its own
-//! transaction. Its common table expression is there for that alone; it is evaluated before the first row is written.
-//!
-//! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
-//! taking takes is spent there.
+//! would not survive PgBouncer.
 
 mod connect;
 mod passfile;
 mod session;
+mod statements;
 mod trouble;
 
 use std::time::Duration;
@@ -19,51 +15,14 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
+use super::history::History;
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Record};
 use connect::Servers;
 use session::{Failure, Session};
-
-/// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
-/// last answer: a statement that nobody waits for would take the lock for nobody.
-const UTC: &str =
-    "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), set_config('lock_timeout', '900ms', true))";
-
-/// The server's time is that when the statement began.
-const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
-
-/// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease.
-/// No row at all means that another was quicker between the look and the taking.
-const ACQUIRE: &str = "WITH {utc}, \
-    seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
-                          WHERE name = $1 AND locked_by <> $2 AND {held}), \
-    taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
-              SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
-              ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
-                                               locked_by = excluded.locked_by \
-              WHERE lock.locked_by = $2 OR NOT {held} \
-              RETURNING locked_by, locked_at, lock_until) \
-    SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \
-           date_part('epoch', CURRENT_TIMESTAMP) \
-    FROM (SELECT true AS granted, * FROM taken UNION ALL SELECT false, * FROM seen) AS answer";
-
-/// `$1` name, `$2` owner, `$3` lease.
-const RENEW: &str = "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
-    FROM zone WHERE name = $1 AND locked_by = $2 AND {held} RETURNING true";
-
-/// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
-/// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
-/// ended.
-const RELEASE: &str = "WITH {utc} UPDATE {table} AS lock \
-    SET locked_by = $4, \
-        lock_until = CASE WHEN locked_by = $4 THEN lock.lock_until \
-                     ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
-    FROM zone WHERE name = $1 AND (locked_by = $4 OR locked_by = $2 AND {held}) RETURNING true";
-
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
-    lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
+use statements::{ACQUIRE, RELEASE, RENEW, Statement, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -74,11 +33,18 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
 
+/// How many tables may be missing.
+const TABLES: usize = 2;
+
+/// The parameters of a statement, with their types.
+type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
 /// Locks in a PostgreSQL table.
 pub(crate) struct Postgres {
     servers: Servers,
     address: String,
-    table: String,
+    tables: Tables,
+    history: History,
     session: Option<Session>,
     /// How long to try, one try after the other.
     patience: Duration,
@@ -95,19 +61,19 @@ impl Postgres {
         Ok(Box::new(Self {
             servers,
             address: url.public(),
-            table,
+            tables: Tables::new(table),
+            history: History::default(),
             session: None,
             patience: access.patience,
             begun: None,
         }))
     }
 
-    /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over, and the table is
-    /// made where it is missing.
-    fn ask(&mut self, statement: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Trouble> {
-        let statement = self.fill(statement);
+    /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over, and the tables are
+    /// made where they are missing.
+    fn ask(&mut self, statement: &Statement, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
         for _ in 1..self.servers.count() {
-            match self.ask_one(&statement, values)? {
+            match self.ask_one(statement, values)? {
                 Err(failure) if trouble::is_read_only(&failure) => {
                     self.session = None;
                     self.servers.pass_over();
@@ -115,7 +81,7 @@ impl Postgres {
                 answer => return answer.map_err(|failure| self.explain(&failure)),
             }
         }
-        self.ask_one(&statement, values)?.map_err(|failure| {
+        self.ask_one(statement, values)?.map_err(|failure| {
             if trouble::is_read_only(&failure) {
                 self.session = None;
                 self.servers.pass_over();
@@ -125,11 +91,7 @@ impl Postgres {
     }
 
     /// Asks the server that we are connected to. The outer error says that there is none.
-    fn ask_one(
-        &mut self,
-        statement: &str,
-        values: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+    fn ask_one(&mut self, statement: &Statement, values: Values<'_>) -> Result<Result<Vec<Row>, Failure>, Trouble> {
         let now = Moment::now();
         if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
             self.begun = Some(now);
@@ -138,27 +100,55 @@ impl Postgres {
             Some(session) => session,
             None => self.servers.connect()?,
         };
-        let limit = self.time_left();
-        let mut answer = session.query(statement, values, limit);
-        if answer.as_ref().is_err_and(trouble::is_no_table) {
-            answer = match self.create(&mut session, limit)? {
-                Ok(()) => session.query(statement, values, limit),
-                Err(failure) => Err(failure),
-            };
-        }
+        let answer = self.ask_with_tables(&mut session, statement, values)?;
         if answer.is_ok() {
             self.begun = None;
         }
         // A connection on which the server answered is as good as before.
-        let answered = match &answer {
-            Ok(_) => true,
-            Err(Failure::Said(error)) => error.as_db_error().is_some(),
-            Err(Failure::Silence | Failure::Cancelled) => false,
-        };
-        if answered && !session.is_over() {
+        if answer.as_ref().err().is_none_or(trouble::is_answer) && !session.is_over() {
             self.session = Some(session);
         }
         Ok(answer)
+    }
+
+    /// Asks, with a table that is missing made, and without the history where it may not be kept.
+    fn ask_with_tables(
+        &mut self,
+        session: &mut Session,
+        statement: &Statement,
+        values: Values<'_>,
+    ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+        let limit = self.time_left();
+        let plain = self.tables.plain(statement);
+        let mut missing = TABLES;
+        loop {
+            let recorded = self.tables.recorded(statement).filter(|_| self.history.is_kept());
+            let failure = match session.query(recorded.as_ref().unwrap_or(&plain), values, limit) {
+                Ok(rows) => return Ok(Ok(rows)),
+                Err(failure) => failure,
+            };
+            let made = if trouble::is_no_table(&failure) && missing > 0 {
+                missing -= 1;
+                self.create(session, self.tables.missing(&trouble::said(&failure)), limit)?
+            } else if recorded.is_some() && self.is_refusal(&failure) {
+                // Whose fault it is shows without the history.
+                let answer = session.query(&plain, values, limit);
+                if answer.is_ok() {
+                    self.bar_history(&failure);
+                }
+                return Ok(answer);
+            } else {
+                Err(failure)
+            };
+            if let Err(failure) = made {
+                return Ok(Err(failure));
+            }
+        }
+    }
+
+    /// The server answered, and will not answer otherwise next time.
+    fn is_refusal(&self, failure: &Failure) -> bool {
+        trouble::is_answer(failure) && self.explain(failure).kind == TroubleKind::Lasting
     }
 
     /// How long the server may be busy with a statement: as long as somebody waits for the answer. Tries that have failed
@@ -168,9 +158,10 @@ impl Postgres {
         (self.begun.unwrap_or(now) + self.patience).since(now).max(SHORTEST)
     }
 
-    /// Makes the table. A server that cannot be written is no place for it, and that is not the last word.
-    fn create(&self, session: &mut Session, limit: Duration) -> Result<Result<(), Failure>, Trouble> {
-        let statement = self.fill(CREATE);
+    /// Makes a table. A server that cannot be written is no place for it, and that is not the last word. Without the table of
+    /// locks there is no lock; without that of runs there is no history.
+    fn create(&mut self, session: &mut Session, table: Table, limit: Duration) -> Result<Result<(), Failure>, Trouble> {
+        let statement = self.tables.create(table);
         let Err(failure) = session.execute(&statement, limit) else { return Ok(Ok(())) };
         if trouble::is_made_already(&failure) {
             return Ok(Ok(()));
@@ -183,35 +174,53 @@ impl Postgres {
             // Nothing was asked for yet.
             return Err(Trouble { unclear: false, ..trouble });
         }
-        let (label, table, said) = (self.servers.label(), &self.table, trouble::said(&failure));
-        Err(Trouble::lasting(format!("{label}: there is no table {table}, and it cannot be made: {said}"))
-            .hint(format!("have somebody who may run: {statement}")))
+        let (label, name, said) = (self.servers.label(), self.tables.name(table), trouble::said(&failure));
+        let refusal = Trouble::lasting(format!("{label}: there is no table {name}, and it cannot be made: {said}"))
+            .hint(format!("have somebody who may run: {statement}"));
+        match table {
+            Table::Locks => Err(refusal),
+            Table::Runs => {
+                self.history.bar(refusal);
+                Ok(Ok(()))
+            }
+        }
     }
 
-    fn fill(&self, statement: &str) -> String {
-        statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{table}", &self.table)
+    /// Does without the history, whose table is there and cannot be used.
+    fn bar_history(&mut self, failure: &Failure) {
+        let (label, table) = (self.servers.label(), self.tables.name(Table::Runs));
+        let message = format!("{label}: the table {table} cannot be used: {}", trouble::said(failure));
+        let hint = match trouble::is_forbidden(failure) {
+            true => format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {}", self.servers.user()),
+            false => format!("rename it, and have made instead: {}", self.tables.create(Table::Runs)),
+        };
+        self.history.bar(Trouble::lasting(message).hint(hint));
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> Trouble {
         let message = "keeps no milliseconds, and a lock would end before its time";
-        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label(), self.table))
+        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label(), self.tables.name(Table::Locks)))
             .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
             .unclear()
     }
 
     fn explain(&self, failure: &Failure) -> Trouble {
-        trouble::of_asking(self.servers.label(), self.servers.user(), &self.table, failure)
+        trouble::of_asking(self.servers.label(), self.servers.user(), self.tables.name(Table::Locks), failure)
     }
 }
 
 impl Backend for Postgres {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
         let lease = Interval(claim.lease);
-        let values: [(&(dyn ToSql + Sync), Type); 3] =
-            [(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)];
+        let values: Values<'_> = &[
+            (&claim.name.as_str(), Type::TEXT),
+            (&claim.owner.as_str(), Type::TEXT),
+            (&lease, Type::INTERVAL),
+            (&claim.owner.host(), Type::TEXT),
+        ];
         for _ in 0..RACES {
-            let rows = self.ask(ACQUIRE, &values)?;
+            let rows = self.ask(&ACQUIRE, values)?;
             if let Some(row) = rows.first() {
                 let (acquired, left) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
                 if matches!(acquired, Acquired::Granted(_)) && left + ROUNDING < claim.lease {
@@ -226,24 +235,36 @@ impl Backend for Postgres {
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
         let lease = Interval(claim.lease);
         let rows = self.ask(
-            RENEW,
+            &RENEW,
             &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)],
         )?;
         Ok(kept(&rows))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
         let hold = Interval(hold);
+        let (exit_code, outcome) = match closing {
+            Closing::Ended { verdict, exit_code } => (Some(i32::from(exit_code)), Some(verdict.as_str())),
+            Closing::Unused => (None, None),
+        };
         let rows = self.ask(
-            RELEASE,
+            &RELEASE,
             &[
                 (&claim.name.as_str(), Type::TEXT),
                 (&claim.owner.as_str(), Type::TEXT),
                 (&hold, Type::INTERVAL),
                 (&claim.owner.ended(), Type::TEXT),
+                (&exit_code, Type::INT4),
+                (&outcome, Type::TEXT),
+                // The newest stays with every backend, since some count on from it.
+                (&i64::from(claim.keep.max(1)), Type::INT8),
             ],
         )?;
         Ok(kept(&rows))
+    }
+
+    fn unrecorded(&mut self) -> Option<Trouble> {
+        self.history.take_reason()
     }
 
     fn disconnect(&mut self) {
@@ -268,7 +289,8 @@ fn read(row: &Row) -> Result<(Acquired, Duration), tokio_postgres::Error> {
     let time = |epoch: f64| epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000));
     let left = if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER };
     if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
-        return Ok((Acquired::Granted(Grant { locked_at, until, token: None }), left));
+        let token = row.try_get::<_, Option<i64>>(5)?.and_then(|id| id.try_into().ok());
+        return Ok((Acquired::Granted(Grant { locked_at, until, token }), left));
     }
     let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left };
     Ok((Acquired::Held(record), left))

@@ -40,6 +40,16 @@ pub(super) fn is_made_already(failure: &Failure) -> bool {
         .any(|code| is(failure, code))
 }
 
+/// The right is missing.
+pub(super) fn is_forbidden(failure: &Failure) -> bool {
+    is(failure, &SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
+/// The server has answered, if only to complain.
+pub(super) fn is_answer(failure: &Failure) -> bool {
+    matches!(failure, Failure::Said(error) if error.as_db_error().is_some())
+}
+
 fn is(failure: &Failure, code: &SqlState) -> bool {
     matches!(failure, Failure::Said(error) if error.code() == Some(code))
 }

@@ -1,0 +1,168 @@
+//! The statements, each of which is an operation: with the history, and without one where it may not be kept.
+//!
+//! The columns may be `timestamp` or `timestamptz`: what is compared and returned goes by the epoch, which is the same for
+//! both, and for what is written the statement sets the time zone to UTC for its own transaction. Its common table expression
+//! is there for that alone; it is evaluated before the first row is written.
+//!
+//! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
+//! taking takes is spent there.
+
+/// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
+/// last answer: a statement that nobody waits for would take the lock for nobody.
+const UTC: &str =
+    "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), set_config('lock_timeout', '900ms', true))";
+
+/// The server's time is that when the statement began.
+const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
+
+/// An operation.
+pub(super) struct Statement {
+    lock: &'static str,
+    /// What it says in addition where there is a history, and what its answer then has of it.
+    history: Option<(&'static str, &'static str)>,
+}
+
+/// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease,
+/// `$4` host. No row at all means that another was quicker between the look and the taking.
+///
+/// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the order of
+/// the tokens is that of the takings. Taking again replaces the record.
+pub(super) const ACQUIRE: Statement = Statement {
+    lock: "WITH {utc}, \
+        seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
+                              WHERE name = $1 AND locked_by <> $2 AND {held}), \
+        taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
+                  SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
+                  ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
+                                                   locked_by = excluded.locked_by \
+                  WHERE lock.locked_by = $2 OR NOT {held} \
+                  RETURNING locked_by, locked_at, lock_until){and} \
+        SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \
+               date_part('epoch', CURRENT_TIMESTAMP), {answer} \
+        FROM (SELECT true AS granted, * FROM taken UNION ALL SELECT false, * FROM seen) AS answer",
+    history: Some((
+        ", noted AS (INSERT INTO {history} (name, owner, host, started_at) \
+                     SELECT $1, $2, $4, CURRENT_TIMESTAMP FROM taken \
+                     ON CONFLICT (name, owner) DO UPDATE SET id = excluded.id, started_at = excluded.started_at, \
+                                                             ended_at = NULL, exit_code = NULL, outcome = NULL \
+                     RETURNING id)",
+        "(SELECT id FROM noted)::int8",
+    )),
+};
+
+/// `$1` name, `$2` owner, `$3` lease.
+pub(super) const RENEW: Statement = Statement {
+    lock: "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
+        FROM zone WHERE name = $1 AND locked_by = $2 AND {held} RETURNING true",
+    history: None,
+};
+
+/// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
+/// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
+/// ended, `$5` exit code, `$6` outcome or null for a record that goes, `$7` how many runs to keep.
+///
+/// What happens to a record is one thing only, since one statement cannot change a row twice: the oldest go, also if they
+/// were to be closed.
+pub(super) const RELEASE: Statement = Statement {
+    lock: "WITH {utc}, \
+        freed AS (UPDATE {table} AS lock \
+                  SET locked_by = $4, \
+                      lock_until = CASE WHEN locked_by = $4 THEN lock.lock_until \
+                                   ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
+                  FROM zone WHERE name = $1 AND (locked_by = $4 OR locked_by = $2 AND {held}) RETURNING true){and} \
+        SELECT * FROM freed",
+    history: Some((
+        ", oldest AS MATERIALIZED (SELECT id FROM {history} WHERE name = $1 AND ($6 IS NOT NULL OR owner <> $2) \
+                                   ORDER BY id DESC LIMIT 1 OFFSET $7), \
+         closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
+                    WHERE name = $1 AND owner = $2 AND ended_at IS NULL AND $6 IS NOT NULL \
+                          AND (id <= (SELECT id FROM oldest)) IS NOT TRUE), \
+         pruned AS (DELETE FROM {history} WHERE name = $1 AND \
+                    (id <= (SELECT id FROM oldest) OR owner = $2 AND ended_at IS NULL AND $6 IS NULL))",
+        "",
+    )),
+};
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
+    lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
+
+/// The second key finds a record, and all that is kept of a name, which is read whole.
+const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
+    (id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, name VARCHAR(64) NOT NULL, owner VARCHAR(255) NOT NULL, \
+    host VARCHAR(255) NOT NULL, started_at TIMESTAMP NOT NULL, ended_at TIMESTAMP, exit_code INTEGER, \
+    outcome VARCHAR(16), UNIQUE (name, owner))";
+
+/// As long as a name may be for the server; it cuts what is longer.
+const LONGEST_NAME: usize = 63;
+
+/// One of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    Locks,
+    Runs,
+}
+
+/// What the tables are called.
+pub(super) struct Tables {
+    locks: String,
+    history: String,
+}
+
+impl Tables {
+    pub(super) fn new(locks: String) -> Self {
+        let history = format!("{locks}_history");
+        Self { locks, history }
+    }
+
+    pub(super) fn name(&self, table: Table) -> &str {
+        match table {
+            Table::Locks => &self.locks,
+            Table::Runs => &self.history,
+        }
+    }
+
+    /// The operation with its part for the history, if it has one.
+    pub(super) fn recorded(&self, statement: &Statement) -> Option<String> {
+        let (and, answer) = statement.history?;
+        Some(self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer)))
+    }
+
+    /// The operation without it.
+    pub(super) fn plain(&self, statement: &Statement) -> String {
+        self.fill(&statement.lock.replace("{and}", "").replace("{answer}", "NULL::int8"))
+    }
+
+    pub(super) fn create(&self, table: Table) -> String {
+        self.fill(match table {
+            Table::Locks => CREATE,
+            Table::Runs => CREATE_HISTORY,
+        })
+    }
+
+    /// Of which table the server says that it is missing.
+    pub(super) fn missing(&self, said: &str) -> Table {
+        let name = self.history.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        if said.contains(name.get(..LONGEST_NAME).unwrap_or(&name)) { Table::Runs } else { Table::Locks }
+    }
+
+    fn fill(&self, statement: &str) -> String {
+        let filled = statement.replace("{utc}", UTC).replace("{held}", HELD);
+        filled.replace("{table}", &self.locks).replace("{history}", &self.history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_that_is_missing_is_known_by_its_name() {
+        let tables = Tables::new("Ops.Locks".to_owned());
+        assert_eq!(tables.missing("relation \"ops.locks\" does not exist"), Table::Locks);
+        assert_eq!(tables.missing("Relation »ops.locks_history« existiert nicht"), Table::Runs);
+        // The server cuts what is too long.
+        let tables = Tables::new("x".repeat(60));
+        assert_eq!(tables.missing(&format!("relation \"{}_hi\" does not exist", "x".repeat(60))), Table::Runs);
+        assert_eq!(tables.missing(&format!("relation \"{}\" does not exist", "x".repeat(60))), Table::Locks);
+    }
+}
