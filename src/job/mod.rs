@@ -22,7 +22,7 @@ use std::collections::HashSet;
 
 pub(crate) use environ::Environment;
 pub(crate) use guard::guard;
-#[expect(unused_imports, reason = "the supervisor is still to start it")]
+#[cfg_attr(not(test), expect(unused_imports, reason = "the supervisor is still to start it"))]
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
 use nix::unistd::{Pid, getpgid, getpgrp};

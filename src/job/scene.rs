@@ -35,6 +35,7 @@ extern "C" fn become_another() {
 
 /// The other process: starts the job and obeys.
 fn play(owner: &str, group: &str, script: &str) -> ! {
+    #[expect(clippy::zombie_processes, reason = "it is reaped like any child")]
     let _before = std::process::Command::new("sh").args(["linger", "before"]).stdin(Stdio::null()).spawn().unwrap();
     let (_signals, inherited) = Signals::catch().unwrap();
     let group = if group == "own" { Group::Own } else { Group::Shared };
