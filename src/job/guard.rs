@@ -144,9 +144,11 @@ impl Guard {
         }
         let Some(all) = tree::all() else { return Vec::new() };
         let mut except = self.strangers.clone();
-        except.extend([self.ourselves.pid, self.parent]);
+        except.push(self.ourselves.pid);
         let mut job: Vec<Process> = Vec::new();
-        if self.parent_lives() {
+        // As long as we are its child, the number is its.
+        if getppid().as_raw() == self.parent {
+            except.push(self.parent);
             job.extend(tree::below(&all, &[self.parent], &except));
         }
         job.extend(all.iter().filter(|process| self.is_known(process, group)));
@@ -174,11 +176,6 @@ impl Guard {
             }
         }
         left
-    }
-
-    /// Whether we are still the child of who started us.
-    fn parent_lives(&self) -> bool {
-        getppid().as_raw() == self.parent
     }
 
     /// The command's own group, unless its number is the number of another process by now, and thus perhaps of its group.
@@ -224,5 +221,147 @@ fn close_listed() {
     for number in numbers.into_iter().filter(|number| *number > 2) {
         // The listing's own descriptor is among them, and closed already.
         let _ = nix::unistd::close(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::{Scene, lives, wait_until};
+    use super::*;
+
+    fn gone(all: &[Process]) -> bool {
+        !all.iter().any(lives)
+    }
+
+    #[test]
+    fn when_we_are_killed_the_group_and_what_bears_our_name_dies_too() {
+        let mut scene = Scene::new(
+            "own",
+            "(env -u SHEDLOCK_LOCK_OWNERS sh linger member & setsid sh linger daemon &); exec sh linger command",
+        );
+        let job = ["member", "daemon", "command"].map(|file| scene.process(file));
+        let guardian = Process::find(scene.guardian).unwrap();
+        scene.die();
+        wait_until("the job is dead", || gone(&job));
+        wait_until("the guardian is gone", || !lives(&guardian));
+    }
+
+    #[test]
+    fn when_we_are_killed_what_descends_from_a_marked_process_dies_too() {
+        let mut scene = Scene::new(
+            "own",
+            "(setsid sh -c 'echo $$ > marked; env -u SHEDLOCK_LOCK_OWNERS setsid sh linger unmarked & wait' &); exec sh linger command",
+        );
+        let job = ["marked", "unmarked"].map(|file| scene.process(file));
+        scene.die();
+        wait_until("the job is dead", || gone(&job));
+    }
+
+    #[test]
+    fn what_is_none_of_the_jobs_outlives_us() {
+        let mut scene = Scene::new("shared", "exec sh linger command");
+        let job = [scene.process("command")];
+        // In the same group; and the owner is a part of a word, or the word of another variable.
+        let lists = [("SHEDLOCK_LOCK_OWNERS", format!("outer:1:1 {}0", scene.owner)), ("OWNERS", scene.owner.clone())];
+        let mut other = std::process::Command::new("sleep").arg("100").envs(lists).spawn().unwrap();
+        let stranger = Process::find(i32::try_from(other.id()).unwrap()).unwrap();
+        let guardian = Process::find(scene.guardian).unwrap();
+        scene.die();
+        wait_until("the job is dead", || gone(&job));
+        wait_until("the guardian is gone", || !lives(&guardian));
+        assert!(lives(&stranger) && scene.has_spared_the_stranger());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
+    fn past_the_deadline_the_whole_job_dies_although_we_live() {
+        let mut scene =
+            Scene::new("own", "(env -u SHEDLOCK_LOCK_OWNERS setsid sh linger orphan &); exec sh linger command");
+        let job = ["orphan", "command"].map(|file| scene.process(file));
+        let [guardian, ourselves] = [scene.guardian, scene.pid()].map(|pid| Process::find(pid).unwrap());
+        assert_eq!(scene.say("deadline 200"), "true");
+        ourselves.id.signal(Signal::STOP);
+        wait_until("the job is dead", || gone(&job));
+        assert!(lives(&guardian) && lives(&ourselves));
+        ourselves.id.signal(Signal::CONT);
+        scene.see_the_end();
+        assert_eq!(scene.say("gone tree"), "true");
+        assert!(scene.has_spared_the_stranger());
+        assert_eq!(scene.say("dismiss"), "done");
+        assert!(!lives(&guardian));
+    }
+
+    #[test]
+    fn a_deadline_that_was_moved_in_time_is_none_even_if_the_guardian_slept() {
+        let mut scene = Scene::new("own", "exec sh linger command");
+        let command = scene.process("command");
+        let guardian = Process::find(scene.guardian).unwrap();
+        guardian.id.signal(Signal::STOP);
+        wait_until("it is stopped", || Process::find(scene.guardian).unwrap().is_stopped());
+        scene.say("deadline 0");
+        scene.say("deadline 3600000");
+        guardian.id.signal(Signal::CONT);
+        wait_until("it has set its timer", || timer_of(scene.guardian).is_some_and(|seconds| seconds > 3000));
+        assert!(lives(&command));
+        scene.say("deadline none");
+        wait_until("it has no timer", || timer_of(scene.guardian) == Some(0));
+        assert!(lives(&command));
+        scene.say("deadline 0");
+        wait_until("the job is dead", || !lives(&command));
+    }
+
+    /// The seconds left on a process's timer.
+    fn timer_of(pid: i32) -> Option<u64> {
+        let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?.flatten();
+        let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+        texts.filter_map(|text| text.split_once("it_value: (")?.1.split_once(',')?.0.parse().ok()).next()
+    }
+
+    #[test]
+    fn a_guardian_that_is_dismissed_is_gone_and_has_touched_nothing() {
+        let mut scene = Scene::new("own", "exec sh linger command");
+        let command = scene.process("command");
+        assert_eq!(scene.say("dismiss"), "done");
+        assert!(fs::metadata(format!("/proc/{}", scene.guardian)).is_err());
+        assert!(lives(&command));
+    }
+
+    #[test]
+    fn a_guardian_shares_nothing_with_us() {
+        let scene = Scene::new("own", "exec sh linger command");
+        let of = |file: &str| format!("/proc/{}/{file}", scene.guardian);
+        wait_until("it waits", || fs::read_link(of("fd/3")).is_ok_and(|link| link.ends_with("anon_inode:[timerfd]")));
+        let mut files: Vec<(String, String)> = fs::read_dir(of("fd"))
+            .unwrap()
+            .map(|file| file.unwrap())
+            .map(|file| (file.file_name(), fs::read_link(file.path()).unwrap()))
+            .map(|(number, link)| (number.into_string().unwrap(), link.to_str().unwrap().to_owned()))
+            .collect();
+        files.sort();
+        assert_eq!(files.len(), 4, "{files:?}");
+        assert!(files[0].1.starts_with("pipe:"), "{files:?}");
+        assert_eq!((files[1].1.as_str(), files[2].1.as_str()), ("/dev/null", "/dev/null"));
+        // Nobody but us has the other end, or our death would not be noticed.
+        let holders = fs::read_dir(format!("/proc/{}/fd", scene.job)).unwrap().flatten();
+        assert!(
+            holders.filter_map(|file| fs::read_link(file.path()).ok()).all(|link| link.to_str() != Some(&files[0].1))
+        );
+        assert_eq!(fs::read_link(of("cwd")).unwrap(), std::path::Path::new("/"));
+        assert_eq!(fs::read(of("environ")).unwrap(), b"");
+        assert_eq!(fs::read(of("cmdline")).unwrap(), b"shedlock-guardian\0");
+        assert_eq!(Process::find(scene.guardian).unwrap().group, scene.guardian);
+        let status = fs::read_to_string(of("status")).unwrap();
+        assert!(status.contains("SigBlk:\tfffffffe7ffbfeff"), "{status}");
+    }
+
+    #[test]
+    fn a_guardian_has_its_own_session_and_ignores_who_asks_it_to_end() {
+        let scene = Scene::new("own", "exec sh linger command");
+        let session = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(scene.guardian))).unwrap();
+        assert_eq!(session.as_raw(), scene.guardian);
+        let guardian = Process::find(scene.guardian).unwrap();
+        guardian.id.signal(Signal::TERM);
+        assert!(lives(&guardian));
     }
 }

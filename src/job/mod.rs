@@ -8,6 +8,8 @@ mod guard;
 mod guardian;
 mod hold;
 mod process;
+#[cfg(test)]
+mod scene;
 mod signals;
 mod spawn;
 mod tree;
@@ -184,4 +186,60 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
         }
     }
     events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scene::{Scene, lives, wait_until};
+
+    /// A command that leaves a process in its group and one with its own session behind.
+    const LEAVES: &str = "(sh linger member & setsid sh linger daemon &)
+        until [ -e member ] && [ -e daemon ]; do sleep 0.01; done";
+
+    #[test]
+    fn the_rest_of_an_own_group_is_waited_for_and_gets_signals() {
+        let mut scene = Scene::new("own", LEAVES);
+        let [member, daemon] = ["member", "daemon"].map(|file| scene.process(file));
+        assert_eq!(scene.say("gone group"), "false");
+        scene.see_the_end();
+        assert_eq!((scene.say("gone group"), scene.say("gone tree")), ("false".into(), "false".into()));
+        scene.say("signal 15");
+        wait_until("the group is gone", || scene.say("gone group") == "true");
+        assert!(!lives(&member) && lives(&daemon));
+        // There is no group any more to send anything to.
+        scene.say("signal 9");
+        assert!(lives(&daemon));
+        assert_eq!(scene.say("gone tree"), "false");
+        scene.say("tree 9");
+        wait_until("the tree is gone", || scene.say("gone tree") == "true");
+        assert!(!lives(&daemon) && scene.has_spared_the_stranger());
+    }
+
+    #[test]
+    fn of_a_shared_group_only_what_came_of_the_command_counts() {
+        let mut scene = Scene::new("shared", LEAVES);
+        let [member, daemon] = ["member", "daemon"].map(|file| scene.process(file));
+        scene.see_the_end();
+        assert_eq!(scene.say("gone group"), "false");
+        member.id.signal(crate::signal::Signal::KILL);
+        // The test and the stranger are in it still.
+        wait_until("the group is gone", || scene.say("gone group") == "true");
+        assert_eq!((lives(&daemon), scene.say("gone tree")), (true, "false".into()));
+        scene.say("signal 15");
+        wait_until("the tree is gone", || scene.say("gone tree") == "true");
+        assert!(scene.has_spared_the_stranger());
+    }
+
+    #[test]
+    fn one_kill_ends_a_job_that_breeds_as_we_look() {
+        // Every child leads a session of its own and is soon an orphan, so each has to be found.
+        let script = "perl -MPOSIX -e 'open(F, \">breeding\"); for (1..3000) { last unless -d $ENV{HERE}; \
+            fork or do { setsid(); sleep 100; exit }; select(undef, undef, undef, 0.0005) }; sleep 100' & \
+            echo $$ > command; wait";
+        let mut scene = Scene::new("own", &format!("setsid sh -c '{}' & wait", script.replace('\'', "'\\''")));
+        scene.process("command");
+        wait_until("it breeds", || scene.rest().len() > 20);
+        scene.say("tree 9");
+        wait_until("nothing is left", || scene.rest().is_empty());
+    }
 }

@@ -14,13 +14,13 @@ use super::signals::kill;
 use crate::signal::Signal;
 
 /// A process that lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: Id,
     pub(super) parent: i32,
     pub(super) group: i32,
-    /// Whether a signal has stopped it.
-    pub(super) stopped: bool,
+    /// The kernel's letter for what it is doing.
+    pub(super) state: u8,
 }
 
 /// One process, and never one that got its number later.
@@ -64,6 +64,17 @@ impl Id {
 }
 
 impl Process {
+    /// Whether a signal has stopped it.
+    pub(super) const fn is_stopped(&self) -> bool {
+        self.state == b'T'
+    }
+
+    /// Whether it is on its way back to its own code, or can be at any time; not so in a system call that no signal ends,
+    /// such as that of the parent in vfork(2).
+    pub(super) const fn is_awake(&self) -> bool {
+        matches!(self.state, b'R' | b'S')
+    }
+
     /// The living process of this number.
     pub(super) fn find(pid: i32) -> Option<Self> {
         parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
@@ -157,7 +168,7 @@ fn read(stat: &[u8]) -> Option<(Process, bool)> {
     let threads: u32 = fields.nth(NUM_THREADS).and_then(|field| field.parse().ok()).unwrap_or(1);
     let start = fields.nth(START)?.parse().ok()?;
     let dead = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    Some((Process { id: Id { pid, start }, parent, group, stopped: state == "T" }, dead))
+    Some((Process { id: Id { pid, start }, parent, group, state: state.bytes().next()? }, dead))
 }
 
 /// Opens a descriptor of a process, which closes on exec.
@@ -206,10 +217,20 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let process = |pid, parent| Process { id: Id { pid, start: 0 }, parent, group: 1, stopped: false };
+        let process = |pid, parent| Process { id: Id { pid, start: 0 }, parent, group: 1, state: b'S' };
         let all = [process(5, 4), process(2, 1), process(3, 2), process(4, 3), process(9, 8)];
         let mut found: Vec<i32> = below(&all, &[2], &[]).iter().map(|process| process.id.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [3, 4, 5]);
+    }
+    #[test]
+    fn a_signal_for_a_process_that_is_gone_does_not_reach_who_has_its_number_now() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let Process { id, .. } = Process::find(i32::try_from(child.id()).unwrap()).unwrap();
+        assert_eq!(Id { start: id.start - 1, ..id }.signal(Signal::KILL), Delivery::Gone);
+        assert!(Process::find(id.pid).is_some());
+        assert_eq!(id.signal(Signal::KILL), Delivery::Sent);
+        child.wait().unwrap();
+        assert_eq!(id.signal(Signal::KILL), Delivery::Gone);
     }
 }
