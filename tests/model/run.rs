@@ -1,0 +1,185 @@
+//! What the wrapper of a host does: its run, from the request for the lock to the release.
+//!
+//! In the program: the state machine in `src/run/`, and the keeper with its one request at a time in `src/keeper.rs`.
+
+use crate::host::{Exit, Flight, Host, Job, Lease, Phase, Stall, Wrapper};
+use crate::rules::{AT_LEAST, AT_MOST, CountedFrom, GIVE_BACK, HALF, LEASE, Rules, THIRD};
+use crate::store::{Answer, Owner, Request};
+
+impl Host {
+    /// Begins a run.
+    pub(crate) fn start(&mut self, owner: Owner) {
+        *self = Self { owner, job: self.job, ..Self::default() };
+        self.ask();
+    }
+
+    pub(crate) fn ask(&mut self) {
+        self.phase = Phase::Asking;
+        self.send(Request::Take);
+    }
+
+    fn send(&mut self, request: Request) {
+        self.flight = Some(Flight { request, age: 0, clock_lost: 0, slow: false, answer: None });
+    }
+
+    /// Takes in an answer (`Run::on_acquired`, `on_renewed`, `on_released`).
+    pub(crate) fn on_answer(&mut self, rules: Rules, flight: Flight, answer: Answer) -> Option<Exit> {
+        self.flight = None;
+        let since = match rules.counted_from {
+            CountedFrom::TheRequest => flight.age,
+            CountedFrom::TheAnswer => 0,
+        };
+        match (answer, flight.request) {
+            (Answer::Granted(grant), _) => {
+                self.unclear = false;
+                let too_late = rules.too_late_goes_back && since > HALF;
+                if self.phase == Phase::Asking && !too_late {
+                    let (left, at_most) = (LEASE.saturating_sub(since), AT_MOST.saturating_sub(since));
+                    self.lease = Lease { grant, left, at_most, clock_lost: flight.clock_lost, lost: false };
+                    self.job = Job { command: true, ..self.job };
+                    self.phase = Phase::Running;
+                } else {
+                    self.phase = Phase::Releasing { left: GIVE_BACK, hold: 0 };
+                }
+            }
+            (Answer::Held, _) => {
+                self.unclear = false;
+                if self.phase == Phase::Asking {
+                    self.phase = Phase::Waiting { asked: true };
+                } else {
+                    return Some(self.exit(Exit::Clean));
+                }
+            }
+            (Answer::Kept, Request::Renew { lease }) => {
+                let left = lease.saturating_sub(since);
+                if left > self.lease.left {
+                    (self.lease.left, self.lease.clock_lost) = (left, flight.clock_lost);
+                }
+                if self.job.held {
+                    self.go_on(rules);
+                }
+            }
+            (Answer::Lost, Request::Renew { .. }) => {
+                self.lease.lost = true;
+                self.lease.left = self.lease.left.min(rules.stop_with());
+            }
+            (Answer::Kept | Answer::Lost, _) => return Some(self.exit(Exit::Clean)),
+        }
+        self.react(rules)
+    }
+
+    /// No answer came, and none will.
+    pub(crate) fn on_trouble(&mut self, rules: Rules) -> Option<Exit> {
+        let flight = self.flight.take()?;
+        match (flight.request, self.phase) {
+            (Request::Take, Phase::GivingBack { .. }) => self.give_up(rules),
+            (Request::Take, _) => {
+                self.unclear = true;
+                None
+            }
+            _ => self.react(rules),
+        }
+    }
+
+    /// Gives up asking: what may have been taken goes back.
+    pub(crate) fn give_up(&mut self, rules: Rules) -> Option<Exit> {
+        if self.flight.is_some() {
+            self.phase = Phase::GivingBack { left: GIVE_BACK };
+        } else if rules.unclear_goes_back {
+            self.phase = Phase::Releasing { left: GIVE_BACK, hold: 0 };
+            return self.react(rules);
+        } else {
+            return Some(self.exit(Exit::Clean));
+        }
+        None
+    }
+
+    pub(crate) fn exit(&mut self, exit: Exit) -> Exit {
+        // What a broken variant has left alive lives on.
+        let job = Job { daemon: self.job.daemon, ..Job::default() };
+        *self = Self { owner: self.owner, job, has_strayed: self.has_strayed, ..Self::default() };
+        exit
+    }
+
+    fn must_stop(&self, rules: Rules) -> bool {
+        self.lease.left <= rules.stop_with()
+    }
+
+    /// Does what is due by itself, without a choice: the guardian's part, and the wrapper's `Run::on_time`.
+    pub(crate) fn react(&mut self, rules: Rules) -> Option<Exit> {
+        if self.stall != Stall::No {
+            return None;
+        }
+        self.guard(rules);
+        match self.wrapper {
+            Wrapper::Stopped => return None,
+            Wrapper::Dead => return (!self.job.lives()).then(|| self.exit(Exit::InDoubt)),
+            Wrapper::Alive => {}
+        }
+        if self.phase == Phase::Running {
+            if self.is_over(rules) {
+                if self.lease.lost {
+                    return Some(self.exit(Exit::Clean));
+                }
+                (self.phase, self.lease) = (Phase::Releasing { left: GIVE_BACK, hold: AT_LEAST }, Lease::default());
+            } else {
+                self.mind_the_lease(rules);
+            }
+        }
+        match self.phase {
+            Phase::Releasing { left: 0, .. } | Phase::GivingBack { left: 0 } => Some(self.exit(Exit::InDoubt)),
+            Phase::Releasing { hold, .. } if self.flight.is_none() => {
+                self.send(Request::Release { hold });
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the job is over, so that the lock goes back. With `--wait-for tree`, the strictest: all of it is dead.
+    fn is_over(&self, rules: Rules) -> bool {
+        if rules.whole_tree { !self.job.lives() } else { !self.job.command }
+    }
+
+    /// The wrapper while the job lives (`Run::on_running_time`).
+    fn mind_the_lease(&mut self, rules: Rules) {
+        if self.job.held {
+            // What is to be done is a choice, and made elsewhere.
+            if self.lease.lost {
+                self.job.kill();
+            }
+            return;
+        }
+        self.job.told |= self.must_stop(rules);
+        if self.lease.left <= rules.margin {
+            self.job.kill();
+        }
+        let due = self.lease.left <= LEASE - THIRD && self.lease.left < self.lease.at_most;
+        if due && !self.job.told && self.flight.is_none() {
+            self.renew();
+        }
+    }
+
+    /// Asks for a whole lease, or as much of it as at-most allows.
+    pub(crate) fn renew(&mut self) {
+        self.send(Request::Renew { lease: LEASE.min(self.lease.at_most) });
+    }
+
+    /// Goes on after the whole host stood still.
+    pub(crate) fn thaw(&mut self, rules: Rules) -> Option<Exit> {
+        let visible = std::mem::take(&mut self.stall) == Stall::Visible;
+        if visible && rules.checked_after_stall && self.phase == Phase::Running {
+            self.job.held = self.job.lives() && self.must_stop(rules);
+        }
+        self.react(rules)
+    }
+
+    /// Lets a job that is held after a stall go on, unless there is no time left for it all the same.
+    fn go_on(&mut self, rules: Rules) {
+        if self.must_stop(rules) {
+            self.job.kill();
+        } else {
+            self.job.held = false;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The store: one lock's row and the token, with the three operations that a backend has.
+//!
+//! Each is one atomic step by the store's own clock, which is the true time of the model. In the program: the trait
+//! `Backend` (`src/backend/mod.rs`), whose rules `src/backend/conformance.rs` asks of every backend.
+
+use crate::rules::{AT_LEAST, LEASE, Release, Renewal, Rules, Token};
+
+/// One run's identity.
+pub(crate) type Owner = u8;
+
+/// A lock that was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Grant {
+    pub(crate) token: u8,
+    /// The how manyeth taking it was. Nobody in the protocol knows; the properties do.
+    pub(crate) number: u8,
+}
+
+/// What a run asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    Take,
+    Renew {
+        lease: u8,
+    },
+    /// To stay held until so long after the taking.
+    Release {
+        hold: u8,
+    },
+}
+
+/// What the store answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Granted(Grant),
+    Held,
+    Kept,
+    Lost,
+}
+
+/// A lock in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Store {
+    /// The row's owner, also after it has expired: rows are never deleted.
+    owner: Option<Owner>,
+    /// The lock was given back and is held for at-least only.
+    ended: bool,
+    /// How long until `lock_until`; 0 is free.
+    pub(crate) left: u8,
+    /// How long ago it was taken; counted to at-least.
+    age: u8,
+    /// The last token.
+    token: u8,
+    /// How many takings there were.
+    takings: u8,
+    /// The highest token that was ever granted; like `takings`, only the properties know it.
+    highest: u8,
+    /// A token was granted that is not larger than all before.
+    pub(crate) went_back: bool,
+    /// A lock that was free became held by something other than a taking.
+    pub(crate) revived: bool,
+}
+
+impl Store {
+    /// Does what `owner` asks for.
+    pub(crate) fn serve(&mut self, rules: Rules, owner: Owner, request: Request) -> Answer {
+        match request {
+            Request::Take => self.take(rules, owner),
+            Request::Renew { lease } => self.renew(rules, owner, lease),
+            Request::Release { hold } => self.release(rules, owner, hold),
+        }
+    }
+
+    /// Takes the lock if it is free, or was already taken by the same owner, whose answer may have been lost.
+    fn take(&mut self, rules: Rules, owner: Owner) -> Answer {
+        if self.left > 0 && (self.owner != Some(owner) || self.ended) {
+            return Answer::Held;
+        }
+        self.takings += 1;
+        self.token = match rules.token {
+            Token::AboveLast => self.token + 1,
+            // The time has never stood still since the highest token, which is all that matters of it here.
+            Token::AboveLastAndTime => self.token.max(self.highest) + 1,
+        };
+        self.went_back |= self.token <= self.highest;
+        self.highest = self.highest.max(self.token);
+        (self.owner, self.ended, self.age) = (Some(owner), false, 0);
+        self.left = self.left.max(LEASE);
+        Answer::Granted(Grant { token: self.token, number: self.takings })
+    }
+
+    /// Makes it the owner's for `lease` from now, if it still is the owner's. It never shortens.
+    fn renew(&mut self, rules: Rules, owner: Owner, lease: u8) -> Answer {
+        let may = match rules.renewal {
+            Renewal::ByOwner => self.is_held_by(owner),
+            Renewal::ByAnybody => self.left > 0,
+            Renewal::AlsoExpired => self.owner == Some(owner) && !self.ended,
+        };
+        if !may {
+            return Answer::Lost;
+        }
+        self.revived |= self.left == 0;
+        self.left = self.left.max(lease);
+        Answer::Kept
+    }
+
+    /// Gives it back if it still is the owner's. It stays held until `hold` after it was taken, marked as ended; the
+    /// same release again is answered the same.
+    fn release(&mut self, rules: Rules, owner: Owner, hold: u8) -> Answer {
+        if self.ended && self.owner == Some(owner) && self.left > 0 {
+            return Answer::Kept;
+        }
+        let may = match rules.release {
+            Release::ByOwner => self.is_held_by(owner),
+            Release::ByAnybody | Release::DeletesTheRow => self.left > 0,
+        };
+        if !may {
+            return Answer::Lost;
+        }
+        self.left = hold.saturating_sub(self.age).min(self.left);
+        self.ended = self.left > 0;
+        if rules.release == Release::DeletesTheRow {
+            (self.owner, self.left, self.ended) = (None, 0, false);
+        }
+        Answer::Kept
+    }
+
+    /// A person frees it: `shedlock unlock`, or an UPDATE by hand.
+    pub(crate) fn unlock(&mut self) {
+        (self.left, self.ended) = (0, false);
+    }
+
+    /// Loses its memory: FLUSHALL, or a restart without a file. What only the properties know stays.
+    pub(crate) fn flush(&mut self) {
+        let Self { takings, highest, went_back, revived, .. } = *self;
+        *self = Self { takings, highest, went_back, revived, ..Self::default() };
+    }
+
+    /// A tick of its clock.
+    pub(crate) fn tick(&mut self, rules: Rules) {
+        self.left = self.left.saturating_sub(u8::from(rules.expires || self.ended));
+        self.age = (self.age + 1).min(AT_LEAST);
+        if self.left == 0 {
+            self.ended = false;
+        }
+    }
+
+    /// Whether nothing that a run of this owner asks for can change it any more, but another taking.
+    pub(crate) fn has_passed_on(&self, owner: Owner) -> bool {
+        self.left == 0 || self.owner != Some(owner)
+    }
+
+    /// Whether a run of this owner could go on under the lock.
+    pub(crate) fn is_held_by(&self, owner: Owner) -> bool {
+        self.owner == Some(owner) && self.left > 0 && !self.ended
+    }
+}
