@@ -1384,6 +1384,17 @@ fn after_a_stall_the_job_is_held_until_the_lock_is_checked() {
 }
 
 #[test]
+fn on_a_terminal_a_job_that_is_held_does_not_stop_us() {
+    let placement = Placement { group: Group::Shared, terminal: true, session_leader: false };
+    let mut story = Story::running(Policy { placement, ..leased() });
+    story.on(5_000, Event::Stalled);
+    assert_eq!(story.on(5_000, Event::JobStopped(Signal::STOP)), []);
+    story.tick(5_000);
+    story.on(5_010, renewed(Ok(Kept::Kept), 5_001));
+    assert_eq!(story.on(6_000, Event::JobStopped(Signal::TSTP)), [Action::StopOurselves(Signal::TSTP)]);
+}
+
+#[test]
 fn after_a_stall_a_job_whose_lock_is_lost_is_ended_and_not_continued() {
     let mut story = Story::running(leased());
     story.on(5_000, signalled(Signal::CONT));
@@ -1486,6 +1497,7 @@ fn until_at_least_the_lock_is_taken_for_more_than_a_lease() {
 #[test]
 fn a_lease_of_more_than_at_most_is_one_of_at_most() {
     let mut story = Story::running(Policy { lease: Some(ms(300_000)), ..policy() });
+    assert_eq!(story.run.policy.first_lease(), ms(100_000));
     assert_eq!(story.due(), STOP_AT, "there is nothing to renew");
     assert_eq!(story.tick(STOP_AT), first_signals());
 }
@@ -1506,6 +1518,41 @@ fn while_a_job_is_being_ended_its_lease_is_renewed() {
     assert_eq!(story.due(), 97_485, "if it is not renewed SIGKILL comes before the lease ends");
     story.on(79_100, renewed(Ok(Kept::Kept), 79_001));
     assert_eq!(story.due(), KILL_AT);
+    assert!(story.tick(KILL_AT).contains(&Action::KillTree));
+    assert_eq!(story.tick(98_500), [Action::KillTree], "SIGKILL has its time");
+    let kept = Action::Renew { lease: ms(30_000), limit: None, deadline: t(109_243) };
+    assert!(story.tick(99_243).contains(&kept), "what not even that ends keeps the lock, which ends with at-most");
+}
+
+#[test]
+fn a_lock_that_is_lost_while_the_job_is_being_ended_hastens_its_end() {
+    let mut story = Story::running(Policy { kill_after: ms(20_000), ..leased() });
+    let mut last = 0;
+    while last < 70_000 {
+        last = story.due();
+        story.tick(last);
+        story.on(last, renewed(Ok(Kept::Kept), last.min(69_000)));
+    }
+    story.tick(77_950);
+    story.tick(79_000);
+    story.on(79_100, renewed(Ok(Kept::Lost), 79_001));
+    assert_eq!(story.due(), 85_100);
+}
+
+#[test]
+fn what_sigkill_cannot_end_is_not_called_lost_if_its_lock_cannot_be_kept() {
+    let mut story = Story::running(leased());
+    let mut now = 0;
+    while now < 200_000 {
+        now = story.due();
+        let renews = story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. }));
+        let answer = if now < STOP_AT { Ok(Kept::Kept) } else { Err(Trouble::passing("down")) };
+        if renews {
+            story.on(now, renewed(answer, now));
+        }
+    }
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 0);
 }
 
 #[test]
@@ -1594,6 +1641,23 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
         let verdict = if outcome == Outcome::Lost { Verdict::Lost } else { Verdict::Expired };
         assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: outcome.exit(0).code }]);
     }
+}
+
+#[test]
+fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
+    let mut story = Story::running(guarded());
+    assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
+    story.on(80_001, Event::Released(Ok(Kept::Lost)));
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: 5 }]);
+}
+
+#[test]
+fn a_job_whose_lock_is_lost_is_killed_by_the_guardian_if_not_by_us() {
+    let mut story = Story::running(guarded());
+    story.tick(10_000);
+    let todo = story.on(10_010, renewed(Ok(Kept::Lost), 10_000));
+    let undead = Moment::at(ms(1_000_000 + 16_010) + Duration::from_micros(757_500));
+    assert_eq!(todo, [first_signals(), vec![Action::Guard(Some(undead))]].concat());
 }
 
 #[test]
