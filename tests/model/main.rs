@@ -71,6 +71,8 @@
 //! * A request that its sender has given up, and that the store carries out later, is there, but one at a time. If
 //!   it is a taking, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than
 //!   at-most by as long as it was under way; never later than a lease from then.
+//! * At-least longer than the lease, for which a renewal must not shorten; and `verify` and nested runs, for which a
+//!   released lock bears its owner as ended.
 //! * The order in which waiters get in. None is promised; somebody does.
 //!
 //! # Why an explorer of our own
