@@ -322,7 +322,7 @@ fn man() -> Command {
         Arg::new("page")
             .value_name("PAGE")
             .default_value("shedlock")
-            .value_parser(["shedlock", "shedlock-run", "shedlock.toml", "shedlock-backends"])
+            .value_parser(["shedlock", "shedlock-run", "shedlock.toml", "shedlock-backends", "shedlock-fencing"])
             .help("The page"),
     )
 }

@@ -21,16 +21,20 @@ struct Page {
     source: &'static str,
 }
 
-const PAGES: [Page; 4] = [
+const PAGES: [Page; 5] = [
     Page { name: "shedlock", section: "1", source: include_str!("generate/shedlock.1.md") },
     Page { name: "shedlock-run", section: "1", source: include_str!("generate/shedlock-run.1.md") },
     Page { name: "shedlock-backends", section: "7", source: include_str!("generate/shedlock-backends.7.md") },
+    Page { name: "shedlock-fencing", section: "7", source: include_str!("generate/shedlock-fencing.7.md") },
     Page { name: "shedlock.toml", section: "5", source: include_str!("generate/shedlock.toml.5.md") },
 ];
 
 const CONFIG: &str = include_str!("../packaging/examples/config.toml");
 const CRONTAB: &str = include_str!("../packaging/examples/crontab");
 const CRONJOB: &str = include_str!("../packaging/examples/cronjob.yaml");
+const FENCED_TABLE: &str = include_str!("../packaging/examples/fenced-table.sql");
+const FENCED_REPORT: &str = include_str!("../packaging/examples/fenced-report.sh");
+const FENCED_FILE: &str = include_str!("../packaging/examples/fenced-file.sh");
 
 /// Writes the manual page of this name, for man(1); `None` if there is none.
 pub(crate) fn page(name: &str) -> Option<String> {
@@ -70,7 +74,10 @@ impl Page {
             .replace("{exit codes}\n", &exit_codes())
             .replace("{config}\n", &indented(CONFIG))
             .replace("{crontab}\n", &indented(CRONTAB))
-            .replace("{cronjob}\n", &indented(CRONJOB));
+            .replace("{cronjob}\n", &indented(CRONJOB))
+            .replace("{fenced-table}\n", &indented(FENCED_TABLE))
+            .replace("{fenced-report}\n", &indented(FENCED_REPORT))
+            .replace("{fenced-file}\n", &indented(FENCED_FILE));
         let mut writer = Writer { roff: Roff::new(), after_heading: true };
         let (title, version) = (self.name.to_uppercase(), concat!("shedlock ", env!("CARGO_PKG_VERSION")));
         // Without a date, which would have to be somebody's opinion; the version says how old the page is.

@@ -9,7 +9,8 @@ use super::support::{Place, finish};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
-const PAGES: [&str; 4] = ["shedlock.1", "shedlock-run.1", "shedlock.toml.5", "shedlock-backends.7"];
+const PAGES: [&str; 5] =
+    ["shedlock.1", "shedlock-run.1", "shedlock.toml.5", "shedlock-backends.7", "shedlock-fencing.7"];
 
 fn text(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()

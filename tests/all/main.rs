@@ -8,6 +8,7 @@ mod contention;
 mod cron;
 mod every_backend;
 mod exit_codes;
+mod fencing;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod garbage;
 mod generated;

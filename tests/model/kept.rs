@@ -65,7 +65,7 @@ fn lost_and_late_messages_break_nothing() {
 
 #[test]
 fn a_wrapper_that_is_killed_and_a_host_that_dies_pass_the_lock_on() {
-    let findings = keeps(PROMISE, Faults { kills: 1, crashes: 1, ..Faults::EVERY_DAY }, 3);
+    let findings = keeps(PROMISE, Faults { kills: 1, crashes: 1, ..Faults::EVERY_DAY }, 2);
     has_seen(
         &findings,
         &[
@@ -107,7 +107,7 @@ fn a_pause_that_no_clock_shows_breaks_the_lock_and_not_the_fence() {
     let faults = Faults { pauses: 1, ..Faults::NONE };
     let broken = Question { rules: Rules::KEPT, faults, firings: 2, writes: true, never: PROMISE }.explore();
     assert_eq!(broken.violation.map(|(property, _)| property), Some(Property::TwoAtOnce), "no lock can help it");
-    let findings = keeps(TOKENS, faults, 3);
+    let findings = keeps(TOKENS, faults, 2);
     has_seen(&findings, &[(Moments::REFUSED, "the resource refuses the write of the one that was paused")]);
 }
 
@@ -136,12 +136,13 @@ fn a_lock_that_a_person_frees_is_lost_and_that_is_noticed() {
 
 /// With several faults in one story there are millions of worlds.
 #[test]
-#[ignore = "takes minutes and memory: cargo test --test model -- --ignored --nocapture"]
+#[ignore = "takes some minutes, and a gigabyte: cargo test --test model -- --ignored --nocapture"]
 fn several_faults_in_one_story_break_nothing() {
     let every_day = Faults::EVERY_DAY;
     keeps(PROMISE, Faults { network: 2, drift: true, ..Faults::NONE }, 2);
     keeps(PROMISE, Faults { network: 1, stops: 1, ..every_day }, 2);
     keeps(PROMISE, Faults { network: 1, kills: 1, crashes: 1, ..every_day }, 2);
+    keeps(PROMISE, Faults { kills: 1, crashes: 1, ..every_day }, 3);
     keeps(PROMISE, Faults { network: 1, suspensions: 1, ..every_day }, 2);
     keeps(PROMISE, Faults { stops: 1, kills: 1, ..every_day }, 3);
     keeps(PROMISE, Faults { stops: 1, suspensions: 1, ..Faults::NONE }, 2);

@@ -1,10 +1,11 @@
-//! The protocol of the lock, as a model that is explored to its last state: how `shedlock run --lease` takes, renews and
-//! releases a lock, and what becomes of it when something stops, dies, is late, or counts slowly.
+//! The protocol of the lock, as a model that is explored to its last state: how `shedlock run --lease` takes,
+//! renews and releases a lock, and what becomes of it when something stops, dies, is late, or counts slowly.
 //!
-//! It is the specification in a form that can be run. It shares nothing with the program but the rules: [`rules`] has
-//! the numbers, [`store`] what a backend does, [`host`] what a host is, [`run`] what its
-//! wrapper does, [`world`] what can happen to them, [`resource`] what the token is for, [`properties`] what must never be, [`explore`] looks at every state, [`kept`] asks whether the protocol keeps the
-//! promise, and [`broken`] whether each of its rules is needed.
+//! It is the specification in a form that can be run. It shares nothing with the program but the rules: [`rules`]
+//! has the numbers, [`store`] what a backend does, [`host`] what a host is, [`run`] what its wrapper does,
+//! [`world`] what can happen to them, [`resource`] what the token is for, [`properties`] what must never be,
+//! [`explore`] looks at every state, [`kept`] asks whether the protocol keeps the promise, and [`broken`] whether
+//! each of its rules is needed.
 //!
 //! ```text
 //!            host 0                                             host 1
@@ -18,25 +19,26 @@
 //!
 //!   a lease of 6 ticks, by the host's clock:
 //!
-//!   sent                renewed             stop      kill                ends
-//!    0 ──────── 1 ──────── 2 ──────── 3 ──────── 4 ──────── 5 ──────── 6
-//!               │          │          │          │                     │
-//!               │       a third     half:        └─────── margin ──────┘ reaction + drift
-//!               │                   later answers   (kill-after is from stop to kill)
-//!               granted             go back
+//!   0 ─────── 1 ─────── 2 ─────── 3 ─────── 4 ─────── 5 ─────── 6
+//!   sent                renewed   stop      SIGKILL             ends
+//!                                 │ └ kill- ┘└───── margin ─────┘
+//!                                 │   after    reaction + drift
+//!                                 └ half: an answer that comes later goes back
 //! ```
 //!
 //! # Time
 //!
-//! Time is counted in ticks, and is the store's: its clock is the one that decides. Within a tick anything can happen in any
-//! order. A host's clock may lose [`rules::DRIFT`] ticks within every lease; one that gains only stops its job too
-//! early. Who is awake does what is due before the tick is over, but SIGKILL may need [`rules::REACTION`] ticks until
-//! all of the job is dead. Times are kept as what is left of them, so a state does not say when it is, and with a
-//! bounded number of runs there are finitely many: the exploration is complete, not cut off at a depth.
+//! Time is counted in ticks, and is the store's: its clock is the one that decides. Within a tick anything can
+//! happen in any order. A host's clock may lose [`rules::DRIFT`] ticks within every lease; one that gains only
+//! stops its job too early. Who is awake does what is due before the tick is over, but SIGKILL may need
+//! [`rules::REACTION`] ticks until all of the job is dead. Times are kept as what is left of them, so a state does
+//! not say when it is, and with a bounded number of runs there are finitely many: the exploration is complete, not
+//! cut off at a depth.
 //!
-//! The proportions are those of `src/run/timing.rs`: `margin` there is a reaction of a twentieth of the lease (100 ms
-//! to 2 s) and a drift of 500 ppm; here each is one tick, which is the least that shows what happens without it. The
-//! renewal at a third, `kill_after` of at most a fifth, and the half after which an answer goes back are rounded to ticks.
+//! The proportions are those of `src/run/timing.rs`: `margin` there is a reaction of a twentieth of the lease (100
+//! ms to 2 s) and a drift of 500 ppm; here each is one tick, which is the least that shows what happens without it.
+//! The renewal at a third, `kill_after` of at most a fifth, and the half after which an answer goes back are
+//! rounded to ticks.
 //!
 //! # The rules, and where the program keeps them
 //!
@@ -50,31 +52,34 @@
 //! | A lease is renewed at a third, and not past at-most | [`host::Host::react`] | `Run::on_running_time` in `src/run/running.rs` |
 //! | The job is dead before the lease ends; lost means that it is stopped | [`host::Host::react`] | `src/run/timing.rs`, `src/run/ending.rs` |
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Run::on_tree_gone` |
-//! | A wrapper that dies takes the command with it, and the guardian the rest; one that is stopped has until the margin | [`host::Host::guard`] | the parent-death signal in `src/job/spawn.rs`, and the guardian |
-//! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | the supervisor's check after a stall |
+//! | A wrapper that dies takes the command with it, and the guardian the rest; one that is stopped has until the margin | [`host::Host::guard`] | the parent-death signal in `src/job/spawn.rs`, and `src/job/guard.rs` |
+//! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | `has_stalled` in `src/supervise.rs`, `on_stalled` in `src/run/running.rs`, `src/job/hold.rs` |
 //! | Tokens grow with every taking | [`rules::Token`] | the history of each backend |
 //!
 //! # What is not in it
 //!
-//! * Runs without `--lease`, and `--on-lost ignore`, `--on-expiry ignore` and `extend`: what they give up is said in the
-//!   manual. Descendants count as with `--wait-for tree`; with `child` and `group` less counts, and the rest is the same.
+//! * Runs without `--lease`, and `--on-lost ignore`, `--on-expiry ignore` and `extend`: what they give up is said
+//!   in the manual. Descendants count as with `--wait-for tree`; with `child` and `group` less counts, and the rest
+//!   is the same.
 //! * What SIGKILL does not end. Its lock is renewed for as long as it lives.
 //! * A job that is stopped alone, or stops itself: to the lock it is a job that takes long.
-//! * Time between the end of a suspension and the moment when a process can act: the job is held from the first moment
-//!   on, which a kernel does not promise.
-//! * A person who frees the lock under a running job, and a store that loses its memory: two jobs run, as was asked for
-//!   or cannot be helped, until the next renewal says *lost*; see [`kept`]. A pause that no clock of the host shows is
-//!   of the same kind. For these there is the token.
-//! * A request that its sender has given up, and that the store carries out later, is there, but one at a time. If it is a
-//!   taking, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than at-most by as long as it was
-//!   under way; never later than a lease from then.
+//! * Time between the end of a suspension and the moment when a process can act: the job is held from the first
+//!   moment on, which a kernel does not promise.
+//! * A person who frees the lock under a running job, and a store that loses its memory: two jobs run, as was asked
+//!   for or cannot be helped, until the next renewal says *lost*; see [`kept`]. A pause that no clock of the host
+//!   shows is of the same kind. For these there is the token.
+//! * A request that its sender has given up, and that the store carries out later, is there, but one at a time. If
+//!   it is a taking, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than
+//!   at-most by as long as it was under way; never later than a lease from then.
+//! * At-least longer than the lease, for which a renewal must not shorten; and `verify` and nested runs, for which a
+//!   released lock bears its owner as ended.
 //! * The order in which waiters get in. None is promised; somebody does.
 //!
 //! # Why an explorer of our own
 //!
-//! The crate `stateright` counts a promise of *eventually* as kept where a way leads back to where it was, which is what being
-//! stuck for ever looks like. Here such a way is found, and the longest wait is known to the tick. It would also bring a
-//! web server and thirty other crates for what is a queue and a table.
+//! The crate `stateright` counts a promise of *eventually* as kept where a way leads back to where it was, which is
+//! what being stuck for ever looks like. Here such a way is found, and the longest wait is known to the tick. It
+//! would also bring a web server and a dozen other crates, for what is a queue and a table.
 
 #![expect(clippy::panic, reason = "a test says what is wrong by panicking")]
 
