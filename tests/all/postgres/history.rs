@@ -162,21 +162,28 @@ fn keep(database: &PostgresDatabase, statement: &str) -> Child {
 
 #[test]
 fn a_history_that_another_session_keeps_locked_is_no_reason_to_go_without_a_token() {
-    let database = servers::postgres().database();
-    let site = Site::new(database.url());
-    site.works();
-    let mut other = keep(&database, "lock table shedlock_history");
-    super::fails(site.run("job", ["--backend-timeout", "1s"]).arg("true"), "locked");
-    let sessions = |waiting_for: &str| {
-        format!("from pg_stat_activity where datname = '{}' and wait_event{waiting_for}", database.name)
-    };
-    let waiting = start(&mut site.run("job", [["--backend-timeout", "1m"].as_slice(), &TOKEN].concat()));
-    let blocked = format!("select count(*) {}", sessions("_type = 'Lock'"));
-    wait_until("a try in vain", || (database.psql(&blocked) == "1").then_some(()));
-    database.psql(&format!("select pg_terminate_backend(pid) {}", sessions(" = 'PgSleep'")));
-    other.wait().unwrap();
-    finish_child(waiting).is_silent_with(0);
-    assert_eq!(site.place.lines("tokens"), [database.psql("select max(id) from shedlock_history")]);
+    for (before, sql) in [
+        ("select 1", "lock table shedlock_history"),
+        // It is not there yet, and nobody else may make it.
+        ("drop table shedlock_history", "create table shedlock_history (x int)"),
+    ] {
+        let database = servers::postgres().database();
+        let site = Site::new(database.url());
+        site.works();
+        database.psql(before);
+        let mut other = keep(&database, sql);
+        super::fails(site.run("job", ["--backend-timeout", "1s"]).arg("true"), "locked");
+        let sessions = |waiting_for: &str| {
+            format!("from pg_stat_activity where datname = '{}' and wait_event{waiting_for}", database.name)
+        };
+        let waiting = start(&mut site.run("job", [["--backend-timeout", "1m"].as_slice(), &TOKEN].concat()));
+        let blocked = format!("select count(*) {}", sessions("_type = 'Lock'"));
+        wait_until("a try in vain", || (database.psql(&blocked) == "1").then_some(()));
+        database.psql(&format!("select pg_terminate_backend(pid) {}", sessions(" = 'PgSleep'")));
+        other.wait().unwrap();
+        finish_child(waiting).is_silent_with(0);
+        assert_eq!(site.place.lines("tokens"), [database.psql("select max(id) from shedlock_history")], "{sql}");
+    }
 }
 
 #[test]
