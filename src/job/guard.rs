@@ -286,8 +286,11 @@ mod tests {
         assert!(lives(&guardian) && lives(&ourselves));
         ourselves.id.signal(Signal::CONT);
         scene.see_the_end();
-        assert_eq!(scene.say("gone tree"), "true");
+        wait_until("nothing is left", || scene.say("gone tree") == "true");
         assert!(scene.has_spared_the_stranger());
+        // It waits for what is next.
+        assert_eq!(scene.say("deadline 3600000"), "true");
+        wait_until("it has set its timer", || timer_of(scene.guardian).is_some_and(|seconds| seconds > 3000));
         assert_eq!(scene.say("dismiss"), "done");
         assert!(!lives(&guardian));
     }

@@ -37,9 +37,12 @@ extern "C" fn become_another() {
 fn play(owner: &str, group: &str, script: &str) -> ! {
     #[expect(clippy::zombie_processes, reason = "it is reaped like any child")]
     let _before = std::process::Command::new("sh").args(["linger", "before"]).stdin(Stdio::null()).spawn().unwrap();
+    // As a script's `9> file`, which is the job's but not the guardian's.
+    let _open = nix::unistd::dup(std::io::stdin()).unwrap();
+    // Before the signals are blocked, since a guardian does that itself.
+    let mut guardian = Some(Guardian::start(owner).unwrap());
     let (_signals, inherited) = Signals::catch().unwrap();
     let group = if group == "own" { Group::Own } else { Group::Shared };
-    let mut guardian = Some(Guardian::start(owner).unwrap());
     let mut environment = Environment::inherited();
     environment.set("SHEDLOCK_LOCK_OWNERS", &format!("outer:1:1 {owner}"));
     let words = ["sh", "-c", script].map(Into::into);
