@@ -30,6 +30,30 @@ fn hold(place: &Place, url: &str) -> Holder {
     Holder::start(place, &mut on(place, url, "a", &[]), "true")
 }
 
+/// A job that notes its token, or that it has none.
+const NOTE: [&str; 4] = ["--", "sh", "-c", "echo ${SHEDLOCK_LOCK_TOKEN-none} >>tokens"];
+
+/// Runs a job under the lock `a` that notes its token, with these options.
+fn note(place: &Place, url: &str, options: &[&str]) -> Finished {
+    finish(&mut on(place, url, "a", &[options, &NOTE].concat()))
+}
+
+/// A lock's table is there without one for the history, and one run told so.
+#[track_caller]
+fn tells_of_no_history(place: &Place, url: &str, table: &str, why: &str) -> String {
+    note(place, url, &[]).is_silent_with(0);
+    let told = note(place, url, &["-v"]);
+    assert_eq!(told.code(), Some(0), "{told:?}");
+    let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains("no history in the table")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains(&format!("the table {table}: ")) && line.contains(why)),
+        "{told:?}"
+    );
+    assert!(lines[0].ends_with("; there is no token"), "{told:?}");
+    assert!(place.lines("tokens").iter().rev().take(2).all(|token| token == "none"));
+    told.stderr.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap().to_owned()
+}
+
 /// What a query says of the lock `a`.
 fn ask(database: &MariaDbDatabase, what: &str) -> String {
     database.mariadb(&format!("select {what} from shedlock where name = 'a'")).trim().to_owned()
@@ -104,6 +128,7 @@ fn a_table_in_another_database_is_used() {
     let (database, other) = (servers::mariadb().database(), servers::mariadb().database());
     run(&format!("{}?table={}.locks", database.url(), other.name), &[]).is_silent_with(0);
     assert_eq!(other.mariadb("select name from locks"), "a");
+    assert_eq!(other.mariadb("select name from locks_history"), "a");
     let bare = database.url();
     let bare = bare.strip_suffix(&format!("/{}", database.name)).unwrap();
     run(&format!("{bare}?table={}.locks", other.name), &[]).is_silent_with(0);
@@ -203,6 +228,148 @@ fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
     assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
 }
 
+// Tokens and the history
+
+#[test]
+fn a_job_has_the_token_of_its_record() {
+    let (place, database, other) = (Place::new(), servers::mariadb().database(), servers::mariadb().database());
+    let url = format!("{}?table={}.locks", database.url(), other.name);
+    for code in ["0", "3"] {
+        let job = format!("{}; exit {code}", NOTE[3]);
+        finish(&mut on(&place, &url, "a", &["--", "sh", "-c", &job])).is_silent_with(code.parse().unwrap());
+    }
+    let tokens = place.lines("tokens");
+    let records = other.mariadb(
+        "select id, name, host = substring_index(owner, ':', 1), abs(timestampdiff(second, started_at, utc_timestamp())) < 30, \
+         ended_at >= started_at, exit_code, outcome from locks_history order by id",
+    );
+    let expected = [format!("{}\ta\t1\t1\t1\t0\tsuccess", tokens[0]), format!("{}\ta\t1\t1\t1\t3\tfailure", tokens[1])];
+    assert_eq!(records.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(database.mariadb("show tables"), "");
+}
+
+#[test]
+fn a_skip_draws_no_number() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    let holder = hold(&place, &database.url());
+    for _ in 0..5 {
+        run(&database.url(), &[]).is_silent_with(75);
+    }
+    holder.end().is_silent_with(0);
+    run(&database.url(), &[]).is_silent_with(0);
+    assert_eq!(database.mariadb("select group_concat(id order by id) from shedlock_history"), "1,2");
+}
+
+#[test]
+fn the_tokens_of_racing_runs_grow_in_the_order_of_their_jobs() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    let arguments = [["--wait", "1m"].as_slice(), &NOTE].concat();
+    let runs: Vec<_> = (0..20).map(|_| start(&mut on(&place, &database.url(), "a", &arguments))).collect();
+    for run in runs {
+        finish_child(run).is_silent_with(0);
+    }
+    let tokens: Vec<u64> = place.lines("tokens").iter().map(|token| token.parse().unwrap()).collect();
+    assert!(tokens.len() == 20 && tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
+#[test]
+fn names_that_are_one_lock_in_a_table_made_for_java_have_tokens_that_grow() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    database.mariadb(JAVA_TABLE);
+    for name in ["a", "A", "a"] {
+        finish(&mut on(&place, &database.url(), name, &NOTE)).is_silent_with(0);
+    }
+    assert_eq!(place.lines("tokens"), ["1", "2", "3"]);
+    assert_eq!(database.mariadb("select group_concat(name order by id) from shedlock_history"), "a,A,a");
+}
+
+#[test]
+fn who_has_no_rights_to_the_history_has_the_lock_and_is_shown_the_statements() {
+    let server = servers::mariadb();
+    let (place, database) = (Place::new(), server.database());
+    database.mariadb(JAVA_TABLE);
+    let name = servers::unique("jobs");
+    let (jobs, account) = (database.login(&name), format!("{name}@'127.0.0.1'"));
+    database.mariadb(&format!("create user {account}; grant select, insert, update on shedlock to {account}"));
+    let hint = tells_of_no_history(&place, &jobs.url(), "shedlock_history", "command denied to user");
+    let holder = hold(&place, &jobs.url());
+    run(&jobs.url(), &[]).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert!(!is_held(&database));
+    // With some of the rights it is no other.
+    let statement = hint.strip_prefix("have somebody who may run: ").unwrap().replace("HOST", "127.0.0.1");
+    let (create, grant) = statement.split_once("; ").unwrap();
+    database.mariadb(create);
+    for right in ["delete", "insert", "update", "select"] {
+        database.mariadb(grant);
+        let before = place.lines("tokens").len();
+        note(&place, &jobs.url(), &["-v"]);
+        assert_ne!(place.lines("tokens")[before], "none", "{right}");
+        database.mariadb(&format!("revoke {right} on shedlock_history from {account}"));
+        if right != "update" {
+            tells_of_no_history(&place, &jobs.url(), "shedlock_history", "command denied to user");
+        }
+        // What only the release needs is missed by nobody but the history.
+        note(&place, &jobs.url(), &[]).is_silent_with(0);
+        assert!(!is_held(&database), "{right}");
+    }
+}
+
+#[test]
+fn who_may_not_make_the_history_has_the_lock_and_is_shown_the_statement() {
+    let server = servers::mariadb();
+    let (place, database) = (Place::new(), server.database());
+    database.mariadb(JAVA_TABLE);
+    let jobs = user(server, &database, &servers::unique("jobs"), "select, insert, update, delete on");
+    let hint = tells_of_no_history(&place, &jobs.url(), "shedlock_history", "CREATE command denied");
+    let (create, _) = hint.strip_prefix("have somebody who may run: ").unwrap().split_once("; ").unwrap();
+    database.mariadb(create);
+    note(&place, &jobs.url(), &[]).is_silent_with(0);
+    assert_eq!(place.lines("tokens").last().unwrap(), "1");
+}
+
+#[test]
+fn a_table_in_the_historys_place_that_is_another_is_left_alone() {
+    for (columns, why) in [
+        ("id int, index name (id)", "unknown column"),
+        ("id int auto_increment primary key, name text", "key 'name' doesn't exist"),
+        (
+            "id int, name varchar(64), index name (name), owner text, host text, started_at datetime, ended_at datetime, exit_code int, outcome text",
+            "draws no number",
+        ),
+        (
+            "id int auto_increment primary key, name varchar(64), index name (name, id), owner text, host text, started_at datetime, more int not null",
+            "'more'",
+        ),
+    ] {
+        let (place, database) = (Place::new(), servers::mariadb().database());
+        database.mariadb(&format!("create table shedlock_history ({columns}); set sql_mode = ''"));
+        let hint = tells_of_no_history(&place, &database.url(), "shedlock_history", why);
+        assert!(hint.contains("?table="), "{hint}");
+        assert!(!is_held(&database));
+        let holder = hold(&place, &database.url());
+        run(&database.url(), &[]).is_silent_with(75);
+        holder.end().is_silent_with(0);
+    }
+}
+
+#[test]
+fn a_history_that_another_session_has_locked_is_waited_for_and_not_given_up() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    note(&place, &database.url(), &[]).is_silent_with(0);
+    let session = Session::start(&database, "lock tables shedlock_history write");
+    run(&database.url(), &["--backend-timeout", "1s"]).complains(125, "lock wait timeout exceeded");
+    assert!(!is_held(&database));
+    drop(session);
+    database.mariadb(
+        "select concat('kill ', id, ';') into @kill from information_schema.processlist \
+                      where info like 'select sleep%' and db = database() limit 1; execute immediate @kill",
+    );
+    note(&place, &database.url(), &["--backend-timeout", "30s"]).is_silent_with(0);
+    assert_eq!(place.lines("tokens").len(), 2);
+    assert!(!place.read("tokens").contains("none"));
+}
+
 // Settings of the server
 
 #[test]
@@ -231,6 +398,9 @@ fn a_server_in_another_zone_without_autocommit_shares_its_locks_with_java() {
     database.mariadb(release);
     run(&database.url(), &[]).is_silent_with(0);
     assert!(!is_held(&database));
+    let records =
+        "select group_concat(outcome), min(abs(timestampdiff(second, started_at, utc_timestamp())) < 60) from";
+    assert_eq!(database.mariadb(&format!("{records} shedlock_history")), "success,success\t1");
 }
 
 #[test]
@@ -244,6 +414,8 @@ fn any_sql_mode_will_do() {
         run(&database.url(), &[]).is_silent_with(75);
         holder.end().is_silent_with(0);
         run(&database.url(), &[]).is_silent_with(0);
+        let records = database.mariadb("select group_concat(concat(id, outcome) order by id) from shedlock_history");
+        assert_eq!(records, "1success,2success", "{mode}");
     }
 }
 

@@ -56,6 +56,19 @@ fn left(database: &RedisDatabase, name: &str) -> i64 {
     database.cli(&["pttl", &key(name)]).parse().unwrap()
 }
 
+/// A job that notes its token, or that it has none.
+const NOTE: [&str; 4] = ["--", "sh", "-c", "echo ${SHEDLOCK_LOCK_TOKEN-none} >>tokens"];
+
+/// The tokens that jobs have noted.
+fn noted(place: &Place) -> Vec<u64> {
+    place.lines("tokens").iter().map(|token| token.parse().unwrap_or_else(|_| panic!("{token} is no token"))).collect()
+}
+
+/// The keys beside a lock.
+fn beside(name: &str) -> [String; 2] {
+    ["token", "history"].map(|what| format!("{{{}}}:{what}", key(name)))
+}
+
 /// What the Java library writes.
 const JAVA: &str = "ADDED:2026-01-31T18:00:00.000Z@host:0d5a3b8e-6f0e-4a52-9d68-0a1f6f2f0001";
 
@@ -124,7 +137,7 @@ fn a_running_job_has_a_key_with_its_owner_and_an_end() {
     skipped(&place, &database.url(), "a");
     ran(&place, &database.url(), "b");
     holder.end();
-    assert_eq!(database.cli(&["keys", "*"]), "");
+    assert_eq!(database.cli(&["keys", "job-lock:*"]), "");
     ran(&place, &database.url(), "a");
 }
 
@@ -146,7 +159,8 @@ fn prefix_environment_and_database_keep_locks_apart() {
     let (place, database) = (Place::new(), servers::redis().database());
     let url = database.url() + "?prefix=p q&environment=test";
     let holder = hold(&place, &url, "a");
-    assert_eq!(database.cli(&["keys", "*"]), "p q:test:a");
+    assert_eq!(database.cli(&["keys", "p q:*"]), "p q:test:a");
+    assert_eq!(database.cli(&["exists", "{p q:test:a}:token", "{p q:test:a}:history"]), "2");
     skipped(&place, &url, "a");
     ran(&place, &database.url(), "a");
     ran(&place, &servers::redis().database().url(), "a");
@@ -159,7 +173,7 @@ fn names_of_any_kind_are_locks_of_their_own() {
     let long = "ä".repeat(64);
     let names = ["Job", "job", "a b", "a:b", "a/b", "a#b", "Überweisung", "{a}", "a*", "%d", "a@b", "\"'\\", &long];
     let holders: Vec<Holder> = names.iter().map(|name| hold(&place, &database.url(), name)).collect();
-    let mut keys: Vec<String> = database.cli(&["keys", "*"]).lines().map(str::to_owned).collect();
+    let mut keys: Vec<String> = database.cli(&["keys", "job-lock:*"]).lines().map(str::to_owned).collect();
     let mut wanted = names.map(key);
     keys.sort();
     wanted.sort();
@@ -226,7 +240,11 @@ fn the_scripts_write_and_read_times_as_everybody_does() {
 
 #[test]
 fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
-    let script = |own| [include_str!("../../src/backend/redis/common.lua"), own].concat();
+    let common = concat!(
+        include_str!("../../src/backend/redis/common.lua"),
+        include_str!("../../src/backend/redis/history.lua")
+    );
+    let script = |own| [common, own].concat();
     let release = script(include_str!("../../src/backend/redis/release.lua"));
     let acquire = script(include_str!("../../src/backend/redis/acquire.lua"));
     let database = servers::redis().database();
@@ -239,6 +257,144 @@ fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
     assert!(left - database.cli(&["pttl", "a"]).parse::<i64>().unwrap() < 10_000);
     // The owner that has ended is not the one that takes again.
     assert!(database.cli(&["eval", &acquire, "1", "a", "me", "60000"]).starts_with("0\n"));
+}
+
+// Tokens and the history
+
+#[test]
+fn a_job_has_the_token_of_its_record() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let [token, history] = beside("a");
+    for code in ["0", "3"] {
+        let job = format!("{}; exit {code}", NOTE[3]);
+        finish(&mut on(&place, &database.url(), "a", &["--", "sh", "-c", &job])).is_silent_with(code.parse().unwrap());
+    }
+    let tokens = noted(&place);
+    assert!(tokens[0] < tokens[1], "{tokens:?}");
+    assert_eq!(database.cli(&["get", &token]), tokens[1].to_string());
+    let records = database.cli(&["zrange", &history, "0", "-1"]);
+    for ((record, token), end) in
+        records.lines().zip(&tokens).zip([r#"0,"outcome":"success"}"#, r#"3,"outcome":"failure"}"#])
+    {
+        let head = format!(r#"{{"token":{token},"name":"a","owner":"#);
+        assert!(record.starts_with(&head) && record.ends_with(&format!(r#""exit_code":{end}"#)), "{record}");
+    }
+    assert_eq!([database.cli(&["ttl", &token]), database.cli(&["ttl", &history])], ["-1", "-1"]);
+}
+
+#[test]
+fn tokens_grow_also_when_the_server_has_forgotten_the_last_one_or_its_clock_is_behind_it() {
+    let (place, server) = (Place::new(), Redis::fresh(&[]));
+    let url = server.database_number(0).url();
+    let note = || finish(&mut on(&place, &url, "a", &NOTE)).is_silent_with(0);
+    note();
+    note();
+    server.cli(&["flushall"]);
+    note();
+    let ahead = noted(&place)[2] + 3_600_000;
+    server.cli(&["set", &beside("a")[0], &ahead.to_string()]);
+    note();
+    let tokens = noted(&place);
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    assert_eq!(tokens[3], ahead + 1);
+}
+
+#[test]
+fn the_tokens_of_racing_runs_grow_in_the_order_of_their_jobs() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let arguments = [["--wait", "1m"].as_slice(), &NOTE].concat();
+    let runs: Vec<_> = (0..20).map(|_| start(&mut on(&place, &database.url(), "a", &arguments))).collect();
+    for run in runs {
+        finish_child(run).is_silent_with(0);
+    }
+    let tokens = noted(&place);
+    assert!(tokens.len() == 20 && tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
+#[test]
+fn keys_that_hold_something_else_are_left_alone_and_the_lock_works_without() {
+    let (place, database) = (Place::new(), servers::redis().database());
+    let [token, history] = beside("a");
+    for (set, kept, why) in [
+        (["set", &history, "mine"], ["get", &history], "WRONGTYPE"),
+        (["set", &token, "mine"], ["get", &token], "the last token is no number"),
+        (["set", &token, "9007199254740993"], ["get", &token], "the last token is no number"),
+        (["sadd", &token, "mine"], ["smembers", &token], "WRONGTYPE"),
+    ] {
+        database.cli(&["flushdb"]);
+        database.cli(&set);
+        for verbosity in ["-q", "-v"] {
+            let finished = finish(&mut on(&place, &database.url(), "a", &[[verbosity].as_slice(), &NOTE].concat()));
+            assert_eq!(finished.code(), Some(0), "{finished:?}");
+            let told =
+                finished.stderr.lines().filter(|line| line.contains(&format!("no history in {history}"))).count();
+            assert_eq!(told, usize::from(verbosity == "-v"), "{finished:?}");
+            assert_eq!(finished.stderr.contains(why), verbosity == "-v", "{finished:?}");
+        }
+        assert_eq!(database.cli(&kept), set[2]);
+        assert_eq!(value(&database, "a"), "");
+    }
+    assert!(place.lines("tokens").iter().all(|token| token == "none"));
+}
+
+#[test]
+fn a_user_without_the_keys_beside_the_lock_has_the_lock_and_no_token() {
+    let (place, server) = (Place::new(), Redis::fresh_with_users());
+    let rights: Vec<&str> = RIGHTS.split(' ').collect();
+    let proxy = Proxy::before(server.port(), |_| false);
+    let url = format!("redis://jobs:pw@127.0.0.1:{}", proxy.port);
+    let grant = |keys: &[&str], less: &str| {
+        server.cli(&["acl", "deluser", "jobs"]);
+        let rights: Vec<&str> = rights.iter().copied().filter(|right| *right != less).collect();
+        server.cli(&[["acl", "setuser", "jobs", "on", ">pw"].as_slice(), keys, &rights].concat());
+        server.cli(&["flushall"]);
+    };
+    let both = ["~job-lock:*", "~{job-lock:*"];
+    grant(&both, "");
+    finish(&mut on(&place, &url, "a", &NOTE)).is_silent_with(0);
+    assert_eq!(noted(&place).len(), 1);
+    let history: Vec<&str> = HISTORY_RIGHTS.split(' ').collect();
+    for (keys, less) in [(&both[..1], ""), (&both, history[0]), (&both, history[1])] {
+        grant(keys, less);
+        let before = proxy.requests().len();
+        finish(&mut on(&place, &url, "a", &NOTE)).is_silent_with(0);
+        // It is refused once, and not asked for again.
+        let requests = proxy.requests().split_off(before);
+        let asked = requests.iter().filter(|request| request.contains("EVALSHA")).count();
+        assert_eq!(asked, if less.is_empty() { 3 } else { 2 }, "{requests:?}");
+        let loud = finish(&mut on(&place, &url, "a", &[["-v"].as_slice(), &NOTE].concat()));
+        let hint = "ACL SETUSER USER ~{job-lock:default:* +get +set +zadd +zrange +zrem +zremrangebyrank";
+        assert_eq!(loud.code(), Some(0), "{loud:?}");
+        assert!(loud.stderr.contains("no history in {job-lock:default:a}:history: "), "{loud:?}");
+        assert_eq!(loud.stderr.matches(hint).count(), 1, "{loud:?}");
+    }
+    assert_eq!(place.lines("tokens")[1..], ["none"; 6]);
+    assert!(!server.cli(&["keys", "*"]).contains("token"));
+}
+
+#[test]
+fn a_token_is_drawn_also_where_no_runs_are_remembered() {
+    let script = |own| {
+        let common = concat!(
+            include_str!("../../src/backend/redis/common.lua"),
+            include_str!("../../src/backend/redis/history.lua")
+        );
+        [common, own].concat()
+    };
+    let acquire = script(include_str!("../../src/backend/redis/acquire.lua"));
+    let database = servers::redis().database();
+    let take = |owner: &str| {
+        database
+            .cli(&["eval", &acquire, "3", "a", "h", "t", owner, "60000", "0", "name"])
+            .lines()
+            .nth(2)
+            .unwrap()
+            .to_owned()
+    };
+    let first = take("me");
+    assert_eq!(database.cli(&["get", "t"]), first);
+    assert!(take("me") > first);
+    assert_eq!(database.cli(&["exists", "h"]), "0");
 }
 
 // The Java library, and whatever else may lie there
@@ -470,12 +626,36 @@ fn a_server_without_memory_gives_locks_back_and_knows_who_holds_them() {
     finish(&mut on(&place, &url, "b", &short)).complains(125, "out of memory");
     holder.end().is_silent_with(0);
     assert_eq!(server.cli(&["exists", &key("a")]), "0");
+    let [token, history] = beside("a");
+    let closed = || server.cli(&["zrange", &history, "-1", "-1"]).contains(r#""outcome":"success""#);
+    assert!(closed() && server.cli(&["exists", &token]) == "1");
+    // Also a lock that stays held, and one that somebody has deleted.
+    for deleted in [false, true] {
+        server.cli(&["config", "set", "maxmemory", "0"]);
+        let arguments = ["--at-least", "30s", "--on-failure", "at-least", "--"];
+        let holder = Holder::start(&place, &mut on(&place, &url, "a", &arguments), "true");
+        server.cli(&["config", "set", "maxmemory", "1"]);
+        if deleted {
+            server.cli(&["del", &key("a")]);
+            assert!(holder.end().stderr.contains("no longer ours"));
+            assert_eq!(server.cli(&["exists", &key("a")]), "0");
+        } else {
+            holder.end().is_silent_with(0);
+            assert!(server.cli(&["get", &key("a")]).ends_with(":ended"));
+            server.cli(&["del", &key("a")]);
+        }
+        assert!(closed(), "{deleted}");
+    }
 }
 
 // Users and passwords
 
 /// The rights that the hint names.
-const RIGHTS: &str = "+eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
+const RIGHTS: &str =
+    "+eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire +zadd +zrange +zrem +zremrangebyrank";
+
+/// Those among them without which locks work and nothing is recorded.
+const HISTORY_RIGHTS: &str = "+zadd +zrange +zrem +zremrangebyrank";
 
 #[test]
 fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
@@ -503,7 +683,7 @@ fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
     for finished in all() {
         finished.is_silent_with(0);
     }
-    for left_out in &rights {
+    for left_out in rights.iter().filter(|right| !HISTORY_RIGHTS.contains(*right)) {
         let rest: Vec<&str> = rights.iter().copied().filter(|right| right != left_out).collect();
         grant(&rest);
         let complaints: Vec<Finished> = all().into_iter().filter(|finished| !finished.stderr.is_empty()).collect();
@@ -705,6 +885,11 @@ fn a_cluster_has_locks_on_every_node() {
     let far = spread(cluster)[2].clone();
     let plain = format!("redis://127.0.0.1:{}", cluster.nodes[0].port());
     finish(&mut on(&place, &plain, &far, &["true"])).complains(125, "a node of a cluster");
+    // The braces of a name put what is beside its lock elsewhere.
+    let slot = |key: &str| cluster.nodes[0].cli(&["cluster", "keyslot", key]).parse::<u32>().unwrap();
+    let braced = (0..).map(|number| format!("{{{number}}}")).find(|name| slot(&key(name)) <= 5460).unwrap();
+    finish(&mut on(&place, &plain, &braced, &NOTE)).is_silent_with(0);
+    assert_eq!(place.lines("tokens"), ["none"]);
     finish(&mut on(&place, &(plain + "/1"), "a", &["true"])).complains(125, "a node of a cluster");
 }
 
@@ -723,14 +908,29 @@ fn a_lock_can_be_had_while_its_slot_moves() {
     source.cli(&["migrate", "127.0.0.1", &port, &key(&name), "0", "5000"]);
     skipped(&place, &cluster.url(), &name);
     held.end();
+    // What is beside it is on the other node still.
+    let arguments = [["-v"].as_slice(), &NOTE].concat();
+    let finished = finish(&mut on(&place, &cluster.url(), &name, &arguments));
+    assert_eq!(finished.code(), Some(0), "{finished:?}");
+    assert!(
+        finished.stderr.contains("the cluster is moving the lock to another node; there is no token"),
+        "{finished:?}"
+    );
+    assert_eq!(place.lines("tokens"), ["none"]);
     let holder = hold(&place, &cluster.url(), &name);
     assert_eq!(target.cli(&["cluster", "countkeysinslot", &slot]), "1");
+    let beside = beside(&name);
+    for key in &beside {
+        assert_eq!(source.cli(&["migrate", "127.0.0.1", &port, key, "0", "5000"]), "OK");
+    }
     for node in [target, source] {
         node.cli(&["cluster", "setslot", &slot, "node", &to]);
     }
     skipped(&place, &cluster.url(), &name);
     holder.end();
-    ran(&place, &cluster.url(), &name);
+    let before: u64 = target.cli(&["get", &beside[0]]).parse().unwrap();
+    finish(&mut on(&place, &cluster.url(), &name, &NOTE)).is_silent_with(0);
+    assert!(place.lines("tokens")[1].parse::<u64>().unwrap() > before);
 }
 
 #[test]

@@ -1,71 +1,27 @@
 //! Locks in a MySQL or MariaDB table, the Java library's.
 //!
-//! Every operation is several statements in one message, and so one round trip. They commit, for servers without
-//! autocommit, and then look: the rows that were changed do not tell a lock that is taken from one that is left alone.
+//! Every operation is several statements in one message, and so one round trip. They write the lock's row and its history in
+//! one transaction, and then look: the rows that were changed do not tell a lock that is taken from one that is left alone.
 //! All times are UTC and pass through the session's own time zone, as the Java library's do; whoever changed the zone
 //! would see other times.
 
+mod answer;
 mod connect;
+mod statements;
 mod trouble;
 
 use std::time::Duration;
 
-use mysql::consts::ColumnType;
+use mysql::Conn;
 use mysql::prelude::Queryable;
-use mysql::{Column, Conn, Value};
 
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
-use crate::clock::Timestamp;
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::lock::{Claim, Closing, Grant};
+use answer::Answer;
 use connect::Servers;
+use statements::{History, Message, Step, Tables};
 use trouble::Failure;
-
-const NOW: &str = "UTC_TIMESTAMP(3)";
-
-/// Before each of the others: a statement that gives up waiting for a row says so while we still listen. One that waited
-/// longer would take the lock for nobody. `{wait}` is in seconds.
-const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}";
-
-/// One row is written by one statement, and none is read first: whoever shared a row before writing it would be in the way of
-/// others who do the same. The end is assigned last because the assignments see each other's values, from left to
-/// right: the owner is ours by then only if the lock is.
-const ACQUIRE: &str = "{patience}; \
-    INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
-    VALUES ({name}, {now} + INTERVAL {micros} MICROSECOND, {now}, {owner}) ON DUPLICATE KEY UPDATE \
-    locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
-    locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
-    lock_until = IF(locked_by = {owner}, VALUES(lock_until), lock_until); \
-    COMMIT; {look}";
-
-/// A column that is named keeps its value; one that is not may be one that the server sets to now with every change.
-const RENEW: &str = "{patience}; \
-    UPDATE {table} SET lock_until = GREATEST(lock_until, {now} + INTERVAL {micros} MICROSECOND), locked_at = locked_at \
-    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}; \
-    COMMIT; {look}";
-
-/// A lock stays held no longer than hold from now on, since the server's clock may have been set back after the taking.
-/// A release that is repeated changes nothing, and finds its own mark.
-const RELEASE: &str = "{patience}; \
-    UPDATE {table} SET lock_until = GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), \
-    locked_at = locked_at, locked_by = {ended} \
-    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}; \
-    COMMIT; {look}";
-
-const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until FROM {table} WHERE name = {name}";
-
-/// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} \
-    (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY, \
-    lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
-    locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
-    locked_by VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL) ENGINE = InnoDB";
-
-/// Which of the statements writes.
-const WRITE: usize = 1;
 
 /// How often a taking may find the lock neither ours nor another's before that counts as trouble.
 const RACES: usize = 10;
@@ -74,28 +30,11 @@ const RACES: usize = 10;
 pub(crate) struct MySql {
     servers: Servers,
     address: String,
-    /// In backticks.
-    table: String,
+    tables: Tables,
+    history: History,
+    /// Why there are no tokens, until it is said.
+    unrecorded: Option<Trouble>,
     connection: Option<Conn>,
-}
-
-/// What the server answered to one operation.
-struct Answer {
-    /// How many rows were changed.
-    changed: u64,
-    /// The rows of that name: one.
-    rows: Vec<Row>,
-    /// The column of the end keeps no milliseconds, so what is stored may be earlier than what was asked for.
-    coarse: bool,
-}
-
-/// The lock's row.
-struct Row {
-    ours: bool,
-    /// It bears our mark of a run that has ended.
-    ended: bool,
-    held: bool,
-    record: Record,
 }
 
 impl MySql {
@@ -104,16 +43,17 @@ impl MySql {
         let table = url.take_table()?;
         let servers = Servers::of_url(url, access, table.contains('.'))?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
-        let table = table.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".");
-        Ok(Box::new(Self { servers, address: url.public(), table, connection: None }))
+        let tables = Tables::new(&table, &servers);
+        let (history, address) = (History::With, url.public());
+        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, connection: None }))
     }
 
     /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over.
-    fn ask(&mut self, statements: &str) -> Result<Answer, Trouble> {
+    fn ask(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Answer, Trouble> {
         let mut left = self.servers.count();
         loop {
             left -= 1;
-            match self.ask_one(statements)? {
+            match self.ask_one(&message)? {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => {
                     if failure.is_read_only() {
@@ -127,35 +67,52 @@ impl MySql {
         }
     }
 
-    /// Asks the server that we are connected to, and makes the table where it is missing. The outer error says that there is
-    /// no such server.
-    fn ask_one(&mut self, statements: &str) -> Result<Result<Answer, Failure>, Trouble> {
+    /// Asks the server that we are connected to, makes the tables where they are missing, and goes without the history where
+    /// that cannot be had. The outer error says that there is no such server.
+    fn ask_one(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Result<Answer, Failure>, Trouble> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.servers.connect()?,
         };
-        let mut answer = run(&mut connection, statements);
-        if answer.as_ref().is_err_and(Failure::is_missing_table) {
-            self.create(&mut connection)?;
-            answer = run(&mut connection, statements);
+        let (mut made, mut made_history) = (false, false);
+        loop {
+            let failure = match answer::ask(&mut connection, &message(&self.tables, self.history)) {
+                Ok(answer) => {
+                    self.connection = Some(connection);
+                    return Ok(Ok(answer));
+                }
+                Err(failure) => failure,
+            };
+            if failure.spares_the_lock() {
+                // Making a table would commit what has been begun.
+                connection.query_drop("ROLLBACK").map_err(|error| self.explain(&Failure::new(error, Step::Lock)))?;
+                if failure.is_missing_table() && !made_history {
+                    made_history = true;
+                    self.create_history(&mut connection)?;
+                } else {
+                    self.forgo(&failure);
+                }
+            } else if failure.is_missing_table() && !made {
+                made = true;
+                self.create(&mut connection)?;
+                self.create_history(&mut connection)?;
+            } else {
+                // The connection goes, and with it whatever it has begun.
+                return Ok(Err(failure));
+            }
         }
-        // After an error the connection goes, and with it whatever it has begun.
-        if answer.is_ok() {
-            self.connection = Some(connection);
-        }
-        Ok(answer)
     }
 
     fn create(&self, connection: &mut Conn) -> Result<(), Trouble> {
-        let statement = CREATE.replace("{table}", &self.table);
+        let statement = self.tables.create();
         let Err(error) = connection.query_drop(&statement) else { return Ok(()) };
-        let failure = Failure::new(error, false);
+        let failure = Failure::new(error, Step::Lock);
         let trouble = self.explain(&failure);
         Err(match trouble.kind {
             TroubleKind::Lasting => Trouble::lasting(format!(
                 "{}: there is no table {}, and it cannot be made: {}",
                 self.servers.label(),
-                self.table.replace('`', ""),
+                self.tables.table(),
                 failure.cause()
             ))
             .hint(format!("have somebody who may run: {statement}")),
@@ -164,17 +121,37 @@ impl MySql {
         })
     }
 
-    fn fill(&self, statements: &str, claim: &Claim, duration: Duration) -> String {
-        statements
-            .replace("{patience}", PATIENCE)
-            .replace("{look}", LOOK)
-            .replace("{wait}", &self.servers.patience().as_secs().to_string())
-            .replace("{now}", NOW)
-            .replace("{micros}", &micros(duration).to_string())
-            .replace("{name}", &literal(claim.name.as_str()))
-            .replace("{owner}", &literal(claim.owner.as_str()))
-            .replace("{ended}", &literal(&claim.owner.ended()))
-            .replace("{table}", &self.table)
+    /// An error may pass; what does not is no error.
+    fn create_history(&mut self, connection: &mut Conn) -> Result<(), Trouble> {
+        if self.history == History::Without {
+            return Ok(());
+        }
+        let Err(error) = connection.query_drop(self.tables.create_history()) else { return Ok(()) };
+        let failure = Failure::new(error, Step::History);
+        if failure.spares_the_lock() {
+            self.forgo(&failure);
+            return Ok(());
+        }
+        Err(Trouble { unclear: false, ..self.explain(&failure) })
+    }
+
+    /// Does without the history from now on.
+    fn forgo(&mut self, failure: &Failure) {
+        self.history = History::Without;
+        self.unrecorded = Some(self.no_history(&failure.cause(), failure.is_denied()));
+    }
+
+    fn no_history(&self, why: &str, denied: bool) -> Trouble {
+        let (history, create) = (self.tables.history(), self.tables.create_history());
+        let trouble = Trouble::lasting(format!("{}: no history in the table {history}: {why}", self.servers.label()));
+        trouble.hint(if denied {
+            let user = self.servers.user();
+            format!(
+                "have somebody who may run: {create}; GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user}@HOST"
+            )
+        } else {
+            format!("if that table is another's, name the locks' one otherwise, with ?table=; if not, it is made by: {create}")
+        })
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
@@ -192,16 +169,20 @@ impl MySql {
 
 impl Backend for MySql {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
-        let statements = self.fill(ACQUIRE, claim, claim.lease);
         let mut missed = false;
         for _ in 0..RACES {
-            let Answer { rows, coarse, .. } = self.ask(&statements)?;
+            let Answer { rows, coarse, token, .. } = self.ask(|tables, history| tables.acquire(claim, history))?;
             if coarse && rows.iter().any(|row| row.ours) {
                 return Err(self.too_coarse());
             }
             match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
                 Ok(Some(row)) if row.held => match row.grant() {
-                    Some(grant) => return Ok(Acquired::Granted(grant)),
+                    Some(grant) => {
+                        if token.is_none() && self.history == History::With {
+                            self.unrecorded = Some(self.no_history("its column `id` draws no number", false));
+                        }
+                        return Ok(Acquired::Granted(Grant { token, ..grant }));
+                    }
                     None if !row.ours => {
                         self.disconnect();
                         return Ok(Acquired::Held(row.record));
@@ -230,16 +211,20 @@ impl Backend for MySql {
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        let answer = self.ask(&self.fill(RENEW, claim, claim.lease))?;
+        let answer = self.ask(|tables, _| tables.renew(claim))?;
         // A row that has the end already is not counted as changed.
         Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ours && row.held)))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
-        let answer = self.ask(&self.fill(RELEASE, claim, hold))?;
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+        let answer = self.ask(|tables, history| tables.release(claim, hold, closing, history))?;
         self.disconnect();
         // Another may have taken it before we looked.
         Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)))
+    }
+
+    fn unrecorded(&mut self) -> Option<Trouble> {
+        self.unrecorded.take()
     }
 
     /// Also after what is the last for a while: the server writes a warning of every connection that ends without a word, as
@@ -257,64 +242,6 @@ impl Backend for MySql {
     }
 }
 
-impl Row {
-    /// The lock as ours, if it is.
-    fn grant(&self) -> Option<Grant> {
-        let (locked_at, until) = self.record.since.zip(self.record.until)?;
-        self.ours.then_some(Grant { locked_at, until, token: None })
-    }
-}
-
-/// Sends the statements, and reads all that comes back.
-fn run(connection: &mut Conn, statements: &str) -> Result<Answer, Failure> {
-    let mut answer = Answer { changed: 0, rows: Vec::new(), coarse: false };
-    let mut results = connection.query_iter(statements).map_err(|error| Failure::new(error, false))?;
-    let mut step = 0;
-    while let Some(result) = results.iter() {
-        if step == WRITE {
-            answer.changed = result.affected_rows();
-        }
-        answer.coarse |= result.columns().as_ref().last().is_some_and(is_coarse);
-        for row in result {
-            let read = row.and_then(|row| Ok(mysql::from_row_opt::<Columns>(row)?));
-            answer.rows.push(read.map_err(|error| Failure::new(error, step > WRITE))?.into());
-        }
-        step += 1;
-    }
-    Ok(answer)
-}
-
-/// The columns of [`LOOK`]. What is compared or computed may be no value.
-type Columns = (Option<i64>, Option<i64>, Option<i64>, Vec<u8>, Option<i64>, Option<i64>, Option<i64>, Value);
-
-/// Whether this is a time without milliseconds.
-fn is_coarse(column: &Column) -> bool {
-    use ColumnType::{MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP};
-    let times = [MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP];
-    times.contains(&column.column_type()) && column.decimals() < 3
-}
-
-impl From<Columns> for Row {
-    fn from((ours, ended, held, owner, since, until, left, _): Columns) -> Self {
-        let is = |answer| answer == Some(1);
-        let time = |millis: Option<i64>| millis?.try_into().ok().map(Timestamp);
-        let left = Duration::from_micros(left.unwrap_or_default().try_into().unwrap_or_default());
-        let owner = String::from_utf8_lossy(&owner).into_owned();
-        let record = Record { owner, since: time(since), until: time(until), left };
-        Self { ours: is(ours), ended: is(ended), held: is(held), record }
-    }
-}
-
-/// A text as a literal that means the same to every server, whatever characters its settings give a meaning to.
-fn literal(text: &str) -> String {
-    text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
-}
-
-/// In microseconds, but whole milliseconds, rounded up: the columns keep no more.
-fn micros(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000_000) * 1000
-}
-
 fn kept(ours: bool) -> Kept {
     if ours { Kept::Kept } else { Kept::Lost }
 }
@@ -322,28 +249,12 @@ fn kept(ours: bool) -> Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{LockName, Owner};
 
     fn open(text: &str) -> Result<Box<dyn Backend>, String> {
         MySql::open(&Url::parse(text).unwrap(), &Access::default())
     }
 
     crate::backend::conformance::conformance!(crate::servers::stores::MariaDbStore::new);
-
-    #[test]
-    fn no_name_ends_a_statement() {
-        let name = LockName::new("a'; DROP TABLE `shedlock`; -- \\ {owner} ä").unwrap();
-        let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
-        let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
-        let servers = Servers::of_url(&url, &Access::default(), true).unwrap();
-        let backend = MySql { servers, address: String::new(), table: "`ops`.`locks`".to_owned(), connection: None };
-        for statements in [ACQUIRE, RENEW, RELEASE] {
-            let text = backend.fill(statements, &claim, claim.lease);
-            assert!(!text.contains('{') && !text.contains("DROP") && !text.contains("o'h"), "{text}");
-            assert!(text.contains("x'61273b2044524f50") && text.contains("INTERVAL 2000 MICROSECOND"), "{text}");
-            assert_eq!(text.matches(';').count(), 3, "{text}");
-        }
-    }
 
     #[test]
     fn an_address_shows_no_password_and_what_is_unknown_is_refused() {
@@ -354,11 +265,32 @@ mod tests {
         assert!(open("mysql://db?table=ops.shedlock").is_ok());
     }
 
+    /// Whoever scanned the history for a change would lock gaps between its records, in which others insert theirs.
     #[test]
-    fn times_that_are_none_make_a_lock_that_is_free() {
-        let row = Row::from((Some(0), None, None, b"h\xff".to_vec(), None, Some(-1), Some(-5), Value::NULL));
-        assert!(!row.ours && !row.held && row.grant().is_none());
-        let record = Record { owner: "h\u{fffd}".to_owned(), since: None, until: None, left: Duration::ZERO };
-        assert_eq!(row.record, record);
+    fn runs_under_different_names_are_not_in_each_others_way() {
+        use crate::lock::{LockName, Owner, Verdict};
+        use crate::servers::stores::Store;
+
+        let store = crate::servers::stores::MariaDbStore::new();
+        let lease = Duration::from_secs(60);
+        open(&store.url()).unwrap().acquire(&claim("warm", 0, lease)).unwrap();
+        fn claim(name: &str, number: u64, lease: Duration) -> Claim {
+            Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease, keep: 1 }
+        }
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d", "e", "f"] {
+                let url = store.url();
+                scope.spawn(move || {
+                    let access = Access { patience: Duration::from_secs(20), ..Access::default() };
+                    let mut backend = MySql::open(&Url::parse(&url).unwrap(), &access).unwrap();
+                    for number in 0..100 {
+                        let claim = claim(name, number, lease);
+                        assert!(matches!(backend.acquire(&claim).unwrap(), Acquired::Granted(_)));
+                        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+                        assert_eq!(backend.release(&claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
+                    }
+                });
+            }
+        });
     }
 }

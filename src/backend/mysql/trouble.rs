@@ -6,17 +6,31 @@ use std::io;
 use mysql::{DriverError, Error, MySqlError};
 
 use super::super::{Trouble, TroubleKind, tls};
+use super::statements::Step;
 
 /// What went wrong after we had logged in.
 pub(super) struct Failure {
     error: Error,
-    /// The row had been written before.
-    written: bool,
+    step: Step,
 }
 
 impl Failure {
-    pub(super) fn new(error: Error, written: bool) -> Self {
-        Self { error, written }
+    pub(super) fn new(error: Error, step: Step) -> Self {
+        Self { error, step }
+    }
+
+    /// The lock can be had all the same: it is the history that is missing, of another shape or not ours to write, and will
+    /// be when we ask again.
+    pub(super) fn spares_the_lock(&self) -> bool {
+        let Error::MySqlError(answer) = &self.error else { return false };
+        self.step == Step::History
+            && of_answer("", "", answer).kind == TroubleKind::Lasting
+            && !EXHAUSTED.contains(&answer.code)
+    }
+
+    /// Somebody else may do it.
+    pub(super) fn is_denied(&self) -> bool {
+        self.code().is_some_and(|code| DENIED.contains(&code))
     }
 
     pub(super) fn is_missing_table(&self) -> bool {
@@ -40,6 +54,12 @@ impl Failure {
         }
     }
 }
+
+/// No right to it.
+const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
+
+/// The server has run out of something: disk, memory, locks, places for transactions.
+const EXHAUSTED: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 
 const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
@@ -104,7 +124,7 @@ pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
     match &failure.error {
         Error::MySqlError(answer) => {
             let trouble = of_answer(label, user, answer);
-            if failure.written || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
+            if failure.step != Step::Lock || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
         }
         Error::FromRowError(_) | Error::FromValueError(_) => {
             Trouble::lasting(format!("{label}: the table is not one of locks")).hint(COLUMNS).unclear()
@@ -127,7 +147,7 @@ fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
             "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
              and whether {user} may come from this host, or only with TLS (sslmode=verify-full)"
         )),
-        1044 | 1142 | 1143 | 1227 => {
+        code if DENIED.contains(&code) => {
             Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
         }
         1049 => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
@@ -217,12 +237,25 @@ mod tests {
 
     #[test]
     fn an_answer_is_unclear_only_if_the_row_may_have_been_written() {
-        let unclear = |error, written| of_asking("backend", "u", &Failure::new(error, written)).unclear;
-        assert!(!unclear(answer(1213, "Deadlock found"), false));
-        assert!(unclear(answer(1267, "Illegal mix of collations"), true));
-        assert!(unclear(answer(1053, "Server shutdown in progress"), false));
-        assert!(unclear(Error::server_disconnected(), false));
-        assert!(unclear(io::Error::from(io::ErrorKind::WouldBlock).into(), false));
+        let unclear = |error, step| of_asking("backend", "u", &Failure::new(error, step)).unclear;
+        assert!(!unclear(answer(1213, "Deadlock found"), Step::Lock));
+        assert!(unclear(answer(1213, "Deadlock found"), Step::History), "in a table without transactions");
+        assert!(unclear(answer(1267, "Illegal mix of collations"), Step::Commit));
+        assert!(unclear(answer(1053, "Server shutdown in progress"), Step::Lock));
+        assert!(unclear(Error::server_disconnected(), Step::Lock));
+        assert!(unclear(io::Error::from(io::ErrorKind::WouldBlock).into(), Step::Lock));
+    }
+
+    #[test]
+    fn only_what_stays_and_concerns_the_history_alone_makes_us_go_without_it() {
+        let spares = |code, step| Failure::new(answer(code, "x"), step).spares_the_lock();
+        for code in [1044, 1054, 1142, 1143, 1146, 1364, 1366] {
+            assert!(spares(code, Step::History) && !spares(code, Step::Lock) && !spares(code, Step::Commit), "{code}");
+        }
+        for code in FULL.iter().chain(&PASSING).chain(&GOODBYE).chain(&READ_ONLY).chain(&EXHAUSTED) {
+            assert!(!spares(*code, Step::History), "{code}");
+        }
+        assert!(!Failure::new(Error::server_disconnected(), Step::History).spares_the_lock());
     }
 
     #[test]

@@ -15,6 +15,10 @@ use super::trouble;
 /// How often a cluster may send us on within one request.
 const REDIRECTIONS: usize = 5;
 
+/// Refusals that a call with one key may not meet: no rights to the others; some of them are on one node, while their slot is
+/// on its way, and some on another; the braces of the lock's name put them elsewhere.
+const DISPENSABLE: [&str; 3] = ["NOPERM", "TRYAGAIN", "CROSSSLOT"];
+
 /// The servers of a URL.
 pub(super) enum Route {
     /// Servers, of which one is the master.
@@ -26,10 +30,12 @@ pub(super) enum Route {
     Cluster(Vec<Host>),
 }
 
-/// A script, its key and its arguments.
+/// A script, its keys and its arguments. The first key is the lock's; it can do without the others. With all of it a command
+/// has at most ten parts: a server that wants a password would not say so of a longer one.
+#[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) script: &'static str,
-    pub(super) key: &'a str,
+    pub(super) keys: &'a [String],
     pub(super) arguments: &'a [&'a str],
 }
 
@@ -63,7 +69,7 @@ impl Network {
         self.link = None;
     }
 
-    /// Runs a script where it can be run.
+    /// Runs a script where it can be run. A refusal of what it can do without is an answer.
     pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, Trouble> {
         let mut replicas = 0;
         let mut redirections = 0;
@@ -80,6 +86,10 @@ impl Network {
                 return Ok(answer);
             };
             let code = trouble::code(error);
+            if call.keys.len() > 1 && DISPENSABLE.contains(&code) {
+                self.link = Some(link);
+                return Ok(answer);
+            }
             match (&self.route, code) {
                 (Route::Cluster(_), "MOVED" | "ASK") if redirections < REDIRECTIONS => {
                     redirections += 1;
@@ -163,7 +173,7 @@ enum Asking {
 fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value, Trouble> {
     let mut ask = |command: &str, script: &str| {
         let mut evaluate = cmd(command);
-        evaluate.arg(script).arg(1).arg(call.key).arg(call.arguments);
+        evaluate.arg(script).arg(call.keys.len()).arg(call.keys).arg(call.arguments);
         let commands = match asking {
             Asking::Yes => vec![cmd("ASKING"), evaluate],
             Asking::No => vec![evaluate],

@@ -1,30 +1,32 @@
 //! Locks in Redis or Valkey: one server, one behind sentinels, or a cluster.
 //!
 //! The layout is the Java library's: the key `PREFIX:ENVIRONMENT:NAME` holds `ADDED:TIME@OWNER` and expires with the
-//! lock. Every operation is one script on that key, by the server's clock. What else a lock may come to have is to be
-//! under `{KEY}:…`, which a cluster keeps on the same node.
+//! lock. Every operation is one script on that key, by the server's clock. Beside it are `{KEY}:token` and `{KEY}:history`,
+//! which a cluster keeps on the same node; where they cannot be had, the same script does without.
 //!
 //! What Redis forgets is not locked: whoever takes a lock whose key was flushed, evicted or lost in a failover gets it.
 
 mod connect;
 mod link;
+mod meant;
 mod trouble;
 
+use std::slice;
 use std::time::Duration;
 
 use ::redis::Value;
 
-use super::network::{Authority, Host};
-use super::tls::{Mode, Tls};
+use super::network::Authority;
+use super::tls::Tls;
 use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, Url};
 use crate::clock::Timestamp;
 use crate::lock::{Claim, Closing, Grant, Record};
 use connect::{Call, Network, Route};
 use link::Terms;
 
-const ACQUIRE: &str = concat!(include_str!("common.lua"), include_str!("acquire.lua"));
+const ACQUIRE: &str = concat!(include_str!("common.lua"), include_str!("history.lua"), include_str!("acquire.lua"));
 const RENEW: &str = concat!(include_str!("common.lua"), include_str!("renew.lua"));
-const RELEASE: &str = concat!(include_str!("common.lua"), include_str!("release.lua"));
+const RELEASE: &str = concat!(include_str!("common.lua"), include_str!("history.lua"), include_str!("release.lua"));
 
 /// How much of a value is shown that is not of our form.
 const SHOWN: usize = 255;
@@ -38,14 +40,41 @@ pub(crate) struct Redis {
     /// The owner of the last release that may have been carried out: if it deleted the key, the server cannot tell a
     /// release that is repeated from one that comes too late.
     released: Option<String>,
+    history: History,
+    /// Why the last taking has no token.
+    unrecorded: Option<Trouble>,
+}
+
+/// What may lie beside a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    History,
+    Token,
+}
+
+impl Beside {
+    fn key(self, lock: &str) -> String {
+        match self {
+            Self::History => format!("{{{lock}}}:history"),
+            Self::Token => format!("{{{lock}}}:token"),
+        }
+    }
+}
+
+/// Whether the keys beside the lock can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum History {
+    Wanted,
+    /// The user has no rights to them, and will have none while we live.
+    Denied,
 }
 
 impl Redis {
     /// Checks the URL, without reaching for the server.
     pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Backend>, String> {
         let authority = Authority::parse(url)?;
-        let tls = tls(url)?;
-        let (route, database) = route(url, &authority)?;
+        let tls = meant::tls(url)?;
+        let (route, database) = meant::route(url, &authority)?;
         let prefix = url.take("prefix").unwrap_or_else(|| "job-lock".to_owned());
         let environment = url.take("environment").unwrap_or_else(|| "default".to_owned());
         if matches!(route, Route::Cluster(_)) && [&prefix, &environment].iter().any(|text| has_braces(text)) {
@@ -70,10 +99,34 @@ impl Redis {
             space: format!("{prefix}:{environment}:"),
             address: url.public(),
             released: None,
+            history: History::Wanted,
+            unrecorded: None,
         }))
     }
 
-    fn run(&mut self, script: &'static str, claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
+    /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us.
+    fn run(&mut self, script: &'static str, beside: &[Beside], claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
+        let key = self.key(claim)?;
+        let arguments = [&[claim.owner.as_str()], more].concat();
+        let alone = Call { script, keys: slice::from_ref(&key), arguments: &arguments };
+        if beside.is_empty() || self.history == History::Denied {
+            return self.network.run(&alone);
+        }
+        let mut keys = vec![key.clone()];
+        keys.extend(beside.iter().map(|beside| beside.key(&key)));
+        let refusal = match self.network.run(&Call { keys: &keys, ..alone })? {
+            Value::ServerError(refusal) => refusal,
+            answer => return Ok(answer),
+        };
+        let answer = self.network.run(&alone)?;
+        if trouble::code(&refusal) == "NOPERM" {
+            self.history = History::Denied;
+        }
+        self.unrecorded = Some(self.no_history(&key, &trouble::of_answer(&refusal).message));
+        Ok(answer)
+    }
+
+    fn key(&self, claim: &Claim) -> Result<String, Trouble> {
         let name = claim.name.as_str();
         if self.network.is_cluster() && has_braces(name) {
             return Err(Trouble::lasting(format!(
@@ -81,9 +134,11 @@ impl Redis {
             ))
             .hint("choose a name without { and }"));
         }
-        let key = format!("{}{name}", self.space);
-        let arguments = [&[claim.owner.as_str()], more].concat();
-        self.network.run(&Call { script, key: &key, arguments: &arguments })
+        Ok(format!("{}{name}", self.space))
+    }
+
+    fn no_history(&self, key: &str, why: &str) -> Trouble {
+        trouble::of_history(key, &self.space, why).named(&self.address)
     }
 
     fn kept(&self, answer: &Value) -> Result<Kept, Trouble> {
@@ -103,22 +158,37 @@ impl Redis {
 impl Backend for Redis {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
         let lease = millis(claim.lease);
-        let answer = self.run(ACQUIRE, claim, &[&lease.to_string()])?;
-        let acquired = read(&answer, lease).ok_or_else(|| self.strange(&answer))?;
-        if matches!(acquired, Acquired::Granted(_)) {
+        let (lease_text, keep) = (lease.to_string(), claim.keep.to_string());
+        let more = [lease_text.as_str(), &keep, claim.name.as_str()];
+        let answer = self.run(ACQUIRE, &[Beside::History, Beside::Token], claim, &more)?;
+        let (acquired, failure) = read(&answer, lease).ok_or_else(|| self.strange(&answer))?;
+        if let Acquired::Granted(grant) = acquired {
             self.released = None;
+            // An earlier try may have gone without.
+            if grant.token.is_some() {
+                self.unrecorded = None;
+            }
+        }
+        if let Some(failure) = failure {
+            self.unrecorded = Some(self.no_history(&self.key(claim)?, &failure));
         }
         Ok(acquired)
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        let answer = self.run(RENEW, claim, &[&millis(claim.lease).to_string()])?;
+        let answer = self.run(RENEW, &[], claim, &[&millis(claim.lease).to_string()])?;
         self.kept(&answer)
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
-        let ended = claim.owner.ended();
-        let answer = self.run(RELEASE, claim, &[&ended, &millis(hold).to_string()]);
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+        let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
+        let closing = match closing {
+            Closing::Ended { verdict, exit_code } => {
+                format!("\"exit_code\":{exit_code},\"outcome\":\"{}\"", verdict.as_str())
+            }
+            Closing::Unused => String::new(),
+        };
+        let answer = self.run(RELEASE, &[Beside::History], claim, &[&ended, &hold, &keep, &closing]);
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
         match answer.and_then(|answer| self.kept(&answer)) {
@@ -137,6 +207,10 @@ impl Backend for Redis {
         }
     }
 
+    fn unrecorded(&mut self) -> Option<Trouble> {
+        self.unrecorded.take()
+    }
+
     fn disconnect(&mut self) {
         self.network.disconnect();
     }
@@ -150,98 +224,29 @@ impl Backend for Redis {
     }
 }
 
-/// Which servers the URL means, and which of their databases.
-fn route(url: &Url, authority: &Authority) -> Result<(Route, i64), String> {
-    let scheme = url.scheme();
-    let database = url.take("db");
-    let hosts = authority.hosts.clone();
-    if scheme == "redis+unix" {
-        if !hosts.is_empty() || authority.path.is_empty() {
-            return Err("names no socket; write redis+unix:///PATH".to_owned());
-        }
-        let socket = Host { name: format!("/{}", authority.path), port: None };
-        return Ok((Route::Servers(vec![socket]), number(database.as_deref())?));
-    }
-    if hosts.is_empty() {
-        return Err(format!("names no host; write {scheme}://HOST"));
-    }
-    if hosts.iter().any(Host::is_path) {
-        return Err("has a path for a host; write redis+unix:///PATH for a socket".to_owned());
-    }
-    match scheme {
-        "redis-sentinel" => {
-            let master = authority.path.clone();
-            if master.is_empty() {
-                return Err("names no master; write redis-sentinel://HOST,HOST/MASTER".to_owned());
-            }
-            Ok((Route::Sentinels { hosts, master }, number(database.as_deref())?))
-        }
-        "redis-cluster" => {
-            if !matches!(authority.path.as_str(), "" | "0") || database.is_some_and(|database| database != "0") {
-                return Err("names a database, and a cluster has only one".to_owned());
-            }
-            Ok((Route::Cluster(hosts), 0))
-        }
-        _ => {
-            let path = Some(authority.path.as_str()).filter(|path| !path.is_empty());
-            if path.is_some() && database.is_some() {
-                return Err("names the database twice, after the host and as db=".to_owned());
-            }
-            Ok((Route::Servers(hosts), number(path.or(database.as_deref()))?))
-        }
-    }
-}
-
-fn number(text: Option<&str>) -> Result<i64, String> {
-    let Some(text) = text else { return Ok(0) };
-    let number =
-        text.parse::<u32>().map_err(|_| format!("has the database {text}; it is a number, mostly from 0 to 15"));
-    number.map(i64::from)
-}
-
-/// Takes what the URL says of TLS.
-fn tls(url: &Url) -> Result<Option<Tls>, String> {
-    let scheme = url.scheme();
-    let (secure, socket) = (scheme == "rediss", scheme == "redis+unix");
-    let named = url.take("sslmode");
-    let mode = if secure { Mode::VerifyFull } else { Mode::Disable };
-    let mut tls = Tls::take(url, |key| named.clone().filter(|_| key == "sslmode"), mode)?;
-    let with_files = tls.roots.is_some() || tls.identity.is_some();
-    if named.is_none() && with_files {
-        tls.mode = Mode::VerifyFull;
-    }
-    match tls.mode {
-        Mode::Allow | Mode::Prefer => {
-            Err("has an sslmode that leaves TLS to the server, which Redis cannot; write require or verify-full"
-                .to_owned())
-        }
-        Mode::Disable if secure => Err("has sslmode=disable; write redis:// for a connection without TLS".to_owned()),
-        Mode::Disable if with_files => Err("has certificates, and sslmode=disable".to_owned()),
-        Mode::Disable => Ok(None),
-        _ if socket => Err("wants TLS on a unix socket, which never leaves the machine".to_owned()),
-        _ => Ok(Some(tls)),
-    }
-}
-
 /// On a cluster braces say what of a key decides where it is kept.
 fn has_braces(text: &str) -> bool {
     text.contains(['{', '}'])
 }
 
-/// Reads the answer to a taking.
-fn read(answer: &Value, lease: u64) -> Option<Acquired> {
+/// Reads the answer to a taking, and what kept it from being recorded.
+fn read(answer: &Value, lease: u64) -> Option<(Acquired, Option<String>)> {
     let Value::Array(answer) = answer else { return None };
     match answer.as_slice() {
-        [Value::Int(1), Value::Int(now)] => {
+        [Value::Int(1), Value::Int(now), Value::Int(token), Value::BulkString(failure)] => {
             let now = u64::try_from(*now).ok()?;
-            Some(Acquired::Granted(Grant {
+            let grant = Grant {
                 locked_at: Timestamp(now),
                 until: Timestamp(now.saturating_add(lease)),
-                token: None,
-            }))
+                token: u64::try_from(*token).ok().filter(|token| *token > 0),
+            };
+            let failure = String::from_utf8_lossy(failure);
+            let failure = failure.trim_start_matches('-').chars().take(SHOWN).collect::<String>();
+            Some((Acquired::Granted(grant), Some(failure).filter(|failure| !failure.is_empty())))
         }
         [Value::Int(0), Value::Int(now), Value::Int(left), Value::BulkString(value)] => {
-            Some(Acquired::Held(record(u64::try_from(*now).ok()?, *left, &String::from_utf8_lossy(value))))
+            let record = record(u64::try_from(*now).ok()?, *left, &String::from_utf8_lossy(value));
+            Some((Acquired::Held(record), None))
         }
         _ => None,
     }
@@ -291,17 +296,6 @@ mod tests {
             assert!(open(good).is_ok(), "{good}: {:?}", open(good).err());
         }
         assert_eq!(open("redis://u:pw@db/2?prefix=p").unwrap().address(), "redis://u@db/2?prefix=p");
-    }
-
-    #[test]
-    fn tls_is_had_by_scheme_by_mode_or_by_naming_an_authority() {
-        let mode = |text| tls(&Url::parse(text).unwrap()).unwrap().map(|tls| tls.mode);
-        assert_eq!(mode("redis://db"), None);
-        assert_eq!(mode("redis-cluster://db?sslmode=disable"), None);
-        assert_eq!(mode("rediss://db"), Some(Mode::VerifyFull));
-        assert_eq!(mode("redis-sentinel://db/m?sslmode=require"), Some(Mode::Require));
-        assert_eq!(mode("redis://db?sslrootcert=ca.pem"), Some(Mode::VerifyFull));
-        assert_eq!(mode("redis://db?sslcert=a&sslkey=b"), Some(Mode::VerifyFull));
     }
 
     #[test]

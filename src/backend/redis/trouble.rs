@@ -8,7 +8,8 @@ use super::super::{Trouble, TroubleKind, tls};
 
 /// What is enough for us, with the default prefix.
 const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
-                      +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire";
+                      +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire \
+                      +zadd +zrange +zrem +zremrangebyrank";
 
 /// A server's words that mean trouble that passes, and what they mean.
 const PASSING: [(&str, &str); 11] = [
@@ -109,6 +110,21 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
             .hint("for a sentinel write redis-sentinel://HOST/MASTER; else its scripts are turned off"),
         _ => Trouble::lasting(format!("the server refuses: {}", said())),
     }
+}
+
+/// Why the history of the lock with this key cannot be kept; `space` is what all locks' keys begin with.
+pub(super) fn of_history(key: &str, space: &str, why: &str) -> Trouble {
+    let trouble = Trouble::lasting(format!("no history in {{{key}}}:history: {}", one_line(why)));
+    if why.contains("WRONGTYPE") || why.contains("no number") {
+        return trouble
+            .hint(format!("look at it and at {{{key}}}:token with redis-cli TYPE, and delete what is not ours"));
+    }
+    if why.contains("moving") {
+        return trouble.hint("it goes on when the slot has moved");
+    }
+    trouble.hint(format!(
+        "allow the user what the history needs: ACL SETUSER USER ~{{{space}* +get +set +zadd +zrange +zrem +zremrangebyrank"
+    ))
 }
 
 /// What broke the connection, or kept it from being made.

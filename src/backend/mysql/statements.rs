@@ -1,0 +1,242 @@
+//! What is sent to the server: the statements of an operation in one message, with those of the history or without them.
+//!
+//! The history is read without locks and changed by its key: whoever scanned it for a change would lock the gaps between its
+//! records, and be in the way of other names. The lock's row is written before and stays ours until the end, so nobody else
+//! changes the records of that name meanwhile, and tokens grow in the order of the takings.
+
+use std::time::Duration;
+
+use super::connect::Servers;
+use crate::lock::{Claim, Closing};
+
+const NOW: &str = "UTC_TIMESTAMP(3)";
+
+/// Before each of the others: a statement that gives up waiting for a row says so while we still listen. One that waited
+/// longer would take the lock for nobody. `{wait}` is in seconds.
+const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}; START TRANSACTION";
+
+/// One row is written by one statement, and none is read first: whoever shared a row before writing it would be in the way of
+/// others who do the same. The end is assigned last because the assignments see each other's values, from left to
+/// right: the owner is ours by then only if the lock is.
+const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
+    VALUES ({name}, {now} + INTERVAL {micros} MICROSECOND, {now}, {owner}) ON DUPLICATE KEY UPDATE \
+    locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
+    locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
+    lock_until = IF(locked_by = {owner}, VALUES(lock_until), lock_until)";
+
+/// The record of an answer that was lost goes. Where the lock is another's, the first statement finds no row to look further
+/// from, and the others do nothing; no number is drawn in vain.
+const RECORD: &str = "SELECT MAX(id) INTO @shedlock FROM {table} AS locks JOIN {history} AS runs FORCE INDEX (name) \
+    WHERE locks.name = {name} AND locks.locked_by = {owner} AND runs.name = {name} AND runs.owner = {owner}; \
+    DELETE FROM {history} WHERE id = @shedlock; \
+    INSERT INTO {history} (name, owner, host, started_at) \
+    SELECT {name}, {owner}, {host}, locked_at FROM {table} \
+    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
+
+/// A column that is named keeps its value; one that is not may be one that the server sets to now with every change.
+const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {now} + INTERVAL {micros} MICROSECOND), \
+    locked_at = locked_at \
+    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
+
+/// A lock stays held no longer than hold from now on, since the server's clock may have been set back after the taking.
+/// A release that is repeated changes nothing, and finds its own mark.
+const RELEASE: &str = "UPDATE {table} \
+    SET lock_until = GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), \
+    locked_at = locked_at, locked_by = {ended} \
+    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
+
+const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {name} AND owner = {owner}";
+const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
+    WHERE id = @shedlock AND ended_at IS NULL";
+const FORGET: &str = "DELETE FROM {history} WHERE id = @shedlock";
+/// The server would rather walk along the primary key, through the records of all names.
+const PRUNE: &str = "SELECT MAX(id) INTO @shedlock FROM \
+    (SELECT id FROM {history} WHERE name = {name} ORDER BY id DESC LIMIT 1 OFFSET {keep}) AS oldest; \
+    DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND id <= @shedlock";
+
+const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
+    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until FROM {table} WHERE name = {name}";
+
+/// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} \
+    (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY, \
+    lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
+    locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
+    locked_by VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL) ENGINE = InnoDB";
+
+const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
+    (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+    name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
+    owner VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
+    host VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL, started_at DATETIME(3) NOT NULL, \
+    ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4, INDEX name (name, id)) ENGINE = InnoDB";
+
+/// The statements of one operation.
+pub(super) struct Message {
+    pub(super) text: String,
+    /// Which of them writes the lock's row.
+    pub(super) write: usize,
+    /// Which of them inserts into the history.
+    pub(super) record: Option<usize>,
+    /// Which of them commits; those between `write` and this one are the history's.
+    pub(super) commit: usize,
+}
+
+/// What a statement is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The lock's row, or what comes before it.
+    Lock,
+    History,
+    /// The end of the transaction, and the look.
+    Commit,
+}
+
+impl Message {
+    pub(super) fn step(&self, number: usize) -> Step {
+        match number {
+            _ if number <= self.write => Step::Lock,
+            _ if number < self.commit => Step::History,
+            _ => Step::Commit,
+        }
+    }
+}
+
+/// Two tables, and how long to wait for their rows.
+pub(super) struct Tables {
+    /// In backticks.
+    table: String,
+    history: String,
+    patience: Duration,
+}
+
+/// Whether the history is written too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum History {
+    With,
+    Without,
+}
+
+impl Tables {
+    pub(super) fn new(table: &str, servers: &Servers) -> Self {
+        let quote = |name: &str| name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".");
+        Self { table: quote(table), history: quote(&format!("{table}_history")), patience: servers.patience() }
+    }
+
+    /// As people write it.
+    pub(super) fn table(&self) -> String {
+        self.table.replace('`', "")
+    }
+
+    /// As people write it.
+    pub(super) fn history(&self) -> String {
+        self.history.replace('`', "")
+    }
+
+    pub(super) fn create(&self) -> String {
+        self.name(CREATE)
+    }
+
+    pub(super) fn create_history(&self) -> String {
+        self.name(CREATE_HISTORY)
+    }
+
+    pub(super) fn acquire(&self, claim: &Claim, history: History) -> Message {
+        let statements = match history {
+            History::With => [ACQUIRE, RECORD].as_slice(),
+            History::Without => &[ACQUIRE],
+        };
+        let message = self.message(statements, claim, claim.lease);
+        let record = (history == History::With).then_some(message.commit - 1);
+        Message { record, ..message }
+    }
+
+    pub(super) fn renew(&self, claim: &Claim) -> Message {
+        self.message(&[RENEW], claim, claim.lease)
+    }
+
+    pub(super) fn release(&self, claim: &Claim, hold: Duration, closing: Closing, history: History) -> Message {
+        if history == History::Without {
+            return self.message(&[RELEASE], claim, hold);
+        }
+        let close = match closing {
+            Closing::Ended { verdict, exit_code } => {
+                CLOSE.replace("{code}", &exit_code.to_string()).replace("{outcome}", &literal(verdict.as_str()))
+            }
+            Closing::Unused => FORGET.to_owned(),
+        };
+        self.message(&[RELEASE, OWN, &close, PRUNE], claim, hold)
+    }
+
+    /// A whole transaction, and the look. It commits also for servers without autocommit.
+    fn message(&self, statements: &[&str], claim: &Claim, duration: Duration) -> Message {
+        let text = [&[PATIENCE], statements, &["COMMIT", LOOK]].concat().join("; ");
+        let text = self
+            .name(&text)
+            .replace("{wait}", &self.patience.as_secs().to_string())
+            .replace("{now}", NOW)
+            .replace("{micros}", &micros(duration).to_string())
+            .replace("{keep}", &claim.keep.max(1).to_string())
+            .replace("{name}", &literal(claim.name.as_str()))
+            .replace("{owner}", &literal(claim.owner.as_str()))
+            .replace("{host}", &literal(claim.owner.host()))
+            .replace("{ended}", &literal(&claim.owner.ended()));
+        let commit = text.matches(';').count() - 1;
+        Message { text, write: PATIENCE.matches(';').count() + 1, record: None, commit }
+    }
+
+    fn name(&self, text: &str) -> String {
+        text.replace("{table}", &self.table).replace("{history}", &self.history)
+    }
+}
+
+/// A text as a literal that means the same to every server, whatever characters its settings give a meaning to.
+fn literal(text: &str) -> String {
+    text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
+}
+
+/// In microseconds, but whole milliseconds, rounded up: the columns keep no more.
+fn micros(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000) * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Access, Url};
+    use super::*;
+    use crate::lock::{LockName, Owner, Verdict};
+
+    #[test]
+    fn no_name_ends_a_statement() {
+        let name = LockName::new("a'; DROP TABLE `shedlock`; -- \\ {owner} ä").unwrap();
+        let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
+        let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
+        let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        for (message, statements) in [
+            (tables.acquire(&claim, History::With), 8),
+            (tables.acquire(&claim, History::Without), 5),
+            (tables.renew(&claim), 5),
+            (tables.release(&claim, claim.lease, closing, History::With), 9),
+            (tables.release(&claim, claim.lease, Closing::Unused, History::With), 9),
+            (tables.release(&claim, claim.lease, closing, History::Without), 5),
+        ] {
+            let text = message.text;
+            assert!(!text.contains('{') && !text.contains("DROP") && !text.contains("o'h"), "{text}");
+            assert!(text.contains("x'61273b2044524f50") && text.contains("INTERVAL 2000 MICROSECOND"), "{text}");
+            assert!(text.contains("`ops`.`locks` ") && !text.contains("`ops`.`locks`_"), "{text}");
+            let parts: Vec<&str> = text.split("; ").collect();
+            assert_eq!(parts.len(), statements, "{text}");
+            assert_eq!(parts[message.commit], "COMMIT");
+            assert!(
+                parts[message.write].starts_with("INSERT INTO `ops`.`locks` ")
+                    || parts[message.write].starts_with("UPDATE")
+            );
+            assert!(
+                message.record.is_none_or(|record| parts[record].starts_with("INSERT INTO `ops`.`locks_history` "))
+            );
+        }
+    }
+}
