@@ -19,7 +19,7 @@ pub(super) enum Held {
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Job {
-    /// Stops the command and all that came of it, but for what is stopped already.
+    /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches it.
     pub(crate) fn hold(&mut self) {
         let mut ours = match self.held.take() {
             Some(Held::Processes(ids)) => ids,
