@@ -451,7 +451,9 @@ impl World {
             Action::LetGo => {
                 assert!(self.seen.holding, "it was not held");
                 let checked = self.seen.checked >= self.seen.stalled;
-                assert!(checked || self.policy.on_lost == OnLost::Ignore, "it goes on without a check");
+                let left_behind = self.seen.job_end.is_some();
+                let unchecked = left_behind || self.policy.on_lost == OnLost::Ignore;
+                assert!(checked || unchecked, "it goes on without a check");
                 self.seen.holding = false;
             }
             Action::Forward(signal) => {
@@ -480,6 +482,7 @@ impl World {
             }
             Action::Exit(outcome) => {
                 self.check_exit(outcome);
+                assert!(!self.seen.holding, "what is left stands still for ever");
                 self.seen.exit = Some(outcome);
             }
         }

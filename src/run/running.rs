@@ -174,6 +174,10 @@ impl Run {
             (_, Some(JobEnd::Killed(signal))) => Outcome::Killed(signal),
             (_, None) => return,
         };
+        if running.held.is_some() {
+            // What the command left behind is left alone, and nobody else would continue it.
+            todo.push(Action::LetGo);
+        }
         todo.push(Action::Tell(Notice::Ended(outcome)));
         if running.is_in_flight() {
             // The release comes after it.

@@ -1407,6 +1407,16 @@ fn after_a_stall_a_job_whose_lock_is_lost_is_ended_and_not_continued() {
 }
 
 #[test]
+fn what_a_command_left_behind_that_ends_while_it_is_held_goes_on() {
+    let mut story = Story::running(leased());
+    story.on(5_000, Event::Stalled);
+    story.tick(5_000);
+    let todo = story.on(5_010, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(todo[..2], [Action::LetGo, Action::StopTrying]);
+    assert!(matches!(todo[2..], [Action::Release { .. }]), "{todo:?}");
+}
+
+#[test]
 fn after_a_stall_a_job_whose_lock_cannot_be_checked_is_ended_in_time() {
     let mut story = Story::running(leased());
     story.on(5_000, Event::Stalled);
