@@ -9,6 +9,8 @@ mod contention;
 mod cron;
 mod every_backend;
 mod exit_codes;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod faults;
 mod fencing;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod garbage;

@@ -49,6 +49,11 @@ impl MariaDb {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
     }
 
+    /// A server whose clock can be moved, with `set_clock`.
+    pub(crate) fn with_moving_clock() -> Self {
+        Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }
+    }
+
     /// A server with TLS. `root` may do without it; `clerk` with the password `s3cret` may not, and `jobs` needs the
     /// client certificate.
     pub(crate) fn fresh_with_tls(arguments: &[&str]) -> Self {

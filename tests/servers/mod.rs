@@ -30,10 +30,11 @@
 //! A server that a test harms is its own, and ends with the variable: `Postgres::fresh(&["max_connections=20"])`,
 //! `MariaDb::fresh(&["--read-only"])`, `Redis::fresh(&["--appendonly", "yes"])`, `Postgres::fresh_with_tls(&[])`,
 //! `MariaDb::fresh_with_tls(&[])`, `Redis::fresh_with_tls(ClientCertificates::Required)`, `Redis::fresh_with_users()`,
-//! `Postgres::with_clock("-1h")`,
-//! `MariaDb::with_clock("+1h")`, `RedisCluster::fresh()`, `RedisSentinel::fresh()`, `PgBouncer::fresh(port, &[])`. Every server can `stop()`,
-//! `kill()`, `start()` again with the same port and data, `freeze()` and `thaw()`, and tells its `port()`, `pid()`,
-//! `log()`, `path()` (its directory, with the sockets) and `processes()`. `Etcd::fresh()` is for the benchmark alone.
+//! `Postgres::with_clock("-1h")`, `MariaDb::with_clock("+1h")`, and one whose clock `set_clock("+1h")` moves while it runs,
+//! `Postgres::with_moving_clock()`, also MariaDB and Redis. `RedisCluster::fresh()`, `RedisSentinel::fresh()`,
+//! `PgBouncer::fresh(port, &[])`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
+//! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
+//! `processes()`. `Etcd::fresh()` is for the benchmark alone.
 //!
 //! This directory is compiled into the tests of the program and into the unit tests of the backends, so it uses nothing
 //! but std, nix and tempfile.
@@ -133,6 +134,7 @@ const _: fn() = || {
     let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
     let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
     let _ = (Server::processes, Etcd::fresh, Postgres::with_clock, MariaDb::with_clock);
+    let _ = (Postgres::with_moving_clock, MariaDb::with_moving_clock, Redis::with_moving_clock, Server::set_clock);
     let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
     let _ = (PostgresDatabase::url, PostgresDatabase::socket_url, PostgresDatabase::login, PostgresDatabase::psql);
     let _ = (PostgresDatabase::try_psql, |database: PostgresDatabase| database.name);
@@ -145,7 +147,7 @@ const _: fn() = || {
     let _ = (RedisSentinel::url, RedisSentinel::master_port, |sentinel: RedisSentinel| sentinel.master);
     let _ = (|sentinel: RedisSentinel| sentinel.replica, ClientCertificates::Required);
     let _ = (PgBouncer::fresh, PgBouncer::url, certificates);
-    let _ = (stores::MariaDbStore::new, stores::PostgresStore::new, stores::RedisStore::new);
+    let _ = (stores::MariaDbStore::new, stores::PostgresStore::new, stores::RedisStore::new, stores::RedisStore::of);
     let _ = <stores::PostgresStore as stores::Store>::make_table;
     let _ = <stores::PostgresStore as stores::Store>::connections;
     let _ = (Certificates::authority, Certificates::stranger, Certificates::client, Certificates::client_key);

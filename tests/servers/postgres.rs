@@ -53,6 +53,11 @@ impl Postgres {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
     }
 
+    /// A server whose clock can be moved, with `set_clock`.
+    pub(crate) fn with_moving_clock() -> Self {
+        Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }
+    }
+
     /// A server with TLS. Over TLS it lets in `jobs` with the client certificate, everybody else (`clerk`, `postgres`) with
     /// the password `s3cret`; without TLS only `clerk`, with the password.
     pub(crate) fn fresh_with_tls(settings: &[&str]) -> Self {

@@ -33,6 +33,17 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{program} is not installed; tests/run installs what the tests need"))
 }
 
+/// The library of faketime, which a program loads before all others.
+pub(crate) fn find_faketime() -> PathBuf {
+    let below = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut places = ["/usr/lib".into(), "/usr/lib64".into()].into_iter().chain(below);
+    let library = places.find_map(|place: PathBuf| {
+        let library = place.join("faketime/libfaketime.so.1");
+        library.is_file().then_some(library)
+    });
+    library.unwrap_or_else(|| panic!("faketime is not installed; tests/run installs what the tests need"))
+}
+
 /// A command with nothing of our environment but PATH: what a developer has set for psql or redis-cli means nothing here.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(find(program));

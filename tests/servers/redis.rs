@@ -74,6 +74,12 @@ impl Redis {
         })
     }
 
+    /// A server whose clock can be moved, with `set_clock`.
+    pub(crate) fn with_moving_clock() -> Self {
+        let arguments = |_: &Directory, port: &str| vec!["--port".to_owned(), port.to_owned()];
+        Self::with_plan("redis", &[], arguments, Plan::with_moving_clock)
+    }
+
     /// A server that speaks only TLS, and wants a certificate from its clients or not.
     pub(crate) fn fresh_with_tls(clients: ClientCertificates) -> Self {
         let certificates = certificates();
@@ -123,6 +129,15 @@ impl Redis {
         keeper: &'static [&'static str],
         arguments: impl Fn(&Directory, &str) -> Vec<String>,
     ) -> Self {
+        Self::with_plan(scheme, keeper, arguments, |plan, _| plan)
+    }
+
+    fn with_plan(
+        scheme: &'static str,
+        keeper: &'static [&'static str],
+        arguments: impl Fn(&Directory, &str) -> Vec<String>,
+        change: impl Fn(Plan, &Directory) -> Plan,
+    ) -> Self {
         let server = Server::new(|directory, port| {
             let socket = directory.file("socket");
             let always = ["--bind", "127.0.0.1", "--unixsocket", &socket, "--loglevel", "verbose"];
@@ -140,7 +155,8 @@ impl Redis {
             }
             start.extend_from_slice(own);
             let ask = [&["redis-cli", "-e", "-s", &socket], keeper, &["ping"]].concat();
-            Plan { start, ask: ask.into_iter().map(str::to_owned).collect(), stop: Signal::SIGTERM }
+            let ask = ask.into_iter().map(str::to_owned).collect();
+            change(Plan { start, ask, stop: Signal::SIGTERM }, directory)
         });
         Self { server, scheme, keeper, next: AtomicU16::new(1) }
     }

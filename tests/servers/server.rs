@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What every server says if somebody else has its port.
 const IN_USE: &str = "ddress already in use";
 
+/// The file in the directory that says how much a clock is off.
+const CLOCK: &str = "clock";
+
 /// A command line: a program and its arguments.
 pub(crate) type CommandLine = Vec<String>;
 
@@ -42,11 +45,25 @@ pub(crate) struct Server {
 
 impl Plan {
     /// The same with a clock that is off by so much, such as `-1h`. Its timers go right.
-    pub(crate) fn with_clock(mut self, offset: &str) -> Self {
+    pub(crate) fn with_clock(self, offset: &str) -> Self {
+        self.under_faketime(&format!("FAKETIME={offset}"))
+    }
+
+    /// The same with a clock that [`Server::set_clock`] moves while it runs. Its timers go right.
+    pub(crate) fn with_moving_clock(self, directory: &Directory) -> Self {
+        fs::write(directory.file(CLOCK), "+0").unwrap();
+        self.under_faketime(&format!("FAKETIME_TIMESTAMP_FILE={}", directory.file(CLOCK)))
+    }
+
+    /// Not with faketime(1), which makes a semaphore that bears its pid: a server that is killed leaves it behind, and the
+    /// next one with this pid does not start. Redis's allocator asks for the time before the library can answer, so that
+    /// of the C library has to come before it.
+    fn under_faketime(mut self, clock: &str) -> Self {
         let program = program::find(&self.start[0]).display().to_string();
         self.start[0] = program;
-        let before = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", offset].map(str::to_owned);
-        self.start.splice(0..0, before);
+        let library = format!("LD_PRELOAD={}:libc.so.6", program::find_faketime().display());
+        let before = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_NO_CACHE=1", clock, &library];
+        self.start.splice(0..0, before.map(str::to_owned));
         self
     }
 }
@@ -151,6 +168,14 @@ impl Server {
     /// Lets a frozen server go on.
     pub(crate) fn thaw(&self) {
         self.signal_all(Signal::SIGCONT);
+    }
+
+    /// Moves the clock of a server that was made `with_moving_clock`, such as by `+1h` from the true time.
+    pub(crate) fn set_clock(&self, offset: &str) {
+        // Renamed into its place: a file that is empty for a moment would be a clock that goes right for a moment.
+        let new = self.path().join("clock.new");
+        fs::write(&new, offset).unwrap();
+        fs::rename(&new, self.path().join(CLOCK)).unwrap();
     }
 
     fn try_start(&self) -> Result<(), String> {

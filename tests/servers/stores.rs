@@ -289,7 +289,11 @@ pub(crate) struct RedisStore {
 
 impl RedisStore {
     pub(crate) fn new() -> Self {
-        Self { database: redis().database(), prefix: unique("locks") }
+        Self::of(redis().database())
+    }
+
+    pub(crate) fn of(database: RedisDatabase) -> Self {
+        Self { database, prefix: unique("locks") }
     }
 
     fn key(&self, name: &str) -> String {

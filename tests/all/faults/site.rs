@@ -1,0 +1,169 @@
+//! Where the cells of one fault and one backend are played: the store, private if the fault harms it, and the network.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
+
+use super::faults::Fault;
+use super::network::Network;
+use crate::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
+use crate::servers::{self, MariaDb, Postgres, Redis, RedisDatabase, Server, unique};
+use crate::support::{Place, finish};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backend {
+    Sqlite,
+    Postgres,
+    MariaDb,
+    Redis,
+}
+
+impl Backend {
+    pub(super) const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis];
+}
+
+/// A server that all tests have, or one of this test's own.
+enum Of<T: 'static> {
+    All(&'static T),
+    Own(T),
+}
+
+impl<T> Deref for Of<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::All(server) => server,
+            Self::Own(server) => server,
+        }
+    }
+}
+
+impl<T> Of<T> {
+    /// The one that all have, unless the fault harms it or moves its clock.
+    fn fit(fault: Fault, all: fn() -> &'static T, own: impl FnOnce() -> T, moving: fn() -> T) -> Self {
+        match fault {
+            Fault::ClockMoved | Fault::ClockMovedBack => Self::Own(moving()),
+            Fault::ServerKilled | Fault::ServerKilledAndBack | Fault::ServerFrozen | Fault::ServerRestarted => {
+                Self::Own(own())
+            }
+            _ => Self::All(all()),
+        }
+    }
+}
+
+enum Host {
+    File,
+    Postgres(Of<Postgres>),
+    MariaDb(Of<MariaDb>),
+    Redis(Of<Redis>, RedisDatabase),
+}
+
+pub(super) struct Site {
+    pub(super) place: Place,
+    pub(super) fault: Fault,
+    pub(super) backend: Backend,
+    host: Host,
+    store: Option<Box<dyn Store>>,
+    network: Option<Network>,
+    /// In the environment of every process of this test.
+    pub(super) marker: String,
+}
+
+impl Site {
+    pub(super) fn new(fault: Fault, backend: Backend) -> Self {
+        let (host, store): (_, Option<Box<dyn Store>>) = match backend {
+            Backend::Sqlite => (Host::File, None),
+            Backend::Postgres => {
+                let own = || Postgres::fresh(&[]);
+                let server = Of::fit(fault, servers::postgres, own, Postgres::with_moving_clock);
+                let store = PostgresStore(server.database());
+                (Host::Postgres(server), Some(Box::new(store)))
+            }
+            Backend::MariaDb => {
+                // What is committed outlives the server.
+                let own = || MariaDb::fresh(&["--innodb-flush-log-at-trx-commit=2"]);
+                let server = Of::fit(fault, servers::mariadb, own, MariaDb::with_moving_clock);
+                let store = MariaDbStore(server.database());
+                (Host::MariaDb(server), Some(Box::new(store)))
+            }
+            Backend::Redis => {
+                // The same.
+                let own = || Redis::fresh(&["--appendonly", "yes"]);
+                let server = Of::fit(fault, servers::redis, own, Redis::with_moving_clock);
+                let database = server.database();
+                let store = RedisStore::of(database.clone());
+                (Host::Redis(server, database), Some(Box::new(store)))
+            }
+        };
+        let network = (fault == Fault::NetworkCut).then(Network::new);
+        let place = Place::new();
+        let site = Self { place, fault, backend, host, store, network, marker: unique("matrix") };
+        if site.backend != Backend::Sqlite {
+            site.warm(&site.url(""));
+        }
+        site
+    }
+
+    /// Lets the tables be made, so that no later request is about them.
+    pub(super) fn warm(&self, url: &str) {
+        finish(self.place.run("warm", ["true"]).env("SHEDLOCK_BACKEND", url)).is_silent_with(0);
+    }
+
+    /// Where the lock of a scene lives.
+    pub(super) fn url(&self, scene: &str) -> String {
+        match &self.store {
+            Some(store) => store.url(),
+            None => format!("sqlite:{}", self.place.path(scene).join("locks.db").display()),
+        }
+    }
+
+    /// The same through another port of the host, where a relay listens.
+    pub(super) fn url_through(&self, port: u16) -> String {
+        self.url("").replace(&format!("127.0.0.1:{}", self.port()), &format!("{}:{port}", self.address()))
+    }
+
+    /// Where the run finds this host.
+    pub(super) fn address(&self) -> IpAddr {
+        self.network.as_ref().map_or(Ipv4Addr::LOCALHOST, |network| network.address).into()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server().port()
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        match &self.host {
+            Host::File => panic!("a file has no server"),
+            Host::Postgres(server) => server,
+            Host::MariaDb(server) => server,
+            Host::Redis(server, _) => server,
+        }
+    }
+
+    /// The store; a file has none.
+    pub(super) fn store(&self) -> Option<&dyn Store> {
+        self.store.as_deref()
+    }
+
+    pub(super) fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// The words in which every request names the lock.
+    pub(super) fn needle(&self, name: &str) -> Vec<u8> {
+        match self.backend {
+            // MySQL gets the name in hexadecimal digits.
+            Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
+            _ => name.as_bytes().to_vec(),
+        }
+    }
+
+    /// Makes the server forget every lock; a row is deleted by name.
+    pub(super) fn forget(&self, names: &[&str]) {
+        match (&self.host, &self.store) {
+            (Host::Redis(_, database), _) => drop(database.cli(&["flushdb"])),
+            (_, Some(store)) => names.iter().for_each(|name| store.delete(name)),
+            (_, None) => {}
+        }
+    }
+}
