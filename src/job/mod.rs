@@ -202,12 +202,12 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
                 job.reaped = true;
                 events.push(Event::JobEnded(end));
             }
-            (wait::What::Ended(_), None) => {
+            (wait::What::Ended(end), None) => {
                 if let Some(job) = job {
                     // The number may become one of the job's.
                     job.strangers.retain(|stranger| *stranger != change.pid);
                 }
-                events.push(Event::OrphanEnded);
+                events.push(Event::OrphanEnded(end));
             }
             // That we hold it is no news.
             (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}

@@ -120,7 +120,7 @@ impl Run {
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
-            Event::OrphanEnded => self.look_for_rest(now, &mut todo),
+            Event::OrphanEnded(end) => self.on_orphan_ended(end, now, &mut todo),
             Event::RestGone => self.on_rest_gone(now, &mut todo),
             Event::Stalled => self.on_stalled(now, &mut todo),
             Event::Tick => self.on_time(now, &mut todo),

@@ -548,7 +548,7 @@ impl World {
         let living = &self.tree[index];
         match index {
             0 => Some(Event::JobEnded(living.end)),
-            _ => orphaned.then_some(Event::OrphanEnded),
+            _ => orphaned.then_some(Event::OrphanEnded(living.end)),
         }
     }
 

@@ -159,13 +159,25 @@ impl Run {
     pub(super) fn on_job_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
         running.ended = Some(end);
+        self.on_part_ended(end, now, todo);
+        self.look_for_rest(now, todo);
+    }
+
+    pub(super) fn on_orphan_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ended.is_some() {
+            self.on_part_ended(end, now, todo);
+        }
+        self.look_for_rest(now, todo);
+    }
+
+    /// We may have been stopped for so long that somebody else has done what we should have.
+    fn on_part_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
         let overdue = self.policy.guarded && self.guard_at(running.end, running.limit).is_some_and(|at| now >= at);
         if running.ending.is_none() && running.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
-            // We were stopped for so long that somebody else has done what we should have.
             self.on_running_time(now, todo);
         }
-        self.look_for_rest(now, todo);
     }
 
     /// The job is over: the lock goes back, if it is ours to give.

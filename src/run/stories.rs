@@ -191,7 +191,7 @@ fn the_exit_code_is_the_jobs_own() {
 fn after_a_normal_end_what_the_job_left_running_is_left_alone() {
     let mut story = Story::running(policy());
     assert_eq!(story.on(1_000, exited(0)), [release(0, 11_000)]);
-    assert_eq!(story.on(1_001, Event::OrphanEnded), []);
+    assert_eq!(story.on(1_001, Event::OrphanEnded(JobEnd::Exited(0))), []);
     assert_eq!(story.on(1_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
 }
 
@@ -839,9 +839,9 @@ fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
     // A daemon is left; another one dies, and it is not all.
-    assert_eq!(story.on(88_100, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)]);
 }
 
@@ -849,7 +849,7 @@ fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
 fn nothing_is_over_before_the_command_itself_was_reaped() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, Event::OrphanEnded), []);
+    assert_eq!(story.on(88_000, Event::OrphanEnded(JobEnd::Exited(0))), []);
     assert_eq!(story.on(88_000, Event::RestGone), []);
     assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest(Rest::Tree)]);
 }
@@ -1732,6 +1732,18 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
 }
 
 #[test]
+fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
+    let wait_for = WaitFor::Rest(Rest::Tree);
+    for (end, code) in [(JobEnd::Killed(Signal::KILL), Outcome::Lost), (JobEnd::Exited(0), Outcome::Exited(3))] {
+        let mut story = Story::running(Policy { wait_for, ..guarded() });
+        story.on(1_000, exited(3));
+        story.on(60_000, Event::OrphanEnded(end));
+        story.on(60_000, Event::RestGone);
+        assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
+    }
+}
+
+#[test]
 fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
@@ -1762,7 +1774,7 @@ fn the_job_has_ended_when_what_it_is_waited_for_has() {
     for rest in [Rest::Group, Rest::Tree] {
         let mut story = Story::running(Policy { wait_for: WaitFor::Rest(rest), ..policy() });
         assert_eq!(story.on(1_000, exited(3)), [Action::LookForRest(rest)]);
-        assert_eq!(story.on(1_500, Event::OrphanEnded), [Action::LookForRest(rest)]);
+        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(rest)]);
         assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
         assert_eq!(story.on(1_700, Event::RestGone), [release(0, 11_700)]);
         assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(3)));
@@ -1784,7 +1796,7 @@ fn what_the_command_left_behind_is_ended_at_at_most() {
     story.on(1_000, exited(0));
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     story.on(97_960, Event::RestGone);
     assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }

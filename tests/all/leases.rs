@@ -254,6 +254,19 @@ fn when_we_are_stopped_the_guardian_ends_the_whole_job_before_the_lease_ends() {
 }
 
 #[test]
+fn a_rest_of_the_job_that_the_guardian_had_to_end_was_lost_too() {
+    let place = Place::new();
+    let script =
+        "(setsid bash -c 'echo $$ > daemon; sleep 60' &); until [ -s daemon ]; do sleep 0.02; done; echo > over";
+    let started = detached(&place, "run", &leased(&place, "1s", &["--wait-for", "tree"], script));
+    place.wait_for_lines("over", 1);
+    kill(started.pid(), "STOP");
+    wait_for_end(pid_in(&place, "daemon"));
+    kill(started.pid(), "CONT");
+    started.finish().complains(123, "the lock could not be renewed in time");
+}
+
+#[test]
 fn what_a_job_left_behind_at_its_normal_end_the_guardian_leaves_alone() {
     let place = Place::new();
     let left = format!("setsid bash -c 'echo $$ > left; {}' > /dev/null 2>&1 &", heartbeat("beats"));
