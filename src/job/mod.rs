@@ -139,14 +139,17 @@ impl Job {
         if self.strangers.is_empty() {
             return !wait::has_children();
         }
-        self.descendants().is_some_and(|rest| rest.is_empty())
+        tree::children().map_or_else(
+            || self.descendants().is_some_and(|rest| rest.is_empty()),
+            |children| children.iter().all(|child| self.strangers.contains(child)),
+        )
     }
 
     fn own_group_is_gone(&self) -> bool {
         let group = self.pid.as_raw();
         // What has not been reaped yet still counts as a member.
         !signals::group_exists(group)
-            || tree::all().is_some_and(|all| !all.iter().any(|process| process.group == group))
+            || tree::all().is_some_and(|all| tree::shows_all(&all) && !all.iter().any(|process| process.group == group))
     }
 
     fn signal_command(&self, signal: Signal) {
@@ -199,12 +202,12 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
                 job.reaped = true;
                 events.push(Event::JobEnded(end));
             }
-            (wait::What::Ended(_), None) => {
+            (wait::What::Ended(end), None) => {
                 if let Some(job) = job {
                     // The number may become one of the job's.
                     job.strangers.retain(|stranger| *stranger != change.pid);
                 }
-                events.push(Event::OrphanEnded);
+                events.push(Event::OrphanEnded(end));
             }
             // That we hold it is no news.
             (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}

@@ -1,5 +1,7 @@
 //! What people and their tools read: lines on stderr, as text or as JSON.
 
 mod line;
+mod reporter;
 
-pub(crate) use line::{Format, Reporter, Verbosity, error};
+pub(crate) use line::Verbosity;
+pub(crate) use reporter::{Format, Reporter, error};

@@ -445,15 +445,16 @@ impl World {
             }
             Action::Spawn(under) => return Some(self.spawn(&under)),
             Action::Hold => {
-                assert!(!self.seen.holding && self.seen.running, "it is held twice");
+                let continued = self.seen.signals.last() == Some(&Signal::CONT);
+                assert!((!self.seen.holding || continued) && self.seen.running, "it is held twice");
                 self.seen.holding = true;
             }
             Action::LetGo => {
                 assert!(self.seen.holding, "it was not held");
-                let checked = self.seen.checked >= self.seen.stalled;
-                let left_behind = self.seen.job_end.is_some();
-                let unchecked = left_behind || self.policy.on_lost == OnLost::Ignore;
-                assert!(checked || unchecked, "it goes on without a check");
+                let checked = self.seen.checked >= self.seen.stalled || self.policy.on_lost == OnLost::Ignore;
+                let ends = self.seen.job_end.is_some() || self.seen.signals.iter().any(|signal| signal.asks_to_stop());
+                let abandoned = self.policy.on_expiry == OnExpiry::Ignore && self.seen.limit <= Some(self.now);
+                assert!(checked || ends || abandoned, "it goes on without a check");
                 self.seen.holding = false;
             }
             Action::Forward(signal) => {
@@ -547,7 +548,7 @@ impl World {
         let living = &self.tree[index];
         match index {
             0 => Some(Event::JobEnded(living.end)),
-            _ => orphaned.then_some(Event::OrphanEnded),
+            _ => orphaned.then_some(Event::OrphanEnded(living.end)),
         }
     }
 

@@ -1,0 +1,158 @@
+//! Writes the lines of a run's events to stderr, as text or as JSON, without ever waiting for who reads them.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{Write, stderr};
+use std::os::fd::AsFd;
+
+use nix::libc::PIPE_BUF;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Map, Value};
+
+use super::line::{Line, Verbosity};
+use crate::clock::Timestamp;
+use crate::lock::Claim;
+use crate::run::Notice;
+
+/// How an event is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// How long, in milliseconds, each of the last lines may take to be written.
+const FAREWELL: u16 = 500;
+
+/// Tells the user of one run's events. It never waits for who reads them: a pager that is not scrolled, or a terminal
+/// after ^S, must not keep a job alive beyond its lease.
+pub(crate) struct Reporter {
+    verbosity: Verbosity,
+    format: Format,
+    claim: Claim,
+    /// Lines that could not be written yet.
+    pending: RefCell<VecDeque<Vec<u8>>>,
+}
+
+/// Writes an error that is no run's: bad usage, bad configuration.
+pub(crate) fn error(message: &str, hint: Option<&str>) {
+    write(text(message, hint).as_bytes());
+}
+
+fn text(message: &str, hint: Option<&str>) -> String {
+    let mut text = format!("shedlock: {}\n", visible(&without_passwords(message)));
+    if let Some(hint) = hint {
+        text += &format!("hint: {}\n", visible(hint));
+    }
+    text
+}
+
+/// The text without the password of any URL in it: whoever types one in the wrong place need not read it in a log.
+fn without_passwords(text: &str) -> Cow<'_, str> {
+    let Some((before, after)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let authority = after.split([' ', '`', '\'']).next().unwrap_or_default();
+    let kept = match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host))) {
+        Some((user, host)) => format!("{user}:***@{host}"),
+        None => authority.to_owned(),
+    };
+    Cow::Owned(format!("{before}://{kept}{}", without_passwords(&after[authority.len()..])))
+}
+
+/// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
+/// nothing to a terminal.
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let show = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(show).collect()
+}
+
+impl Reporter {
+    pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
+        Self { verbosity, format, claim, pending: RefCell::default() }
+    }
+
+    /// Writes the notice, if it is loud enough.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        let line = Line::of(notice);
+        if line.level > self.verbosity {
+            return;
+        }
+        let text = match self.format {
+            Format::Text => {
+                let level = if line.level == Verbosity::Warnings { "warning: " } else { "" };
+                text(&format!("{}: {level}{}", self.claim.name, line.message), line.hint.as_deref())
+            }
+            Format::Json => self.json(line),
+        };
+        self.pending.borrow_mut().push_back(text.into_bytes());
+        self.write(PollTimeout::ZERO);
+    }
+
+    /// Writes what could not be written before, which may take a moment. Nothing may be left to supervise.
+    pub(crate) fn finish(&self) {
+        self.write(FAREWELL.into());
+    }
+
+    /// Writes the lines that stderr has room for, each time waiting for it no longer than `patience`.
+    fn write(&self, patience: PollTimeout) {
+        let mut pending = self.pending.borrow_mut();
+        while let Some(line) = pending.front_mut() {
+            let stderr = stderr();
+            let mut room = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+            if !poll(&mut room, patience).is_ok_and(|ready| ready > 0) {
+                return;
+            }
+            // A pipe that has room has it for so much, and more would wait for the reader after all.
+            let rest = line.split_off(line.len().min(PIPE_BUF));
+            write(line);
+            *line = rest;
+            if line.is_empty() {
+                pending.pop_front();
+            }
+        }
+    }
+
+    fn json(&self, line: Line) -> String {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), Timestamp::now().to_string().into());
+        object.insert("level".to_owned(), line.level.name().into());
+        object.insert("event".to_owned(), line.event.into());
+        object.insert("name".to_owned(), self.claim.name.as_str().into());
+        object.insert("owner".to_owned(), self.claim.owner.as_str().into());
+        object.insert("message".to_owned(), without_passwords(&line.message).into());
+        object.extend(line.hint.map(|hint| ("hint".to_owned(), hint.into())));
+        object.extend(line.fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        format!("{}\n", Value::Object(object))
+    }
+}
+
+/// In one write, so that the lines of many processes on one descriptor do not mix.
+fn write(text: &[u8]) {
+    // Who has closed our stderr does not want to know.
+    let _ = stderr().write_all(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_shows_the_password_of_a_url() {
+        for (said, shown) in [
+            ("cannot run `postgres://u:pw@db/x`: no", "cannot run `postgres://u:***@db/x`: no"),
+            ("redis://:p/w@h:1 and mysql://u:p@@h", "redis://:***@h:1 and mysql://u:***@h"),
+            ("http://host:80/x", "http://host:80/x"),
+            ("sqlite:///a b", "sqlite:///a b"),
+        ] {
+            assert_eq!(without_passwords(said), shown);
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(text("a\nb\u{1b}[1m", None), "shedlock: a\\nb\\u{1b}[1m\n");
+    }
+}
