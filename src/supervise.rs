@@ -1,5 +1,6 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -234,7 +235,12 @@ impl Supervisor {
         self.was_guarded = true;
         if let Err(error) = told {
             self.dismiss_guardian();
-            self.reporter.tell(&Notice::Unguarded(error.to_string()));
+            let why = match error.kind() {
+                ErrorKind::BrokenPipe => "it was killed".to_owned(),
+                ErrorKind::WouldBlock => "it was stopped".to_owned(),
+                _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
+            };
+            self.reporter.tell(&Notice::Unguarded(why));
         }
     }
 
