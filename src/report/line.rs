@@ -154,7 +154,7 @@ impl Line {
                 Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
             }
             Notice::NotGivenBack(trouble) => {
-                let consequence = "; if the request that got no answer took the lock, it frees when its time is up";
+                let consequence = "; the lock, if it was taken, frees when its time is up";
                 Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
             }
         }
