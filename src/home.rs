@@ -1,20 +1,65 @@
-//! The home directory of the user whom we run as.
+//! The user whom we run as: the home directory, and the entry in /etc/passwd.
+//!
+//! The C library would also ask the modules that /etc/nsswitch.conf names. It has to load them, and those of another C library
+//! than the one that is linked in, such as systemd's, crash this program when they are asked for a user who is not there.
 
 use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, User, geteuid};
+use nix::unistd::{Uid, geteuid};
+
+/// What /etc/passwd says of a user.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    home: PathBuf,
+}
 
 /// Finds it. After sudo(8) HOME can be another user's: a file made there would be in that user's way, and one found there
 /// is not to be trusted.
 pub(crate) fn directory() -> Option<PathBuf> {
     let ours = geteuid();
     let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
-    named.or_else(|| User::from_uid(ours).ok()?.map(|user| user.dir).filter(|home| home.is_dir()))
+    named.or_else(|| entry(ours).map(|entry| entry.home).filter(|home| home.is_dir()))
+}
+
+/// The name of the user whom we run as.
+pub(crate) fn user() -> Option<String> {
+    entry(geteuid()).map(|entry| entry.name)
 }
 
 /// Whether a path is there and belongs to somebody else.
 pub(crate) fn is_anothers(path: &Path, ours: Uid) -> bool {
     path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
+}
+
+fn entry(user: Uid) -> Option<Entry> {
+    find(&fs::read("/etc/passwd").ok()?, user)
+}
+
+fn find(passwd: &[u8], user: Uid) -> Option<Entry> {
+    passwd.split(|byte| *byte == b'\n').find_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        let [name, _, number, _, _, home, ..] = fields[..] else { return None };
+        let number: u32 = str::from_utf8(number).ok()?.parse().ok()?;
+        let name = str::from_utf8(name).ok().filter(|name| !name.is_empty())?.to_owned();
+        (number == user.as_raw()).then(|| Entry { name, home: OsString::from_vec(home.to_vec()).into() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_whole_line_with_the_users_number_counts() {
+        let passwd = b"# 7\nshort:x:7\n:x:7:7::/nameless:/bin/sh\nada:x:7:8:Ada L.:/home/ada:/bin/sh\nother:x:7:7::/:\n+::::::\n";
+        let entry = |name: &str, home: &str| Some(Entry { name: name.to_owned(), home: home.into() });
+        assert_eq!(find(passwd, Uid::from_raw(7)), entry("ada", "/home/ada"));
+        assert_eq!(find(passwd, Uid::from_raw(8)), None);
+    }
 }

@@ -58,6 +58,7 @@ macro_rules! conformance {
             tokens_of_racing_takers_grow_in_the_order_of_the_takings
             a_skip_and_a_renewal_use_no_token
             taking_again_has_a_larger_token_and_one_record
+            taking_again_after_another_s_run_leaves_one_record
             a_run_is_recorded_and_closed
             a_record_is_closed_also_when_the_lock_was_lost
             an_unused_taking_leaves_no_record
@@ -685,6 +686,22 @@ pub(super) fn taking_again_has_a_larger_token_and_one_record(store: &dyn Store) 
     assert_eq!((record(store, &earlier), tokens(store, "job").len()), (before, 2));
     release(&mut *backend, &first, Duration::ZERO);
     assert_eq!(record(store, &first).outcome.as_deref(), Some("success"));
+}
+
+/// The answer to the first taking was lost, its lease has ended, and another was quicker than the second.
+pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Store) {
+    let mut backend = open(store);
+    let (unanswered, other) = (claim("job", 1, Duration::from_millis(50)), claim("job", 2, MINUTE));
+    take(&mut *backend, &unanswered);
+    take_when_free(&mut *backend, &other);
+    release(&mut *backend, &other, Duration::ZERO);
+    let between = record(store, &other);
+    let first = Claim { lease: MINUTE, ..unanswered };
+    let grant = take(&mut *backend, &first);
+    assert_eq!(tokens(store, "job"), [grant.token.unwrap(), between.token]);
+    release(&mut *backend, &first, Duration::ZERO);
+    assert_eq!(record(store, &first).outcome.as_deref(), Some("success"));
+    assert_eq!((record(store, &other), tokens(store, "job").len()), (between, 2));
 }
 
 pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {

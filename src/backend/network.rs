@@ -3,8 +3,6 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-use nix::unistd::{User, geteuid};
-
 use super::url::percent_decode;
 use super::{Trouble, TroubleKind, Url};
 
@@ -145,11 +143,6 @@ impl Hosts {
         }
         Err(met.unwrap_or_else(|| Trouble::lasting(format!("{label}: there is no server to ask"))))
     }
-}
-
-/// The name of the user whom we run as: what a server is told where nobody says another.
-pub(super) fn system_user() -> Option<String> {
-    User::from_uid(geteuid()).ok().flatten().map(|user| user.name)
 }
 
 /// The hosts as they are named in messages.

@@ -90,9 +90,7 @@ impl Settings {
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
         let mut policy = policy(&layers, surroundings)?;
-        // A renewal that meets silence must leave the time for another try.
-        let patience = policy.lease.map_or(policy.backend_timeout, |lease| policy.backend_timeout.min(lease / 3));
-        let access = &Access { password: password()?, patience };
+        let access = &Access { password: password()?, patience: policy.patience() };
         let backend = backend(&layers, access)?;
         policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {

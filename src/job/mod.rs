@@ -15,7 +15,7 @@ mod spawn;
 mod tree;
 mod wait;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 pub(crate) use environ::Environment;
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     held: Option<Held>,
     /// A SIGCONT came while the job was held.
     continue_later: Cell<bool>,
+    /// What the last signal to all of the tree has reached.
+    seen: RefCell<Vec<tree::Process>>,
 }
 
 /// How often a tree is searched anew for what was born meanwhile, before other events get their turn.
@@ -48,7 +50,15 @@ const ROUNDS: usize = 10;
 
 impl Job {
     fn new(pid: Pid, group: Group, strangers: Vec<i32>) -> Self {
-        Self { pid, group, reaped: false, strangers, held: None, continue_later: Cell::new(false) }
+        Self {
+            pid,
+            group,
+            reaped: false,
+            strangers,
+            held: None,
+            continue_later: Cell::new(false),
+            seen: RefCell::default(),
+        }
     }
 
     /// Sends a signal to the job's own group, or to the command alone where the group is shared with others. Once the
@@ -66,13 +76,25 @@ impl Job {
 
     /// Sends a signal to the command, its own group, and every descendant of ours.
     pub(crate) fn signal_tree(&self, signal: Signal) {
+        // Whom we know comes before the walk: on a machine that is overloaded it takes its time.
+        if !self.reaped {
+            self.signal_command(signal);
+        }
+        let seen = self.seen.take();
+        if matches!(signal, Signal::KILL | Signal::CONT) {
+            for process in seen.iter().filter(|process| self.reaped || !self.is_reached(process)) {
+                process.id.signal(signal);
+            }
+        }
+        if signal == Signal::CONT && !seen.is_empty() {
+            // It is for those who got the signal that it follows.
+            self.seen.replace(seen);
+            return;
+        }
         let mut rest = self.descendants();
         if rest.is_none() && std::process::id() == 1 && self.strangers.is_empty() {
             // Init of a container without /proc: all there is came from us.
             let _ = signals::kill(-1, signal);
-        }
-        if !self.reaped {
-            self.signal_command(signal);
         }
         let mut known: HashSet<tree::Id> = HashSet::new();
         for round in 0..ROUNDS {
@@ -86,11 +108,11 @@ impl Job {
                 // Nothing can be born between the members' deaths; and while it has members, the number is the job's.
                 let _ = signals::kill(-self.pid.as_raw(), signal);
             }
-            let reached = |process: &tree::Process| self.group == Group::Own && in_group(process);
-            for process in new.iter().filter(|process| !reached(process) && !self.is_command(process)) {
+            for process in new.iter().filter(|process| !self.is_reached(process)) {
                 process.id.signal(signal);
             }
             if signal != Signal::KILL {
+                self.seen.replace(found);
                 return;
             }
             // A process that forks while we walk has left a child that we have not seen.
@@ -117,14 +139,17 @@ impl Job {
         if self.strangers.is_empty() {
             return !wait::has_children();
         }
-        self.descendants().is_some_and(|rest| rest.is_empty())
+        tree::children().map_or_else(
+            || self.descendants().is_some_and(|rest| rest.is_empty()),
+            |children| children.iter().all(|child| self.strangers.contains(child)),
+        )
     }
 
     fn own_group_is_gone(&self) -> bool {
         let group = self.pid.as_raw();
         // What has not been reaped yet still counts as a member.
         !signals::group_exists(group)
-            || tree::all().is_some_and(|all| !all.iter().any(|process| process.group == group))
+            || tree::all().is_some_and(|all| tree::shows_all(&all) && !all.iter().any(|process| process.group == group))
     }
 
     fn signal_command(&self, signal: Signal) {
@@ -156,6 +181,11 @@ impl Job {
         tree::descendants(&self.strangers)
     }
 
+    /// Whether a signal to the command, or to its own group, reaches this too.
+    fn is_reached(&self, process: &tree::Process) -> bool {
+        self.is_command(process) || self.group == Group::Own && process.group == self.pid.as_raw()
+    }
+
     /// Whether this is the command, which [`Job::signal_command`] reached.
     fn is_command(&self, process: &tree::Process) -> bool {
         !self.reaped && process.id.pid == self.pid.as_raw()
@@ -172,12 +202,12 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
                 job.reaped = true;
                 events.push(Event::JobEnded(end));
             }
-            (wait::What::Ended(_), None) => {
+            (wait::What::Ended(end), None) => {
                 if let Some(job) = job {
                     // The number may become one of the job's.
                     job.strangers.retain(|stranger| *stranger != change.pid);
                 }
-                events.push(Event::OrphanEnded);
+                events.push(Event::OrphanEnded(end));
             }
             // That we hold it is no news.
             (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}

@@ -120,9 +120,37 @@ pub(super) fn children_from_before() -> Vec<i32> {
     if !super::wait::has_children() {
         return Vec::new();
     }
-    let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
-    let all = descendants(&[]).unwrap_or_default();
-    all.iter().filter(|process| process.parent == ourselves).map(|process| process.id.pid).collect()
+    children().unwrap_or_else(|| {
+        let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
+        let all = descendants(&[]).unwrap_or_default();
+        all.iter().filter(|process| process.parent == ourselves).map(|process| process.id.pid).collect()
+    })
+}
+
+/// Our children that live, also those of other users, which a /proc with `hidepid` does not show. `None` if the kernel has no
+/// list of them.
+pub(super) fn children() -> Option<Vec<i32>> {
+    if !is_visible() {
+        return None;
+    }
+    let mut children = Vec::new();
+    // Each thread has its own.
+    for thread in fs::read_dir("/proc/self/task").ok()? {
+        let list = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+        children.extend(pids.filter(|pid| is_hidden(*pid) || Process::find(*pid).is_some()));
+    }
+    Some(children)
+}
+
+/// Whether /proc does not show a child of ours.
+fn is_hidden(pid: i32) -> bool {
+    holder_of(pid).is_none()
+}
+
+/// Whether /proc shows every process, and not only those that we may look into: then it shows init.
+pub(super) fn shows_all(all: &[Process]) -> bool {
+    all.iter().any(|process| process.id.pid == 1)
 }
 
 /// Those of `all` that descend from `ancestors`, but for the processes in `except` and what is below these.

@@ -33,7 +33,7 @@ pub(crate) enum Event {
     /// The command ended and was reaped.
     JobEnded(JobEnd),
     /// Some other process that had become our child ended and was reaped.
-    OrphanEnded,
+    OrphanEnded(JobEnd),
     /// Nothing lives of what [`Action::LookForRest`] looks for.
     RestGone,
     /// Time has passed that we did not notice: we were stopped, or the machine was.

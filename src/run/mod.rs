@@ -120,7 +120,7 @@ impl Run {
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
-            Event::OrphanEnded => self.look_for_rest(now, &mut todo),
+            Event::OrphanEnded(end) => self.on_orphan_ended(end, now, &mut todo),
             Event::RestGone => self.on_rest_gone(now, &mut todo),
             Event::Stalled => self.on_stalled(now, &mut todo),
             Event::Tick => self.on_time(now, &mut todo),
@@ -142,6 +142,10 @@ impl Run {
         match &mut self.phase {
             // It comes to those who were stopped.
             Phase::Running(_) if signal == Signal::CONT => self.on_continued(sender, now, todo),
+            // The job, which stands still, will not stop as we are used to.
+            Phase::Running(running) if signal.stops() && running.is_held() && self.policy.placement.terminal => {
+                todo.push(Action::StopOurselves(signal));
+            }
             Phase::Running(running) => {
                 if self.policy.placement.passes_on(signal, sender) {
                     todo.push(Action::Forward(signal));
@@ -151,6 +155,10 @@ impl Run {
                 }
                 if let (true, Some(timeout)) = (signal.asks_to_stop(), self.policy.stop_timeout) {
                     running.stop_by(now + timeout);
+                }
+                if signal.asks_to_stop() {
+                    // A backend that does not answer keeps nobody from stopping the job.
+                    self.let_go(todo);
                 }
             }
             _ if signal.stops() => todo.push(Action::StopOurselves(signal)),

@@ -57,6 +57,15 @@ impl Policy {
         self.lease.is_some() || self.on_expiry == OnExpiry::Extend
     }
 
+    /// How long one try to ask the backend may take. A renewal that meets silence must leave the time for another try,
+    /// and it is not begun before a third of the lease is over.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.renews() {
+            true => self.backend_timeout.min(self.lease() / 5),
+            false => self.backend_timeout,
+        }
+    }
+
     /// Whether this is what the user calls success.
     pub(super) fn is_success(&self, outcome: Outcome) -> bool {
         matches!(outcome, Outcome::Exited(code) if self.success_codes.contains(&code))

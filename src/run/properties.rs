@@ -445,13 +445,16 @@ impl World {
             }
             Action::Spawn(under) => return Some(self.spawn(&under)),
             Action::Hold => {
-                assert!(!self.seen.holding && self.seen.running, "it is held twice");
+                let continued = self.seen.signals.last() == Some(&Signal::CONT);
+                assert!((!self.seen.holding || continued) && self.seen.running, "it is held twice");
                 self.seen.holding = true;
             }
             Action::LetGo => {
                 assert!(self.seen.holding, "it was not held");
-                let checked = self.seen.checked >= self.seen.stalled;
-                assert!(checked || self.policy.on_lost == OnLost::Ignore, "it goes on without a check");
+                let checked = self.seen.checked >= self.seen.stalled || self.policy.on_lost == OnLost::Ignore;
+                let ends = self.seen.job_end.is_some() || self.seen.signals.iter().any(|signal| signal.asks_to_stop());
+                let abandoned = self.policy.on_expiry == OnExpiry::Ignore && self.seen.limit <= Some(self.now);
+                assert!(checked || ends || abandoned, "it goes on without a check");
                 self.seen.holding = false;
             }
             Action::Forward(signal) => {
@@ -480,6 +483,7 @@ impl World {
             }
             Action::Exit(outcome) => {
                 self.check_exit(outcome);
+                assert!(!self.seen.holding, "what is left stands still for ever");
                 self.seen.exit = Some(outcome);
             }
         }
@@ -544,7 +548,7 @@ impl World {
         let living = &self.tree[index];
         match index {
             0 => Some(Event::JobEnded(living.end)),
-            _ => orphaned.then_some(Event::OrphanEnded),
+            _ => orphaned.then_some(Event::OrphanEnded(living.end)),
         }
     }
 

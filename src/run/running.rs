@@ -77,6 +77,11 @@ impl Running {
         self.withheld = false;
     }
 
+    /// Whether the job stands still because the lock is being checked.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Whether the lock, as it is now, lasts until at-most is used up.
     fn lasts(&self) -> bool {
         self.limit.is_some_and(|limit| self.end >= limit)
@@ -154,13 +159,25 @@ impl Run {
     pub(super) fn on_job_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
         running.ended = Some(end);
+        self.on_part_ended(end, now, todo);
+        self.look_for_rest(now, todo);
+    }
+
+    pub(super) fn on_orphan_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.ended.is_some() {
+            self.on_part_ended(end, now, todo);
+        }
+        self.look_for_rest(now, todo);
+    }
+
+    /// We may have been stopped for so long that somebody else has done what we should have.
+    fn on_part_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
         let overdue = self.policy.guarded && self.guard_at(running.end, running.limit).is_some_and(|at| now >= at);
         if running.ending.is_none() && running.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
-            // We were stopped for so long that somebody else has done what we should have.
             self.on_running_time(now, todo);
         }
-        self.look_for_rest(now, todo);
     }
 
     /// The job is over: the lock goes back, if it is ours to give.
@@ -174,6 +191,10 @@ impl Run {
             (_, Some(JobEnd::Killed(signal))) => Outcome::Killed(signal),
             (_, None) => return,
         };
+        if running.held.is_some() {
+            // What the command left behind is left alone, and does not stand still for ever.
+            todo.push(Action::LetGo);
+        }
         todo.push(Action::Tell(Notice::Ended(outcome)));
         if running.is_in_flight() {
             // The release comes after it.
@@ -194,8 +215,12 @@ impl Run {
 
     /// Whether the lock is ours, for all we know.
     pub(super) fn holds(&self, running: &Running, now: Moment) -> bool {
-        let abandoned = self.policy.on_expiry == OnExpiry::Ignore && running.limit.is_some_and(|limit| now >= limit);
-        running.lease.is_some() && !running.lost && !abandoned
+        running.lease.is_some() && !running.lost && !self.is_abandoned(running, now)
+    }
+
+    /// Whether at-most is used up, and the job runs on without the lock.
+    fn is_abandoned(&self, running: &Running, now: Moment) -> bool {
+        self.policy.on_expiry == OnExpiry::Ignore && running.limit.is_some_and(|limit| now >= limit)
     }
 
     /// Whether the lock has to be renewed yet, and would be lost otherwise.
@@ -232,8 +257,12 @@ impl Run {
         now: Moment,
         todo: &mut Vec<Action>,
     ) {
+        let Phase::Running(running) = &self.phase else { return };
+        let abandoned = running.ending.is_none() && self.is_abandoned(running, now);
         let Phase::Running(running) = &mut self.phase else { return };
         match answer {
+            // It was asked for to check a lock that the job runs on without by now.
+            Ok(Kept::Lost) | Err(_) if abandoned => running.renewal = Renewal::Off,
             // Kept or lost is true whenever we learn of it.
             Ok(Kept::Kept) => self.on_kept(sent, now, todo),
             Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
@@ -315,11 +344,12 @@ impl Run {
     /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
     /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let renews = self.policy.renews();
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.ending.is_some() || running.lease.is_none() || running.lost_told || !renews {
+        let Phase::Running(running) = &self.phase else { return };
+        let over = running.ending.is_some() || running.lost_told;
+        if over || !self.holds(running, now) || !self.policy.renews() {
             return;
         }
+        let Phase::Running(running) = &mut self.phase else { return };
         if running.held.replace(now).is_none() {
             todo.push(Action::Tell(Notice::Checking));
             todo.push(Action::Hold);
@@ -331,13 +361,18 @@ impl Run {
 
     /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.held.is_some() {
+            // Whoever continued us may have continued the job too.
+            todo.push(Action::Hold);
+        }
         self.on_stalled(now, todo);
         let Phase::Running(running) = &mut self.phase else { return };
         running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
     }
 
     /// The job goes on.
-    fn let_go(&mut self, todo: &mut Vec<Action>) {
+    pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
         if running.held.take().is_some() {
             todo.push(Action::LetGo);
@@ -398,6 +433,7 @@ impl Run {
             (OnExpiry::Ignore, Some(limit)) if now >= limit && !running.expired_told => {
                 running.expired_told = true;
                 todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most)));
+                self.let_go(todo);
             }
             _ => {}
         }

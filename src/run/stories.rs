@@ -191,7 +191,7 @@ fn the_exit_code_is_the_jobs_own() {
 fn after_a_normal_end_what_the_job_left_running_is_left_alone() {
     let mut story = Story::running(policy());
     assert_eq!(story.on(1_000, exited(0)), [release(0, 11_000)]);
-    assert_eq!(story.on(1_001, Event::OrphanEnded), []);
+    assert_eq!(story.on(1_001, Event::OrphanEnded(JobEnd::Exited(0))), []);
     assert_eq!(story.on(1_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
 }
 
@@ -839,9 +839,9 @@ fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
     // A daemon is left; another one dies, and it is not all.
-    assert_eq!(story.on(88_100, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)]);
 }
 
@@ -849,7 +849,7 @@ fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
 fn nothing_is_over_before_the_command_itself_was_reaped() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, Event::OrphanEnded), []);
+    assert_eq!(story.on(88_000, Event::OrphanEnded(JobEnd::Exited(0))), []);
     assert_eq!(story.on(88_000, Event::RestGone), []);
     assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest(Rest::Tree)]);
 }
@@ -1407,6 +1407,16 @@ fn after_a_stall_a_job_whose_lock_is_lost_is_ended_and_not_continued() {
 }
 
 #[test]
+fn what_a_command_left_behind_that_ends_while_it_is_held_goes_on() {
+    let mut story = Story::running(leased());
+    story.on(5_000, Event::Stalled);
+    story.tick(5_000);
+    let todo = story.on(5_010, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
+    assert_eq!(todo[..2], [Action::LetGo, Action::StopTrying]);
+    assert!(matches!(todo[2..], [Action::Release { .. }]), "{todo:?}");
+}
+
+#[test]
 fn after_a_stall_a_job_whose_lock_cannot_be_checked_is_ended_in_time() {
     let mut story = Story::running(leased());
     story.on(5_000, Event::Stalled);
@@ -1414,6 +1424,84 @@ fn after_a_stall_a_job_whose_lock_cannot_be_checked_is_ended_in_time() {
     story.on(5_010, renewed(Err(Trouble::passing("down")), 5_000));
     assert!(story.due() < LEASE_STOP_AT);
     assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
+}
+
+#[test]
+fn a_job_that_is_continued_while_it_is_held_is_held_again() {
+    let mut story = Story::running(leased());
+    story.on(5_000, signalled(Signal::CONT));
+    story.tick(5_000);
+    // ^Z and fg while the backend is silent.
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+    story.on(6_010, renewed(Ok(Kept::Kept), 5_000));
+    assert_eq!(story.on(6_020, renewed(Ok(Kept::Kept), 6_010)), [Action::LetGo, Action::Forward(Signal::CONT)]);
+}
+
+#[test]
+fn a_job_that_is_held_is_let_go_by_a_stop_signal() {
+    let mut story = Story::running(leased());
+    story.on(5_000, Event::Stalled);
+    story.tick(5_000);
+    assert_eq!(story.on(5_010, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)]);
+    let stop = [Action::Forward(Signal::TERM), Action::Forward(Signal::CONT), Action::LetGo];
+    assert_eq!(story.on(5_020, signalled(Signal::TERM)), stop, "the backend may take its time");
+    assert_eq!(story.on(5_030, renewed(Ok(Kept::Lost), 5_000)), first_signals());
+
+    let placement = Placement { group: Group::Shared, terminal: true, session_leader: false };
+    let mut shared = Story::running(Policy { placement, ..leased() });
+    shared.on(5_000, Event::Stalled);
+    let typed = Event::Signalled { signal: Signal::INT, sender: Sender::Terminal };
+    assert_eq!(shared.on(5_010, typed), [Action::LetGo], "the job has got it already");
+}
+
+#[test]
+fn on_a_terminal_a_stop_while_the_job_is_held_stops_us() {
+    let placement = Placement { group: Group::Shared, terminal: true, session_leader: false };
+    let mut story = Story::running(Policy { placement, ..leased() });
+    let typed = || Event::Signalled { signal: Signal::TSTP, sender: Sender::Terminal };
+    assert_eq!(story.on(4_000, typed()), [], "the job stops first");
+    story.on(5_000, Event::Stalled);
+    assert_eq!(story.on(5_010, typed()), [Action::StopOurselves(Signal::TSTP)]);
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+}
+
+#[test]
+fn what_a_command_left_behind_that_ended_while_it_was_held_goes_on() {
+    let mut story = Story::running(leased());
+    story.on(5_000, Event::Stalled);
+    story.tick(5_000);
+    let todo = story.on(5_010, exited(0));
+    assert_eq!(todo.first(), Some(&Action::LetGo), "{todo:?}");
+}
+
+#[test]
+fn a_job_that_runs_on_without_its_lock_is_not_held_for_it() {
+    let ignoring = || Policy { on_expiry: OnExpiry::Ignore, ..leased() };
+    let at_most = 100_000;
+    let kept_until = |end: u64| {
+        let mut story = Story::running(ignoring());
+        while story.due() < end {
+            let now = story.due();
+            story.tick(now);
+            story.on(now, renewed(Ok(Kept::Kept), now));
+        }
+        story
+    };
+    let mut after = kept_until(at_most);
+    after.tick(at_most);
+    assert_eq!(after.on(110_000, Event::Stalled), []);
+    assert_eq!(after.on(110_000, signalled(Signal::CONT)), []);
+    assert_eq!(after.tick(110_000), [Action::Forward(Signal::CONT)]);
+
+    // It is used up while the lock is checked.
+    for answer in [Ok(Kept::Lost), Err(Trouble::passing("down"))] {
+        let mut before = kept_until(at_most);
+        assert_eq!(before.on(99_000, Event::Stalled), [Action::Hold]);
+        before.tick(99_000);
+        assert_eq!(before.tick(at_most), [Action::LetGo]);
+        assert_eq!(before.on(100_010, renewed(answer, 99_000)), []);
+        assert_eq!(before.run.deadline(), None);
+    }
 }
 
 #[test]
@@ -1644,6 +1732,18 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
 }
 
 #[test]
+fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
+    let wait_for = WaitFor::Rest(Rest::Tree);
+    for (end, code) in [(JobEnd::Killed(Signal::KILL), Outcome::Lost), (JobEnd::Exited(0), Outcome::Exited(3))] {
+        let mut story = Story::running(Policy { wait_for, ..guarded() });
+        story.on(1_000, exited(3));
+        story.on(60_000, Event::OrphanEnded(end));
+        story.on(60_000, Event::RestGone);
+        assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
+    }
+}
+
+#[test]
 fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
@@ -1674,7 +1774,7 @@ fn the_job_has_ended_when_what_it_is_waited_for_has() {
     for rest in [Rest::Group, Rest::Tree] {
         let mut story = Story::running(Policy { wait_for: WaitFor::Rest(rest), ..policy() });
         assert_eq!(story.on(1_000, exited(3)), [Action::LookForRest(rest)]);
-        assert_eq!(story.on(1_500, Event::OrphanEnded), [Action::LookForRest(rest)]);
+        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(rest)]);
         assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
         assert_eq!(story.on(1_700, Event::RestGone), [release(0, 11_700)]);
         assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(3)));
@@ -1696,7 +1796,7 @@ fn what_the_command_left_behind_is_ended_at_at_most() {
     story.on(1_000, exited(0));
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
     story.on(97_960, Event::RestGone);
     assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }

@@ -185,7 +185,7 @@ fn margin(lease: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::run::Every;
+    use crate::run::{Every, OnExpiry};
     use crate::signal::Signal;
 
     #[test]
@@ -193,6 +193,23 @@ mod tests {
         assert_eq!(margin(Duration::from_secs(1)), Duration::from_micros(100_500));
         assert_eq!(margin(Duration::from_secs(3600)), Duration::from_millis(3_800));
         assert_eq!(margin(Duration::from_secs(86_400)), Duration::from_millis(45_200));
+    }
+
+    #[test]
+    fn a_renewal_that_meets_silence_leaves_the_time_for_another_try() {
+        // No server gets less than a second, and PostgreSQL takes one more to take the statement back.
+        for lease in [7, 8, 10, 12, 15, 20, 30, 60, 3_600] {
+            for lease in [
+                Policy { lease: Some(ms(lease * 1000)), at_most: ms(7_200_000), ..policy() },
+                Policy { on_expiry: OnExpiry::Extend, at_most: ms(lease * 1000), ..policy() },
+            ] {
+                let timing = Timing::new(&lease);
+                let begun = timing.renew_at(t(0));
+                let again = begun + lease.patience().max(ms(1000)) + ms(1000);
+                let left = timing.before_end.stop_at(t(0) + lease.lease()).since(again);
+                assert!(left >= ms(500), "{:?}: {left:?}", lease.lease());
+            }
+        }
     }
 
     fn ms(millis: u64) -> Duration {

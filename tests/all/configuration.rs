@@ -350,6 +350,20 @@ fn the_home_of_another_user_is_not_used() {
     finish(&mut among_mounts(&etc, &by_nobody(&inner))).complains(125, "this user has no home directory");
 }
 
+/// As in a container, or of a service with a dynamic user. The system's modules for names, such as systemd's, are not asked.
+#[test]
+fn a_user_whom_nobody_knows_is_no_trouble() {
+    let place = Place::new();
+    let home = open_to_nobody(&place, "home");
+    change("chown", "54321", &home);
+    let mut inner = place.run("a", ["true"]);
+    inner.env_remove("XDG_CONFIG_HOME").env("HOME", "/").env("SHEDLOCK_BACKEND", "sqlite:locks.db").current_dir(&home);
+    let stranger = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
+    finish(&mut by_root(&stranger, &inner)).is_silent_with(0);
+    inner.env_remove("SHEDLOCK_BACKEND");
+    finish(&mut by_root(&stranger, &inner)).complains(125, "this user has no home directory");
+}
+
 #[test]
 fn root_does_not_read_the_configuration_of_another_user() {
     let place = Place::new();

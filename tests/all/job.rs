@@ -488,3 +488,17 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
     assert!(lines[2].starts_with("hint: "), "{lines:?}");
     is_free(&place, "job");
 }
+
+#[test]
+fn a_process_table_that_is_slow_to_read_does_not_delay_the_kill() {
+    let place = Place::new();
+    let job = format!("trap '' TERM; {}", heartbeat("beats"));
+    let words = ["run", "--name", "slow", "--at-most", "4s", "--kill-after", "300ms", "--", "bash", "-c", &job];
+    // Each reading of /proc takes two of these calls. The job gets TERM half a second before the end, and SIGKILL 0.2 s.
+    let tracer = ["strace", "-qq", "-o", "trace", "-e", "trace=getdents64"];
+    let slow = [tracer.as_slice(), &["-e", "inject=getdents64:delay_enter=100000"]].concat();
+    let finished = finish(&mut under(&slow, &place.shedlock(words)));
+    assert_eq!(finished.code(), Some(124), "{finished:?}");
+    let beats: Vec<f64> = place.lines("beats").iter().map(|beat| beat.parse().unwrap()).collect();
+    assert!(beats[beats.len() - 1] - beats[0] < 4.0, "{beats:?}");
+}

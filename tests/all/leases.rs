@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::stage::{edit, open};
+use super::stage::{by_nobody, by_root, change, edit, open, open_to_nobody};
 use super::support::process::{
     Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, until_exists,
     wait_for_end, wait_for_more, wait_for_state, wait_until_held,
@@ -266,6 +266,19 @@ fn when_we_are_stopped_the_guardian_ends_the_whole_job_before_the_lease_ends() {
 }
 
 #[test]
+fn a_rest_of_the_job_that_the_guardian_had_to_end_was_lost_too() {
+    let place = Place::new();
+    let script =
+        "(setsid bash -c 'echo $$ > daemon; sleep 60' &); until [ -s daemon ]; do sleep 0.02; done; echo > over";
+    let started = detached(&place, "run", &leased(&place, "1s", &["--wait-for", "tree"], script));
+    place.wait_for_lines("over", 1);
+    kill(started.pid(), "STOP");
+    wait_for_end(pid_in(&place, "daemon"));
+    kill(started.pid(), "CONT");
+    started.finish().complains(123, "the lock could not be renewed in time");
+}
+
+#[test]
 fn what_a_job_left_behind_at_its_normal_end_the_guardian_leaves_alone() {
     let place = Place::new();
     let left = format!("setsid bash -c 'echo $$ > left; {}' > /dev/null 2>&1 &", heartbeat("beats"));
@@ -361,4 +374,33 @@ fn what_the_command_left_behind_is_ended_at_at_most() {
     let beats = [place.lines("child").len(), place.lines("far").len()];
     is_free(&place, "job");
     assert_eq!([place.lines("child").len(), place.lines("far").len()], beats);
+}
+
+/// sudo(8) in a job, on a host where users do not see each other's processes.
+#[test]
+fn what_another_user_runs_for_the_job_keeps_the_lock_though_proc_hides_it() {
+    for options in [&["--lease", "1s"][..], &["--wait-for", "group"], &["--wait-for", "tree", "--lease", "1s"]] {
+        let place = Place::new();
+        let home = open_to_nobody(&place, "home");
+        let sudo = place.path("sudo");
+        change("cp", "/usr/bin/setpriv", &sudo);
+        change("chmod", "4755", &sudo);
+        // In the group, and after the command's end; or in another one, beside the command.
+        let (apart, end) = if options.contains(&"group") { ("", "") } else { ("setsid", "sleep 60") };
+        let hidden = "sh -c 'echo > lives; while [ ! -e may-end ]; do sleep 0.02; done' > /dev/null 2>&1";
+        let wait = "until [ -e lives ]; do sleep 0.02; done";
+        let script = format!("../sudo --reuid 0 {apart} {hidden} & {wait}; {end}");
+        let words = [&["--kill-after", "100ms"], options, &["bash", "-c", &script]].concat();
+        let mut command = limited(&place, "job", "2s", &words);
+        command.current_dir(&home).env("SHEDLOCK_BACKEND", "sqlite:locks.db").env("HOME", &home);
+        // Init belongs to root.
+        let hide = "mount -t proc -o hidepid=2 proc /proc && \"$@\"; exit $?";
+        let unshare = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", hide, "sh"];
+        let started = detached(&place, "run", &by_root(&unshare, &by_nobody(&command)));
+        wait_until("the warning", || started.stderr().contains("SIGKILL has not ended all of the job").then_some(()));
+        let row = super::support::row(&home.join("locks.db"), "job").unwrap();
+        assert!(row.held, "{row:?}");
+        super::support::process::touch(&place, "home/may-end");
+        assert_eq!(started.finish().code(), Some(124), "{options:?}");
+    }
 }

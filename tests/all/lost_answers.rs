@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
+use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Run, Store};
 use super::support::{Place, finish};
 
 /// Which requests for the lock lose their answers, counted from 0.
@@ -107,6 +107,13 @@ impl<S: Store> Site<S> {
         self.store.stored(NAME).is_some_and(|stored| stored.is_held())
     }
 
+    #[track_caller]
+    fn only_record(&self) -> Run {
+        let runs = self.store.history(NAME);
+        let [run] = &runs[..] else { panic!("there is not one: {runs:?}") };
+        run.clone()
+    }
+
     fn requests(&self) -> usize {
         self.relay.requests.load(Ordering::SeqCst)
     }
@@ -148,10 +155,12 @@ on_every_server! {
 }
 
 fn a_taking_whose_answer_is_lost_is_found_to_be_ours<S: Store>(site: &Site<S>) {
-    finish(&mut site.run(&["-E", "75", "sh", "-c", "echo ran >> runs"])).is_silent_with(0);
-    assert_eq!(site.place.lines("runs"), ["ran"]);
+    finish(&mut site.run(&["-E", "75", "sh", "-c", "echo $SHEDLOCK_LOCK_TOKEN >> runs"])).is_silent_with(0);
     assert_eq!(site.requests(), 3, "two to take and one to release");
     assert!(!site.is_held());
+    let run = site.only_record();
+    assert_eq!(site.place.lines("runs"), [run.token.to_string()]);
+    assert_eq!((run.exit_code, run.outcome.as_deref()), (Some(0), Some("success")));
 }
 
 fn a_taking_that_is_given_up_is_given_back<S: Store>(site: &Site<S>) {
@@ -161,12 +170,15 @@ fn a_taking_that_is_given_up_is_given_back<S: Store>(site: &Site<S>) {
     assert!(site.requests() >= 2);
     assert!(!site.is_held(), "{:?}", site.store.stored(NAME));
     assert!(site.store.stored(NAME).is_none_or(|stored| stored.owner.ends_with(":ended")), "it had been taken");
+    assert_eq!(site.store.history(NAME), [], "there was no run");
 }
 
 fn a_release_whose_answer_is_lost_is_repeated_without_a_word<S: Store>(site: &Site<S>) {
     finish(&mut site.run(&["-E", "75", "sh", "-c", "exit 7"])).is_silent_with(7);
     assert_eq!(site.requests(), 3, "one to take and two to release");
     assert!(!site.is_held());
+    let run = site.only_record();
+    assert_eq!((run.exit_code, run.outcome.as_deref()), (Some(7), Some("failure")));
 }
 
 fn a_release_whose_answers_are_all_lost_has_freed_the_lock<S: Store>(site: &Site<S>) {

@@ -54,7 +54,7 @@ impl Servers {
             let socket = SOCKETS.iter().find(|socket| Path::new(socket).exists()).unwrap_or(&SOCKETS[0]);
             hosts.push(Host { name: (*socket).to_owned(), port: None });
         }
-        let user = user.or_else(network::system_user).ok_or_else(|| {
+        let user = user.or_else(crate::home::user).ok_or_else(|| {
             format!("names no user, and this one has no name; write {}://USER@HOST/DATABASE", url.scheme())
         })?;
         let tls = take_tls(url)?;

@@ -18,11 +18,13 @@ const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout
 /// One row is written by one statement, and none is read first: whoever shared a row before writing it would be in the way of
 /// others who do the same. The end is assigned last because the assignments see each other's values, from left to
 /// right: the owner is ours by then only if the lock is.
+/// It shortens nothing: of two requests of ours whose first answer was lost, that one may be carried out last, and its time
+/// is from when it began.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
     VALUES ({name}, {now} + INTERVAL {micros} MICROSECOND, {now}, {owner}) ON DUPLICATE KEY UPDATE \
     locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
     locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
-    lock_until = IF(locked_by = {owner}, VALUES(lock_until), lock_until)";
+    lock_until = IF(locked_by = {owner}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
 
 /// The record of an answer that was lost goes. Where the lock is another's, the first statement finds no row to look further
 /// from, and the others do nothing; no number is drawn in vain.

@@ -52,7 +52,7 @@ impl Servers {
         }
         set_ports(&mut hosts, ports.as_deref())?;
         let tls = Tls::take(url, |key| variable(&format!("PG{}", key.to_ascii_uppercase())), Mode::Prefer)?;
-        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(network::system_user);
+        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(crate::home::user);
         let user = user.ok_or("names no user, and this one has no name; write postgres://USER@HOST/DATABASE")?;
         let path = Some(path).filter(|path| !path.is_empty());
         let database = path.or_else(|| url.take("dbname")).or_else(|| variable("PGDATABASE"));

@@ -26,15 +26,16 @@ pub(super) struct Statement {
 /// `$4` host. No row at all means that another was quicker between the look and the taking.
 ///
 /// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the order of
-/// the tokens is that of the takings. Taking again replaces the record.
+/// the tokens is that of the takings. Taking again replaces the record. It shortens nothing: of two requests of ours whose
+/// first answer was lost, that one may be carried out last, and its time is from when it began.
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
                               WHERE name = $1 AND locked_by <> $2 AND {held}), \
         taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
                   SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
-                  ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
-                                                   locked_by = excluded.locked_by \
+                  ON CONFLICT (name) DO UPDATE SET lock_until = greatest(lock.lock_until, excluded.lock_until), \
+                                                   locked_at = excluded.locked_at, locked_by = excluded.locked_by \
                   WHERE lock.locked_by = $2 OR NOT {held} \
                   RETURNING locked_by, locked_at, lock_until){and} \
         SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \

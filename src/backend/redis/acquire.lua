@@ -1,4 +1,5 @@
--- ARGV[2]: the lease in milliseconds. ARGV[3]: how many records are kept. ARGV[4]: the lock's name, for the record.
+-- ARGV[2]: the lease in milliseconds. ARGV[3]: 0 for no record, 1 for one, 2 if there may be one from before.
+-- ARGV[4]: the lock's name, for the record.
 -- Answers {1, now, token, failure}, with a token of 0 where there is none, or {0, now, milliseconds left, value}.
 if value and owner ~= ARGV[1] then
   return {0, now, redis.call('PTTL', KEYS[1]), value}
@@ -18,8 +19,8 @@ end
 -- By the clock it grows also after a flush.
 local token = whole(math.max(tonumber(last) + 1, now))
 if ARGV[3] ~= '0' then
-  -- Who takes again, since an answer was lost, has one already.
-  local earlier = find(-1)
+  -- Who takes again, since an answer was lost, has one already; also if others have run since.
+  local earlier = find(-1) or ARGV[3] == '2' and find(0)
   if earlier then
     try('ZREM', KEYS[2], earlier)
   end

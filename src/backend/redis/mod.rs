@@ -40,6 +40,8 @@ pub(crate) struct Redis {
     /// The owner of the last release that may have been carried out: if it deleted the key, the server cannot tell a
     /// release that is repeated from one that comes too late.
     released: Option<String>,
+    /// A taking has been asked for, and may have been recorded.
+    asked: bool,
     history: History,
     /// Why the last taking has no token.
     unrecorded: Option<Trouble>,
@@ -99,6 +101,7 @@ impl Redis {
             space: format!("{prefix}:{environment}:"),
             address: url.public(),
             released: None,
+            asked: false,
             history: History::Wanted,
             unrecorded: None,
         }))
@@ -158,8 +161,15 @@ impl Redis {
 impl Backend for Redis {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
         let lease = millis(claim.lease);
-        let (lease_text, keep) = (lease.to_string(), claim.keep.to_string());
-        let more = [lease_text.as_str(), &keep, claim.name.as_str()];
+        let record = match (claim.keep, self.asked) {
+            (0, _) => "0",
+            (_, false) => "1",
+            // Looking through all records takes the server longer than all the rest.
+            (_, true) => "2",
+        };
+        self.asked = true;
+        let lease_text = lease.to_string();
+        let more = [lease_text.as_str(), record, claim.name.as_str()];
         let answer = self.run(ACQUIRE, &[Beside::History, Beside::Token], claim, &more)?;
         let (acquired, failure) = read(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if let Acquired::Granted(grant) = acquired {

@@ -1,0 +1,147 @@
+//! The store of the lock: a private server that outlives its own death, or a file; and what can be done to it.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::plan::NAME;
+use super::servers::{MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
+use super::world::ADDRESS;
+
+/// Who takes the lock away.
+const THIEF: &str = "thief:1:0123456789abcdef";
+
+pub(crate) enum Store {
+    Sqlite { url: String, file: String, busy: Option<Connection> },
+    Postgres(Postgres, PostgresDatabase),
+    MariaDb(MariaDb, MariaDbDatabase),
+    Redis(Redis, RedisDatabase),
+}
+
+impl Store {
+    /// Makes it. What a server has answered it knows after kill -9 as well: that is all we ask of its disk.
+    pub(crate) fn new(kind: &str, directory: &Path) -> Option<Self> {
+        Some(match kind {
+            "sqlite" => {
+                let file = directory.join("locks.db").display().to_string();
+                Self::Sqlite { url: format!("sqlite:{file}"), file, busy: None }
+            }
+            "postgres" => {
+                let server = Postgres::fresh(&["listen_addresses=*"]);
+                let access = server.path().join("data/pg_hba.conf");
+                let text = std::fs::read_to_string(&access).unwrap();
+                std::fs::write(&access, format!("{text}\nhost all all 10.99.0.0/24 trust\n")).unwrap();
+                server.psql("select pg_reload_conf()");
+                let database = server.database();
+                Self::Postgres(server, database)
+            }
+            "mariadb" => {
+                let server = MariaDb::fresh(&[
+                    "--bind-address=*",
+                    "--innodb-flush-log-at-trx-commit=1",
+                    "--innodb-doublewrite=1",
+                ]);
+                server.mariadb("create user root@'10.99.0.%'; grant all on *.* to root@'10.99.0.%'");
+                let database = server.database();
+                Self::MariaDb(server, database)
+            }
+            "redis" => {
+                let lasting = ["--appendonly", "yes", "--appendfsync", "always"];
+                let open = ["--bind", "127.0.0.1", ADDRESS, "--protected-mode", "no"];
+                let server = Redis::fresh(&[open.as_slice(), &lasting].concat());
+                let database = server.database();
+                Self::Redis(server, database)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The URL by which the hosts reach it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Sqlite { url, .. } => url.clone(),
+            Self::Postgres(_, database) => database.url_at(ADDRESS),
+            Self::MariaDb(_, database) => database.url_at(ADDRESS),
+            Self::Redis(_, database) => database.url_at(ADDRESS),
+        }
+    }
+
+    /// The server; a file has none.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Sqlite { .. } => None,
+            Self::Postgres(server, _) => Some(server.deref()),
+            Self::MariaDb(server, _) => Some(server.deref()),
+            Self::Redis(server, _) => Some(server.deref()),
+        }
+    }
+
+    /// Gives a lock that is held to another owner, until the same time; says whether it was held.
+    pub(crate) fn steal(&self) -> bool {
+        let stolen = match self {
+            Self::Sqlite { .. } => self.write(&format!(
+                "UPDATE shedlock SET locked_by = '{THIEF}' WHERE name = '{NAME}' \
+                 AND lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') RETURNING 'done'"
+            )),
+            Self::Postgres(_, database) => database.try_psql(&format!(
+                "set lock_timeout = '1s'; update shedlock set locked_by = '{THIEF}' where name = '{NAME}' \
+                 and lock_until > timezone('utc', clock_timestamp()) returning 'done'"
+            )),
+            Self::MariaDb(_, database) => database.try_mariadb(&format!(
+                "set innodb_lock_wait_timeout = 1; update shedlock set locked_by = '{THIEF}', lock_until = lock_until, locked_at = locked_at \
+                 where name = '{NAME}' and lock_until > utc_timestamp(3); select if(row_count() = 1, 'done', '')"
+            )),
+            Self::Redis(_, database) => database.try_cli(&[
+                "eval",
+                "local v = redis.call('get', KEYS[1]) if not v then return '' end \
+                 redis.call('set', KEYS[1], string.match(v, '^[^@]*@') .. ARGV[1], 'keepttl') return 'done'",
+                "1",
+                &format!("job-lock:default:{NAME}"),
+                THIEF,
+            ]),
+        };
+        stolen.is_ok_and(|answer| answer.contains("done"))
+    }
+
+    /// Has it forget that the lock is held, as Redis does when it is flushed; says whether that was done.
+    pub(crate) fn forget(&self) -> bool {
+        match self {
+            Self::Sqlite { .. } => self.write(&format!(
+                "UPDATE shedlock SET lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') WHERE name = '{NAME}' RETURNING 'done'"
+            )),
+            Self::Postgres(_, database) => database.try_psql(&format!(
+                "set lock_timeout = '1s'; update shedlock set lock_until = timezone('utc', clock_timestamp()) where name = '{NAME}'"
+            )),
+            Self::MariaDb(_, database) => database.try_mariadb(&format!(
+                "set innodb_lock_wait_timeout = 1; update shedlock set lock_until = utc_timestamp(3), locked_at = locked_at where name = '{NAME}'"
+            )),
+            Self::Redis(_, database) => database.try_cli(&["flushall"]),
+        }
+        .is_ok()
+    }
+
+    /// A file only: keeps everybody from writing, until [`Store::let_go`].
+    pub(crate) fn keep_busy(&mut self) -> bool {
+        let Self::Sqlite { file, busy, .. } = self else { return false };
+        let connection = Connection::open(&*file).unwrap();
+        connection.busy_timeout(Duration::from_secs(1)).unwrap();
+        let kept = connection.execute_batch("BEGIN IMMEDIATE").is_ok();
+        *busy = kept.then_some(connection);
+        kept
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        if let Self::Sqlite { busy, .. } = self {
+            *busy = None;
+        }
+    }
+
+    fn write(&self, sql: &str) -> Result<String, String> {
+        let Self::Sqlite { file, .. } = self else { return Err("not a file".to_owned()) };
+        let connection = Connection::open(file).unwrap();
+        connection.busy_timeout(Duration::from_secs(1)).unwrap();
+        connection.query_row(sql, [], |row| row.get(0)).map_err(|error| error.to_string())
+    }
+}
