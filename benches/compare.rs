@@ -29,15 +29,20 @@ fn main() {
     std::env::set_current_dir(place.path()).unwrap();
     print_machine(place.path());
 
-    let holders = [hold(&words("flock -n held.lock cat")), hold(&run("held", &["cat"]))];
+    let holders = [
+        hold(&words("flock -n held.lock cat")),
+        hold(&run("held", &["cat"])),
+        hold(&run("leased", &["--lease", "1m", "cat"])),
+    ];
     let mut subjects = [
         Subject::new("true", 1, |_| words("true")),
         Subject::new("flock -n FILE true", 1, |_| words("flock -n free.lock true")),
         Subject::new("timeout 60 true", 1, |_| words("timeout 60 true")),
         Subject::new("shedlock run, a fresh name", 1, |round| run(&format!("fresh-{round}"), &["true"])),
         Subject::new("shedlock run, the same name", 1, |_| run("same", &["true"])),
-        Subject::new("flock -n FILE, held", 5, |_| words("flock -n held.lock true")),
-        Subject::new("shedlock run, held (a skip)", 5, |_| run("held", &["true"])),
+        Subject::new("shedlock run, with --lease", 1, |_| run("lease", &["--lease", "1m", "true"])),
+        Subject::new("flock -n FILE, held", 6, |_| words("flock -n held.lock true")),
+        Subject::new("shedlock run, held (a skip)", 6, |_| run("held", &["true"])),
     ];
     for round in 0..WARM_UP + rounds {
         for subject in &mut subjects {
@@ -67,7 +72,7 @@ fn main() {
         );
     }
     println!("\nratios are to `flock -n FILE true`, those of held locks to flock's on a held lock\n");
-    print_waiting(["flock", "shedlock"].into_iter().zip(holders));
+    print_waiting(["flock", "shedlock", "shedlock, with --lease"].into_iter().zip(holders));
 }
 
 impl Subject {

@@ -26,6 +26,7 @@ mod servers;
 mod signal;
 mod supervise;
 mod usage;
+mod variables;
 
 use std::ffi::OsString;
 

@@ -1,5 +1,6 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::backend::Backend;
-use crate::clock::{Moment, Timestamp};
+use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::Claim;
 use crate::report::Reporter;
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
+use crate::variables;
 
 /// A machine that is merely busy does not keep us waiting for so long.
 const STALL: Duration = Duration::from_secs(1);
@@ -162,10 +164,11 @@ impl Supervisor {
 
     fn spawn(&mut self, under: &Under) -> Event {
         let mut environment = Environment::inherited();
+        let (claim, address) = (&self.claim, self.address.as_str());
         match under {
             Under::Nothing => {}
-            Under::Lock { grant, until } => self.describe(grant, *until, &mut environment),
-            Under::Enclosing(record) => self.describe_enclosing(record, &mut environment),
+            Under::Lock { grant, until } => variables::describe(claim, grant, *until, address, &mut environment),
+            Under::Enclosing(record) => variables::describe_enclosing(claim, record, address, &mut environment),
         }
         match self.command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
@@ -174,42 +177,6 @@ impl Supervisor {
             }
             Err(trouble) => Event::SpawnFailed(trouble),
         }
-    }
-
-    /// Tells the job of its lock.
-    fn describe(&self, grant: &Grant, until: Timestamp, environment: &mut Environment) {
-        let owner = self.claim.owner.as_str();
-        let token = grant.token.map_or_else(|| NO_TOKEN.to_owned(), |token| token.to_string());
-        let mut add = |list: &str, word: &str| {
-            let before = environment.get(list).and_then(std::ffi::OsStr::to_str).unwrap_or_default().to_owned();
-            environment.set(list, format!("{before} {word}").trim_start());
-        };
-        add(OWNERS, owner);
-        add(TOKENS, &token);
-        environment.set(NAME, self.claim.name.as_str());
-        environment.set(OWNER, owner);
-        set_token(&token, environment);
-        environment.set(UNTIL, &until.to_string());
-        environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
-    }
-
-    /// Tells the job of a lock that an enclosing run holds. If that is the innermost one, all is said already.
-    fn describe_enclosing(&self, record: &Record, environment: &mut Environment) {
-        let text = |name: &str| environment.get(name).and_then(std::ffi::OsStr::to_str).unwrap_or_default().to_owned();
-        if text(OWNER) == record.owner {
-            return;
-        }
-        let (owners, tokens) = (text(OWNERS), text(TOKENS));
-        let place = owners.split(' ').position(|owner| owner == record.owner);
-        let token = place.and_then(|place| tokens.split(' ').nth(place)).unwrap_or(NO_TOKEN).to_owned();
-        environment.set(NAME, self.claim.name.as_str());
-        environment.set(OWNER, &record.owner);
-        set_token(&token, environment);
-        match record.until {
-            Some(until) => environment.set(UNTIL, &until.to_string()),
-            None => environment.remove(UNTIL),
-        }
-        environment.set("SHEDLOCK_LOCK_BACKEND", &self.address);
     }
 
     /// Whether time has passed that we did not live through.
@@ -234,7 +201,12 @@ impl Supervisor {
         self.was_guarded = true;
         if let Err(error) = told {
             self.dismiss_guardian();
-            self.reporter.tell(&Notice::Unguarded(error.to_string()));
+            let why = match error.kind() {
+                ErrorKind::BrokenPipe => "it was killed".to_owned(),
+                ErrorKind::WouldBlock => "it was stopped".to_owned(),
+                _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
+            };
+            self.reporter.tell(&Notice::Unguarded(why));
         }
     }
 
@@ -279,23 +251,6 @@ impl Supervisor {
             events.extend(job::reap(&mut self.job));
         }
         signals
-    }
-}
-
-const NAME: &str = "SHEDLOCK_LOCK_NAME";
-const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
-const UNTIL: &str = "SHEDLOCK_LOCK_UNTIL";
-/// The owners of all enclosing runs, outermost first, and their tokens.
-pub(crate) const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
-const TOKENS: &str = "SHEDLOCK_LOCK_TOKENS";
-/// In the list of tokens, for a lock without one.
-const NO_TOKEN: &str = "-";
-
-/// Sets the token, or takes away that of another lock.
-fn set_token(token: &str, environment: &mut Environment) {
-    match token {
-        NO_TOKEN => environment.remove("SHEDLOCK_LOCK_TOKEN"),
-        token => environment.set("SHEDLOCK_LOCK_TOKEN", token),
     }
 }
 

@@ -64,19 +64,25 @@ pub(crate) fn hold(arguments: &[String]) -> Child {
 pub(crate) fn print_waiting<'a>(holders: impl IntoIterator<Item = (&'a str, Child)>) {
     println!("{:<30} {:>12} {:>14} {:>8}", "while the job runs", "resident MB", "of it own MB", "threads");
     for (name, holder) in holders {
-        let status = fs::read_to_string(format!("/proc/{}/status", holder.id())).unwrap();
-        let field = |key: &str| -> f64 {
-            let line = status.lines().find(|line| line.starts_with(key)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse().unwrap()
-        };
-        println!(
-            "{name:<30} {:>12.1} {:>14.1} {:>8}",
-            field("VmRSS:") / 1024.0,
-            field("RssAnon:") / 1024.0,
-            field("Threads:")
-        );
+        print_process(name, holder.id());
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap();
+        for child in children.split_whitespace().map(|child| child.parse().unwrap()) {
+            if fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.starts_with(b"shedlock-guardian")) {
+                print_process("its guardian", child);
+            }
+        }
         end(holder);
     }
+}
+
+fn print_process(name: &str, pid: u32) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |key: &str| -> f64 {
+        let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let (resident, own) = (field("VmRSS:") / 1024.0, field("RssAnon:") / 1024.0);
+    println!("{name:<30} {resident:>12.1} {own:>14.1} {:>8}", field("Threads:"));
 }
 
 /// Ends what holds a lock, in good order.

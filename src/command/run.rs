@@ -15,7 +15,8 @@ use crate::job::Command;
 use crate::lock::{Claim, Owner};
 use crate::report::Reporter;
 use crate::run::Run;
-use crate::supervise::{OWNERS, Supervisor};
+use crate::supervise::Supervisor;
+use crate::variables;
 
 /// Runs the command under the lock. `started` is when the process began.
 pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
@@ -23,7 +24,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
-        enclosing: enclosing(),
+        enclosing: variables::enclosing(),
         random,
     };
     let settings = Settings::of_run(matches, &surroundings)?;
@@ -42,12 +43,6 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))
-}
-
-/// The owners of the runs that this one is part of, as they were told to their jobs.
-fn enclosing() -> Vec<String> {
-    let owners = std::env::var_os(OWNERS).and_then(|owners| owners.into_string().ok()).unwrap_or_default();
-    owners.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Whether this process has a controlling terminal, whatever its descriptors are.

@@ -18,6 +18,11 @@ pub(crate) enum Verbosity {
     Debug,
 }
 
+const TAKEN_AWAY: &str =
+    "somebody freed or took it while the job ran, or the server has forgotten it, by a failover or a flush";
+const NOT_REACHED: &str = "the backend was not reached, or shedlock stood still, for most of the lease; choose a lease \
+                           several times as long as that lasts";
+
 /// An event as it is told.
 pub(super) struct Line {
     pub(super) level: Verbosity,
@@ -46,8 +51,9 @@ impl Line {
     pub(super) fn of(notice: &Notice) -> Self {
         match notice {
             Notice::Granted(grant) => {
-                let line = Line::new(Verbosity::Info, "granted", format!("the lock is ours until {}", grant.until));
-                let line = line.field("until", grant.until.to_string());
+                let until = format!("the lock is ours until {}", grant.until);
+                let message = grant.token.map_or_else(|| until.clone(), |token| format!("{until}, with token {token}"));
+                let line = Line::new(Verbosity::Info, "granted", message).field("until", grant.until.to_string());
                 match grant.token {
                     Some(token) => line.field("token", token),
                     None => line,
@@ -61,7 +67,8 @@ impl Line {
             }
             Notice::Nested(record) => Line::held("nested", record, "this run is part of that one"),
             Notice::Unguarded(why) => {
-                let message = format!("if shedlock is killed, only the command ends with it: {why}");
+                let message =
+                    format!("there is no guardian: {why}; if shedlock is killed, only the command ends with it");
                 Line::new(Verbosity::Info, "unguarded", message)
             }
             Notice::Checking => {
@@ -111,20 +118,21 @@ impl Line {
                 Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet")
             }
             Notice::Lost(kind, on_lost) => {
-                let how = match kind {
-                    NoticeKind::Gone => "the lock was lost",
-                    NoticeKind::NotRenewed => "the lock could not be renewed in time",
+                let (how, hint) = match kind {
+                    NoticeKind::Gone => ("the lock was lost", TAKEN_AWAY),
+                    NoticeKind::NotRenewed => ("the lock could not be renewed in time", NOT_REACHED),
                 };
-                match on_lost {
+                let line = match on_lost {
                     OnLost::Kill => Line::new(Verbosity::Errors, "lost", format!("{how}, so the job is stopped")),
                     OnLost::Ignore => {
                         Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it"))
                     }
-                }
+                };
+                line.hint(hint)
             }
             Notice::LostUnnoticed => {
                 Line::new(Verbosity::Warnings, "lost", "the lock was no longer ours when the job ended")
-                    .hint("somebody freed or took it while the job ran, or its row was changed by hand")
+                    .hint(TAKEN_AWAY)
             }
             Notice::Undead => Line::new(
                 Verbosity::Warnings,
@@ -146,7 +154,7 @@ impl Line {
                 Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
             }
             Notice::NotGivenBack(trouble) => {
-                let consequence = "; if the request that got no answer took the lock, it frees when its time is up";
+                let consequence = "; the lock, if it was taken, frees when its time is up";
                 Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
             }
         }
@@ -189,12 +197,32 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::Grant;
 
     #[test]
     fn a_lock_without_times_is_shown_all_the_same() {
         let record = Record { owner: "host".to_owned(), since: None, until: None, left: std::time::Duration::MAX };
         let line = Line::of(&Notice::Held(record));
         assert_eq!(line.message, "the lock is held by host since unknown until unknown; the job is not run");
+    }
+
+    #[test]
+    fn the_token_is_told_with_the_grant() {
+        let grant = Grant { locked_at: Timestamp(0), until: Timestamp(1_000), token: Some(34) };
+        let line = Line::of(&Notice::Granted(grant));
+        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z, with token 34");
+        let line = Line::of(&Notice::Granted(Grant { token: None, ..grant }));
+        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z");
+    }
+
+    #[test]
+    fn whoever_loses_a_lock_is_told_how_that_may_have_happened() {
+        for (kind, word) in [(NoticeKind::Gone, "somebody"), (NoticeKind::NotRenewed, "not reached")] {
+            for on_lost in [OnLost::Kill, OnLost::Ignore] {
+                let line = Line::of(&Notice::Lost(kind, on_lost));
+                assert!(line.hint.is_some_and(|hint| hint.contains(word)));
+            }
+        }
     }
 
     #[test]

@@ -214,6 +214,18 @@ fn the_guardian_is_apart_from_the_job_and_gone_with_the_run() {
     assert!(!is_alive(guardian), "it is gone when we are");
 }
 
+#[test]
+fn who_kills_the_guardian_is_told_of_with_the_next_renewal_and_the_job_runs_on() {
+    let place = Place::new();
+    let script = format!("echo $$ > pid; {}; exit 7", until_exists("done"));
+    let started = detached(&place, "run", &leased(&place, "1s", &["-v"], &script));
+    pid_in(&place, "pid");
+    kill(wait_for_guardian(&started), "KILL");
+    wait_until("the message", || started.stderr().contains("there is no guardian: it was killed; ").then_some(()));
+    super::support::process::touch(&place, "done");
+    assert_eq!(started.finish().code(), Some(7));
+}
+
 /// cron reads what the job prints until everybody has closed it.
 #[test]
 fn nobody_waits_for_the_guardian() {

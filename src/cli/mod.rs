@@ -1,0 +1,146 @@
+//! What can be typed. From the one table of options come the parser, `--help`, the man pages, the completions, the
+//! environment variables and the keys of the configuration files.
+
+mod options;
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
+
+use crate::exit;
+pub(crate) use options::{Kind, OPTIONS, Opt, Place};
+
+/// Reads a command line. The parser that does it first knows no help, since to lay that out takes longer than the
+/// reading, and it is seldom wanted: a mistake and a call for help are read once more by one that does.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<ArgMatches, Error> {
+    let silent = Command::new("shedlock").subcommand_required(true).subcommand(bare_run()).disable_help_flag(true);
+    silent.try_get_matches_from(arguments).or_else(|_| command().try_get_matches_from(arguments))
+}
+
+/// The command line of the whole program.
+pub(crate) fn command() -> Command {
+    Command::new("shedlock")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Run a command under a named lock, so that it never runs twice at once")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommand(run())
+        .subcommand(completions())
+        .subcommand(man())
+}
+
+/// `shedlock run`.
+fn run() -> Command {
+    let explain = |argument: Arg| {
+        let option = OPTIONS.iter().find(|option| argument.get_id() == option.long);
+        match option {
+            Some(option) if !option.default.is_empty() => {
+                argument.help(format!("{} [default: {}]", option.help, option.default))
+            }
+            Some(option) => argument.help(option.help),
+            None => {
+                argument.help("The command and its arguments, executed without a shell. Options after it are its own")
+            }
+        }
+    };
+    bare_run()
+        .about("Run a command under a lock")
+        .override_usage("shedlock run --name NAME --at-most DURATION [OPTIONS] [--] COMMAND [ARG]...")
+        .disable_help_flag(false)
+        .mut_args(explain)
+        .after_help(after_help())
+}
+
+/// `shedlock run` without its help.
+fn bare_run() -> Command {
+    Command::new("run").disable_help_flag(true).args(OPTIONS.iter().map(argument)).arg(
+        Arg::new("command")
+            .value_names(["COMMAND", "ARG"])
+            .num_args(1..)
+            .trailing_var_arg(true)
+            .value_parser(value_parser!(OsString)),
+    )
+}
+
+fn completions() -> Command {
+    Command::new("completions").about("Print the completions for a shell").arg(
+        Arg::new("shell")
+            .value_name("SHELL")
+            .required(true)
+            .value_parser(["bash", "elvish", "fish", "powershell", "zsh"])
+            .help("The shell"),
+    )
+}
+
+fn man() -> Command {
+    Command::new("man").about("Print a manual page, in the form that man(1) reads").arg(
+        Arg::new("page")
+            .value_name("PAGE")
+            .default_value("shedlock")
+            .value_parser(["shedlock", "shedlock-run", "shedlock.toml", "shedlock-backends", "shedlock-fencing"])
+            .help("The page"),
+    )
+}
+
+fn argument(option: &'static Opt) -> Arg {
+    let argument = Arg::new(option.long).long(option.long).help_heading(option.heading);
+    let argument = match option.short {
+        Some(letter) => argument.short(letter),
+        None => argument,
+    };
+    match option.kind {
+        Kind::Value(name) => argument.value_name(name).allow_hyphen_values(true),
+        Kind::Choice(words) => argument.value_name(words.join("|")),
+        Kind::Flag => argument.action(ArgAction::SetTrue),
+        Kind::Count => argument.action(ArgAction::Count),
+    }
+}
+
+/// What stands below the options in `--help`.
+fn after_help() -> String {
+    let mut text = String::from(
+        "DURATION is 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M; a bare number is seconds and m is minutes.\n\
+         Every option can be set by a variable (--at-most by SHEDLOCK_AT_MOST) and in a file, see shedlock.toml(5).\n\n\
+         Exit codes:\n",
+    );
+    for row in &exit::TABLE {
+        text += &format!("  {}\n          {}\n", row.code, row.when);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Vec<String> {
+        let words = ["shedlock", "run"].iter().chain(words);
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        let matches = parse(&words).unwrap();
+        let run = matches.subcommand_matches("run").unwrap();
+        run.get_many::<OsString>("command")
+            .into_iter()
+            .flatten()
+            .map(|word| word.to_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_table_makes_a_valid_parser() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn parsing_stops_at_the_first_word_that_is_no_option() {
+        assert_eq!(parsed(&["--name", "a", "--at-most", "1h", "sh", "-c", "echo -v"]), ["sh", "-c", "echo -v"]);
+        assert_eq!(parsed(&["--name", "a", "--", "-x", "--name", "b"]), ["-x", "--name", "b"]);
+        assert_eq!(parsed(&["--name", "a", "env", "--", "x", "--"]), ["env", "--", "x", "--"]);
+        assert_eq!(parsed(&["--name", "a", "--", "--", "x"]), ["--", "x"]);
+        assert_eq!(parsed(&["-v", "cmd", "-v", "--help", "--version"]), ["cmd", "-v", "--help", "--version"]);
+    }
+
+    #[test]
+    fn an_unknown_option_before_the_command_is_not_the_command() {
+        assert!(command().try_get_matches_from(["shedlock", "run", "--nmae", "a", "cmd"]).is_err());
+    }
+}
