@@ -23,6 +23,9 @@ pub(crate) const THREAD: &str = "keeper";
 const GLANCE: Duration = Duration::from_millis(20);
 /// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
 const RESERVE: Duration = Duration::from_millis(500);
+/// After this part of its time a renewal that meets passing trouble is answered with that, so that the user learns of it
+/// before the lock is lost. It is asked for again.
+const UNTOLD: f64 = 0.75;
 /// A full server is left alone for so many times as long as it took to say so.
 const RESPITE: u32 = 4;
 
@@ -130,19 +133,23 @@ impl Work {
     fn answer(&mut self, errand: &Errand) -> Event {
         match &errand.request {
             Request::Acquire(claim, when_full) => {
-                let (answer, sent) = self.persist(errand, *when_full, |backend| backend.acquire(claim));
+                let (answer, sent) =
+                    self.persist(errand.number, errand.deadline, *when_full, |backend| backend.acquire(claim));
                 Event::Acquired { answer, sent }
             }
             Request::Renew(claim, limit) => {
-                let (answer, sent) = self.persist(errand, WhenFull::Retry, |backend| {
+                let now = Moment::now();
+                let deadline = now + errand.deadline.since(now).mul_f64(UNTOLD);
+                let (answer, sent) = self.persist(errand.number, deadline, WhenFull::Retry, |backend| {
                     let left = limit.map_or(claim.lease, |limit| limit.since(Moment::now()));
                     backend.renew(&Claim { lease: claim.lease.min(left), ..claim.clone() })
                 });
                 Event::Renewed { answer, sent }
             }
             Request::Release(claim, hold, closing) => {
-                let (answer, _) =
-                    self.persist(errand, WhenFull::Retry, |backend| backend.release(claim, *hold, *closing));
+                let (answer, _) = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
+                    backend.release(claim, *hold, *closing)
+                });
                 Event::Released(answer)
             }
         }
@@ -152,7 +159,8 @@ impl Work {
     /// before the try that brought it; trouble is unclear if any of the tries was.
     fn persist<T>(
         &mut self,
-        errand: &Errand,
+        number: u64,
+        deadline: Moment,
         when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
     ) -> (Result<T, Trouble>, Moment) {
@@ -176,12 +184,12 @@ impl Work {
                 (TroubleKind::Full, WhenFull::Retry) => Some(pause.max(took * RESPITE)),
             };
             // The last try is made as late as its answer, if it takes as long as this one, allows.
-            let left = (errand.deadline - took.min(RESERVE)).since(now);
+            let left = (deadline - took.min(RESERVE)).since(now);
             // Half of every pause is at random, lest those who collided collide again. All of it at random spreads
             // them no better: after a few pauses they are spread anyway, and the shorter pauses only cost more tries.
             let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
             match wait {
-                Some(wait) if !left.is_zero() && self.sleep(wait, errand.number) => {}
+                Some(wait) if !left.is_zero() && self.sleep(wait, number) => {}
                 _ => return (Err(Trouble { unclear, ..trouble }), sent),
             }
             pause = (pause * 2).min(pace.longest);
