@@ -20,7 +20,9 @@ mod notice;
 mod policy;
 #[cfg(test)]
 mod properties;
+mod renewing;
 mod running;
+mod standstill;
 #[cfg(test)]
 mod stories;
 mod taking;

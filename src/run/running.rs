@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use super::ending::{Ending, Why};
 use super::{
-    Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Rest, Run, Sender, Taken, Then, Unanswered,
-    WaitFor,
+    Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Rest, Run, Taken, Then, Unanswered, WaitFor,
 };
-use crate::backend::{Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Grant;
@@ -35,12 +33,12 @@ pub(super) struct Running {
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
     /// That the lock is lost was told; it is not renewed any more.
-    lost_told: bool,
+    pub(super) lost_told: bool,
     /// That at-most is used up and the job runs on was told.
     expired_told: bool,
     pub(super) renewal: Renewal,
     /// The last renewal failed, and that was told.
-    unrenewed: bool,
+    pub(super) unrenewed: bool,
     /// When `--stop-timeout` is over.
     stop_at: Option<Moment>,
     pub(super) ending: Option<Ending>,
@@ -49,9 +47,9 @@ pub(super) struct Running {
     /// When to look again whether what we wait for is gone.
     look_at: Option<Moment>,
     /// The job stands still until a renewal that was asked for after this moment is answered.
-    held: Option<Moment>,
+    pub(super) held: Option<Moment>,
     /// A CONT that the job is to get unless something is in the way.
-    withheld: bool,
+    pub(super) withheld: bool,
 }
 
 /// When the lease is made longer.
@@ -83,11 +81,11 @@ impl Running {
     }
 
     /// Whether the lock, as it is now, lasts until at-most is used up.
-    fn lasts(&self) -> bool {
+    pub(super) fn lasts(&self) -> bool {
         self.limit.is_some_and(|limit| self.end >= limit)
     }
 
-    fn is_in_flight(&self) -> bool {
+    pub(super) fn is_in_flight(&self) -> bool {
         matches!(self.renewal, Renewal::InFlight { .. })
     }
 }
@@ -219,172 +217,8 @@ impl Run {
     }
 
     /// Whether at-most is used up, and the job runs on without the lock.
-    fn is_abandoned(&self, running: &Running, now: Moment) -> bool {
+    pub(super) fn is_abandoned(&self, running: &Running, now: Moment) -> bool {
         self.policy.on_expiry == OnExpiry::Ignore && running.limit.is_some_and(|limit| now >= limit)
-    }
-
-    /// Whether the lock has to be renewed yet, and would be lost otherwise.
-    fn is_watched(&self, running: &Running) -> bool {
-        let over = running.lost_told || running.ending.is_some();
-        running.lease.is_some() && self.policy.renews() && !over && !running.lasts()
-    }
-
-    /// When a lock that is not renewed by then is given up.
-    fn give_up_at(&self, running: &Running) -> Moment {
-        match (self.policy.on_lost, running.ending) {
-            (OnLost::Kill, None) => self.timing.before_end.stop_at(running.end),
-            _ => running.end,
-        }
-    }
-
-    /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
-    pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let killed = running.ending.is_some_and(|ending| ending.killed);
-        let (limit, deadline) = match killed {
-            true => (None, now + self.policy.backend_timeout),
-            false => (running.limit, self.give_up_at(running)),
-        };
-        todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.renewal = Renewal::InFlight { limit };
-    }
-
-    pub(super) fn on_renewed(
-        &mut self,
-        answer: Result<Kept, Trouble>,
-        sent: Moment,
-        now: Moment,
-        todo: &mut Vec<Action>,
-    ) {
-        let Phase::Running(running) = &self.phase else { return };
-        let abandoned = running.ending.is_none() && self.is_abandoned(running, now);
-        let Phase::Running(running) = &mut self.phase else { return };
-        match answer {
-            // It was asked for to check a lock that the job runs on without by now.
-            Ok(Kept::Lost) | Err(_) if abandoned => running.renewal = Renewal::Off,
-            // Kept or lost is true whenever we learn of it.
-            Ok(Kept::Kept) => self.on_kept(sent, now, todo),
-            Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
-            Err(_) if !running.is_in_flight() => {}
-            Err(trouble) => {
-                let first = !std::mem::replace(&mut running.unrenewed, true);
-                let Phase::Running(running) = &self.phase else { return };
-                let left = self.give_up_at(running).since(now);
-                let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
-                let Phase::Running(running) = &mut self.phase else { return };
-                running.renewal = Renewal::Due(now + pause);
-                if first {
-                    todo.push(Action::Tell(Notice::NotRenewed(trouble)));
-                }
-            }
-        }
-    }
-
-    fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let lease = self.policy.lease();
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.unrenewed = false;
-        let limit = match running.renewal {
-            Renewal::InFlight { limit } => limit,
-            Renewal::Off | Renewal::Due(_) => running.limit,
-        };
-        let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
-        running.end = running.end.max(sent + granted);
-        todo.push(Action::Tell(Notice::Renewed));
-        if running.renewal != Renewal::Off {
-            running.renewal = match running.ending {
-                Some(ending) if ending.killed => Renewal::Due(self.timing.renew_at(sent)),
-                _ if !running.lasts() => Renewal::Due(self.timing.renew_at(sent)),
-                Some(_) => Renewal::Due(self.timing.before_end.undead_at(running.end)),
-                None => Renewal::Off,
-            };
-        }
-        match running.held {
-            Some(since) if sent >= since => self.let_go(todo),
-            // It was asked for before we stood still.
-            Some(_) if running.ending.is_none() => self.renew(now, todo),
-            _ => {}
-        }
-        let Phase::Running(running) = &self.phase else { return };
-        if self.policy.guarded {
-            todo.push(Action::Guard(self.guard_at(running.end, running.limit)));
-        }
-    }
-
-    /// The lock is not ours any more, or cannot be kept.
-    fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.lost |= kind == NoticeKind::Gone;
-        running.renewal = Renewal::Off;
-        if !std::mem::replace(&mut running.lost_told, true) {
-            todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
-        }
-        if self.policy.on_lost == OnLost::Ignore {
-            // It was tried until the end.
-            running.lost = true;
-            self.let_go(todo);
-            return;
-        }
-        let before_end = self.timing.before_end;
-        let kill_at = before_end.kill_at(running.end).min(now + before_end.kill_after);
-        match &mut running.ending {
-            Some(ending) if ending.killed => return,
-            Some(ending) => ending.kill_at = ending.kill_at.min(kill_at),
-            None => {
-                self.end_job(Why::Lost, kill_at, now);
-                self.begin_the_end(now, todo);
-            }
-        }
-        if self.policy.guarded {
-            todo.push(Action::Guard(Some(before_end.undead_after(kill_at))));
-        }
-    }
-
-    /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
-    /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
-    pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let over = running.ending.is_some() || running.lost_told;
-        if over || !self.holds(running, now) || !self.policy.renews() {
-            return;
-        }
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.held.replace(now).is_none() {
-            todo.push(Action::Tell(Notice::Checking));
-            todo.push(Action::Hold);
-        }
-        if !running.is_in_flight() {
-            running.renewal = Renewal::Due(now);
-        }
-    }
-
-    /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
-    pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.held.is_some() {
-            // Whoever continued us may have continued the job too.
-            todo.push(Action::Hold);
-        }
-        self.on_stalled(now, todo);
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
-    }
-
-    /// The job goes on.
-    pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.held.take().is_some() {
-            todo.push(Action::LetGo);
-        }
-        self.forward_withheld(todo);
-    }
-
-    fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.held.is_none() && std::mem::take(&mut running.withheld) {
-            todo.push(Action::Forward(Signal::CONT));
-        }
     }
 
     /// Once the command has ended: what it left behind may have to end too before the job has.

@@ -88,7 +88,9 @@ fn postgresql_that_is_full_with_others() {
     wait_until("the others to be there", || (server.psql(count) == "13").then_some(()));
     of_a_herd_one_runs(&database.login("jobs").url());
     all_names_run(&database.login("jobs").url());
-    assert!(server.log().contains("remaining connection slots are reserved"), "it was never full");
+    // It says the second where those that are on their way in have taken the reserved places too.
+    let full = ["remaining connection slots are reserved", "too many clients already"];
+    assert!(full.iter().any(|words| server.log().contains(words)), "it was never full");
     end(others);
 }
 

@@ -1,0 +1,127 @@
+//! A run while its job lives: the lock is renewed, and what comes of it if that fails.
+
+use super::ending::Why;
+use super::running::{Renewal, Running};
+use super::{Action, Notice, NoticeKind, OnLost, Phase, Run};
+use crate::backend::{Kept, Trouble, TroubleKind};
+use crate::clock::Moment;
+
+impl Run {
+    /// Whether the lock has to be renewed yet, and would be lost otherwise.
+    pub(super) fn is_watched(&self, running: &Running) -> bool {
+        let over = running.lost_told || running.ending.is_some();
+        running.lease.is_some() && self.policy.renews() && !over && !running.lasts()
+    }
+
+    /// When a lock that is not renewed by then is given up.
+    pub(super) fn give_up_at(&self, running: &Running) -> Moment {
+        match (self.policy.on_lost, running.ending) {
+            (OnLost::Kill, None) => self.timing.before_end.stop_at(running.end),
+            _ => running.end,
+        }
+    }
+
+    /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
+    pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        let killed = running.ending.is_some_and(|ending| ending.killed);
+        let (limit, deadline) = match killed {
+            true => (None, now + self.policy.backend_timeout),
+            false => (running.limit, self.give_up_at(running)),
+        };
+        todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.renewal = Renewal::InFlight { limit };
+    }
+
+    pub(super) fn on_renewed(
+        &mut self,
+        answer: Result<Kept, Trouble>,
+        sent: Moment,
+        now: Moment,
+        todo: &mut Vec<Action>,
+    ) {
+        let Phase::Running(running) = &self.phase else { return };
+        let abandoned = running.ending.is_none() && self.is_abandoned(running, now);
+        let Phase::Running(running) = &mut self.phase else { return };
+        match answer {
+            // It was asked for to check a lock that the job runs on without by now.
+            Ok(Kept::Lost) | Err(_) if abandoned => running.renewal = Renewal::Off,
+            // Kept or lost is true whenever we learn of it.
+            Ok(Kept::Kept) => self.on_kept(sent, now, todo),
+            Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
+            Err(_) if !running.is_in_flight() => {}
+            Err(trouble) => {
+                let first = !std::mem::replace(&mut running.unrenewed, true);
+                let Phase::Running(running) = &self.phase else { return };
+                let left = self.give_up_at(running).since(now);
+                let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
+                let Phase::Running(running) = &mut self.phase else { return };
+                running.renewal = Renewal::Due(now + pause);
+                if first {
+                    todo.push(Action::Tell(Notice::NotRenewed(trouble)));
+                }
+            }
+        }
+    }
+
+    fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        let lease = self.policy.lease();
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.unrenewed = false;
+        let limit = match running.renewal {
+            Renewal::InFlight { limit } => limit,
+            Renewal::Off | Renewal::Due(_) => running.limit,
+        };
+        let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
+        running.end = running.end.max(sent + granted);
+        todo.push(Action::Tell(Notice::Renewed));
+        if running.renewal != Renewal::Off {
+            running.renewal = match running.ending {
+                Some(ending) if ending.killed => Renewal::Due(self.timing.renew_at(sent)),
+                _ if !running.lasts() => Renewal::Due(self.timing.renew_at(sent)),
+                Some(_) => Renewal::Due(self.timing.before_end.undead_at(running.end)),
+                None => Renewal::Off,
+            };
+        }
+        match running.held {
+            Some(since) if sent >= since => self.let_go(todo),
+            // It was asked for before we stood still.
+            Some(_) if running.ending.is_none() => self.renew(now, todo),
+            _ => {}
+        }
+        let Phase::Running(running) = &self.phase else { return };
+        if self.policy.guarded {
+            todo.push(Action::Guard(self.guard_at(running.end, running.limit)));
+        }
+    }
+
+    /// The lock is not ours any more, or cannot be kept.
+    pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.lost |= kind == NoticeKind::Gone;
+        running.renewal = Renewal::Off;
+        if !std::mem::replace(&mut running.lost_told, true) {
+            todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
+        }
+        if self.policy.on_lost == OnLost::Ignore {
+            // It was tried until the end.
+            running.lost = true;
+            self.let_go(todo);
+            return;
+        }
+        let before_end = self.timing.before_end;
+        let kill_at = before_end.kill_at(running.end).min(now + before_end.kill_after);
+        match &mut running.ending {
+            Some(ending) if ending.killed => return,
+            Some(ending) => ending.kill_at = ending.kill_at.min(kill_at),
+            None => {
+                self.end_job(Why::Lost, kill_at, now);
+                self.begin_the_end(now, todo);
+            }
+        }
+        if self.policy.guarded {
+            todo.push(Action::Guard(Some(before_end.undead_after(kill_at))));
+        }
+    }
+}

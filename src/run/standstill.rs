@@ -1,0 +1,54 @@
+//! A run while its job lives: after a standstill the job is held until the lock was checked.
+
+use super::running::Renewal;
+use super::{Action, Notice, Phase, Run, Sender};
+use crate::clock::Moment;
+use crate::signal::Signal;
+
+impl Run {
+    /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
+    /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
+    pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        let over = running.ending.is_some() || running.lost_told;
+        if over || !self.holds(running, now) || !self.policy.renews() {
+            return;
+        }
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.held.replace(now).is_none() {
+            todo.push(Action::Tell(Notice::Checking));
+            todo.push(Action::Hold);
+        }
+        if !running.is_in_flight() {
+            running.renewal = Renewal::Due(now);
+        }
+    }
+
+    /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
+    pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        if running.held.is_some() {
+            // Whoever continued us may have continued the job too.
+            todo.push(Action::Hold);
+        }
+        self.on_stalled(now, todo);
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
+    }
+
+    /// The job goes on.
+    pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.held.take().is_some() {
+            todo.push(Action::LetGo);
+        }
+        self.forward_withheld(todo);
+    }
+
+    pub(super) fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if running.held.is_none() && std::mem::take(&mut running.withheld) {
+            todo.push(Action::Forward(Signal::CONT));
+        }
+    }
+}
