@@ -688,6 +688,21 @@ pub(super) fn taking_again_has_a_larger_token_and_one_record(store: &dyn Store) 
     assert_eq!(record(store, &first).outcome.as_deref(), Some("success"));
 }
 
+/// For a store whose time is that when a request began: one that was slow, and whose answer nobody waits for, is carried out
+/// after the one that came later.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(super) fn taking_again_shortens_nothing(store: &dyn Store) {
+    let mut backend = open(store);
+    take(&mut *backend, &claim("job", 1, MINUTE));
+    let before = stored(store, "job");
+    take(&mut *backend, &claim("job", 1, MINUTE / 2));
+    assert_eq!(stored(store, "job").until, before.until);
+    // What has ended has no part in it.
+    release(&mut *backend, &claim("job", 1, MINUTE / 2), Duration::ZERO);
+    take(&mut *backend, &claim("job", 1, Duration::from_secs(5)));
+    assert_eq!(stored(store, "job").span(), 5_000);
+}
+
 /// The answer to the first taking was lost, its lease has ended, and another was quicker than the second.
 pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Store) {
     let mut backend = open(store);

@@ -328,32 +328,10 @@ fn kept(rows: &[Row]) -> Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     crate::backend::conformance::conformance!(crate::servers::stores::PostgresStore::new);
 
-    /// A request that was slow, and whose answer nobody waits for, is carried out after the one that came later.
     #[test]
     fn taking_again_shortens_nothing() {
-        use crate::lock::{LockName, Owner};
-        use crate::servers::stores::Store;
-
-        let store = crate::servers::stores::PostgresStore::new();
-        let access = Access { patience: Duration::from_secs(20), ..Access::default() };
-        let mut backend = Postgres::open(&Url::parse(&store.url()).unwrap(), &access).unwrap();
-        let claim = |lease: u64| {
-            let (name, lease) = (LockName::new("job").unwrap(), Duration::from_secs(lease));
-            Claim { name, owner: Owner::new("host", 1, 1), lease, keep: 1 }
-        };
-        assert!(matches!(backend.acquire(&claim(60)).unwrap(), Acquired::Granted(_)));
-        let before = store.stored("job").unwrap();
-        assert!(matches!(backend.acquire(&claim(30)).unwrap(), Acquired::Granted(_)));
-        assert_eq!(store.stored("job").unwrap().until, before.until);
-        // What has ended has no part in it.
-        let closing = Closing::Unused;
-        assert_eq!(backend.release(&claim(30), Duration::ZERO, closing).unwrap(), Kept::Kept);
-        assert!(matches!(backend.acquire(&claim(5)).unwrap(), Acquired::Granted(_)));
-        let after = store.stored("job").unwrap();
-        assert_eq!(after.span(), 5_000, "{after:?}");
+        crate::backend::conformance::taking_again_shortens_nothing(&crate::servers::stores::PostgresStore::new());
     }
 }
