@@ -166,7 +166,7 @@ impl Supervisor {
         let mut environment = Environment::inherited();
         let (claim, address) = (&self.claim, self.address.as_str());
         match under {
-            Under::Nothing => {}
+            Under::Nothing => variables::forget(&mut environment),
             Under::Lock { grant, until } => variables::describe(claim, grant, *until, address, &mut environment),
             Under::Enclosing(record) => variables::describe_enclosing(claim, record, address, &mut environment),
         }

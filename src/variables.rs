@@ -56,6 +56,13 @@ pub(crate) fn describe_enclosing(claim: &Claim, record: &Record, address: &str, 
     environment.set(BACKEND, address);
 }
 
+/// Takes away what would be an enclosing run's from a job that has no lock. Which runs it is part of stays.
+pub(crate) fn forget(environment: &mut Environment) {
+    for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND] {
+        environment.remove(name);
+    }
+}
+
 /// Sets the token, or takes away that of another lock.
 fn set_token(token: &str, environment: &mut Environment) {
     match token {

@@ -67,6 +67,15 @@ fn from_within_an_inner_lock_the_outer_one_is_known_by_its_own_owner_and_token()
 }
 
 #[test]
+fn a_run_without_a_lock_does_not_show_the_outer_ones() {
+    let place = Place::new();
+    let shown = "env | grep ^SHEDLOCK_LOCK_ | cut -d= -f1 | sort";
+    let options = "--at-most 5s --on-backend-error run -q --backend sqlite:missing/locks.db";
+    let finished = finish(&mut within(&place, &format!("$PROGRAM run --name inner {options} bash -c '{shown}'")));
+    assert_eq!(lines(&finished), ["SHEDLOCK_LOCK_OWNERS", "SHEDLOCK_LOCK_TOKENS"]);
+}
+
+#[test]
 fn a_variable_alone_opens_no_lock() {
     let place = Place::new();
     let started =
