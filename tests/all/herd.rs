@@ -95,7 +95,9 @@ fn postgresql_that_is_full_with_others() {
             // A server process that sleeps does not notice that its client is gone.
             let sleeping =
                 "select pid from pg_stat_activity where usename = 'jobs' and query like '%pg_sleep%' limit 4";
-            server.psql(&format!("select pg_terminate_backend(pid) from ({sleeping}) as sleepers"));
+            let ended = format!("select pg_terminate_backend(pid) from ({sleeping}) as sleepers");
+            // Whoever is on the way in may have the reserved places at this instant, so we may be refused too.
+            wait_until("a place to free others from", || database.try_psql(&ended).ok());
         });
         of_a_herd_one_runs(&database.login("jobs").url());
     });
