@@ -34,6 +34,8 @@ pub(crate) struct Exit {
     pub(crate) raise: Option<Signal>,
 }
 
+/// The answer to a question is no, or what was asked for is refused.
+pub(crate) const NO: u8 = 1;
 const LOST: u8 = 123;
 const EXPIRED: u8 = 124;
 /// Usage, configuration, backend.

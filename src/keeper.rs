@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, LockName, Owner, Record};
+    use crate::lock::{Grant, LockName, Locks, Owner, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -237,6 +237,7 @@ mod tests {
         Acquire(Moment),
         Renew,
         Release(Duration),
+        Locks,
         Disconnect,
     }
 
@@ -275,6 +276,10 @@ mod tests {
 
         fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
             self.answer(Call::Release(hold), Kept::Kept)
+        }
+
+        fn locks(&mut self, _: &[&str]) -> Result<Locks, Trouble> {
+            self.answer(Call::Locks, Locks { now: Timestamp(1), locks: Vec::new() })
         }
 
         fn disconnect(&mut self) {

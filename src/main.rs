@@ -81,6 +81,18 @@ fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
         Some(("run", matches)) => command::run::run(matches, started),
         Some(("completions", matches)) => command::completions::completions(matches),
         Some(("man", matches)) => command::man::man(matches),
+        Some(("status", matches)) => command::status::status(matches),
+        Some(("history", matches)) => command::history::history(matches),
+        Some(("unlock", matches)) => command::unlock::unlock(matches),
+        Some(("pause", matches)) => command::pause::pause(matches),
+        Some(("resume", matches)) => command::resume::resume(matches),
+        Some(("acquire", matches)) => command::acquire::acquire(matches),
+        Some(("release", matches)) => command::release::release(matches),
+        Some(("extend", matches)) => command::extend::extend(matches),
+        Some(("verify", matches)) => command::verify::verify(matches),
+        Some(("check", matches)) => command::check::check(matches),
+        Some(("init", matches)) => command::init::init(matches),
+        Some(("schema", matches)) => command::schema::schema(matches),
         _ => unreachable!("clap lets no other command through"),
     }
 }

@@ -22,7 +22,7 @@ mod url;
 
 use std::time::Duration;
 
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::lock::{Change, Claim, Closing, Grant, Locks, Record, Runs, Wanted};
 pub(crate) use url::Url;
 
 /// A store of locks. Granted, held, kept and lost are answers; an error says that the store could not be asked.
@@ -50,11 +50,74 @@ pub(crate) trait Backend: Send {
     /// Closes the connection; the next operation opens one.
     fn disconnect(&mut self);
 
+    /// The locks of these names that the store has, or all; by name. It makes nothing, and asks a server that can be written,
+    /// since another may be behind.
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble>;
+
     /// How long to pause between tries.
     fn pace(&self) -> Pace;
 
     /// The URL that leads here from any directory; never with a password.
     fn address(&self) -> &str;
+}
+
+/// What people ask of a store, and have done to it, beside the life of a run.
+pub(crate) trait Operate: Backend {
+    /// Runs of the history. Where there is none yet there are no runs; where it may not be read that is trouble.
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, Trouble>;
+
+    /// Gives a lock another end or another owner, if it is held by the one that is named; nothing is ever deleted that the Java
+    /// library relies on. What it is held for from now on goes by the wall clock, and outlives a reboot.
+    fn change(&mut self, change: &Change) -> Result<Kept, Trouble>;
+
+    /// Makes what is needed and missing, and returns a line for each thing: what it is, and whether it was there.
+    fn make(&mut self) -> Result<Vec<String>, Trouble>;
+
+    /// The statements that make what is needed, with comments, to be run by a person. Reaches for nothing.
+    fn schema(&self) -> String;
+
+    /// Tries what a run needs, and tells of each thing as soon as it is known. It takes no lock.
+    fn check(&mut self, tell: &mut dyn FnMut(Finding));
+}
+
+/// What a check has found out about one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) grade: Grade,
+    /// What was looked at, in a word or two.
+    pub(crate) subject: &'static str,
+    /// What was seen.
+    pub(crate) seen: String,
+    /// What to do about it; for what is not good.
+    pub(crate) advice: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grade {
+    Good,
+    /// It works, but is unwise.
+    Unwise,
+    /// Locks do not work, or cannot be relied upon.
+    Bad,
+}
+
+impl Finding {
+    pub(crate) fn good(subject: &'static str, seen: impl Into<String>) -> Self {
+        Self { grade: Grade::Good, subject, seen: seen.into(), advice: None }
+    }
+
+    pub(crate) fn unwise(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { grade: Grade::Unwise, subject, seen: seen.into(), advice: Some(advice.into()) }
+    }
+
+    pub(crate) fn bad(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { grade: Grade::Bad, subject, seen: seen.into(), advice: Some(advice.into()) }
+    }
+
+    /// Trouble as a finding that is bad.
+    pub(crate) fn of_trouble(subject: &'static str, trouble: Trouble) -> Self {
+        Self { grade: Grade::Bad, subject, seen: trouble.message, advice: trouble.hint }
+    }
 }
 
 /// The answer to a taking.
@@ -142,7 +205,7 @@ pub(crate) struct Access {
     pub(crate) patience: Duration,
 }
 
-type Open = fn(&Url, &Access) -> Result<Box<dyn Backend>, String>;
+type Open = fn(&Url, &Access) -> Result<Box<dyn Operate>, String>;
 
 /// A kind of backend and the URL schemes that lead to it.
 struct Scheme {
@@ -176,7 +239,7 @@ schemes! {
 
 /// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
 /// the URL came from, and never shows a password.
-pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Backend>, String> {
+pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
     let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| format!("{why}; known are {}", known()))?;
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&url.scheme())) else {

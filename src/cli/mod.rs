@@ -1,6 +1,7 @@
 //! What can be typed. From the one table of options come the parser, `--help`, the man pages, the completions, the
 //! environment variables and the keys of the configuration files.
 
+mod commands;
 mod options;
 
 use std::ffi::OsString;
@@ -8,6 +9,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
 
 use crate::exit;
+pub(crate) use commands::{Count, SUBS, Sub};
 pub(crate) use options::{Kind, OPTIONS, Opt, Place};
 
 /// Reads a command line. The parser that does it first knows no help, since to lay that out takes longer than the
@@ -25,23 +27,16 @@ pub(crate) fn command() -> Command {
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(run())
+        .subcommands(SUBS.iter().map(sub))
         .subcommand(completions())
         .subcommand(man())
 }
 
 /// `shedlock run`.
 fn run() -> Command {
-    let explain = |argument: Arg| {
-        let option = OPTIONS.iter().find(|option| argument.get_id() == option.long);
-        match option {
-            Some(option) if !option.default.is_empty() => {
-                argument.help(format!("{} [default: {}]", option.help, option.default))
-            }
-            Some(option) => argument.help(option.help),
-            None => {
-                argument.help("The command and its arguments, executed without a shell. Options after it are its own")
-            }
-        }
+    let explain = |argument: Arg| match OPTIONS.iter().find(|option| argument.get_id() == option.long) {
+        Some(option) => explained(argument, option),
+        None => argument.help("The command and its arguments, executed without a shell. Options after it are its own"),
     };
     bare_run()
         .about("Run a command under a lock")
@@ -60,6 +55,42 @@ fn bare_run() -> Command {
             .trailing_var_arg(true)
             .value_parser(value_parser!(OsString)),
     )
+}
+
+/// A command beside `run`.
+fn sub(sub: &'static Sub) -> Command {
+    let words = sub.words.iter().map(|word| {
+        let argument = Arg::new(word.name).value_name(word.name).help(word.help).required(word.count == Count::One);
+        if word.count == Count::Any { argument.num_args(0..) } else { argument }
+    });
+    let options = sub.options().map(|option| explained(argument(option), option));
+    Command::new(sub.name)
+        .about(sub.about)
+        .override_usage(sub.usage)
+        .args(words)
+        .args(options)
+        .after_help(sub_after_help(sub))
+}
+
+impl Sub {
+    /// Its own options, and then what it has of those of `run`.
+    pub(crate) fn options(&self) -> impl Iterator<Item = &'static Opt> {
+        let own: &'static [Opt] = self.own;
+        let shared = OPTIONS.iter().filter(|option| self.shared.contains(&option.long));
+        own.iter().chain(shared)
+    }
+}
+
+fn explained(argument: Arg, option: &Opt) -> Arg {
+    match option.default {
+        "" => argument.help(option.help),
+        default => argument.help(format!("{} [default: {default}]", option.help)),
+    }
+}
+
+fn sub_after_help(sub: &Sub) -> String {
+    let rows = sub.codes.iter().map(|(code, when)| format!("  {code}\n          {when}\n"));
+    rows.fold("Exit codes:\n".to_owned(), |text, row| text + &row)
 }
 
 fn completions() -> Command {

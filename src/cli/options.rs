@@ -1,6 +1,6 @@
 //! The table of options: every option of `shedlock run` once, with its help and its default.
 
-/// One option of `shedlock run`.
+/// One option.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opt {
     pub(crate) long: &'static str,
@@ -32,6 +32,8 @@ pub(crate) enum Place {
     Anywhere,
     /// Not in a file: it says which part of the files is meant, or which file.
     Environment,
+    /// Nowhere else.
+    Nowhere,
 }
 
 impl Opt {

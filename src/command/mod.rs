@@ -1,8 +1,21 @@
 //! One file per subcommand.
 
+pub(crate) mod acquire;
+pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod extend;
+pub(crate) mod history;
+pub(crate) mod init;
 pub(crate) mod man;
+mod operator;
+pub(crate) mod pause;
+pub(crate) mod release;
+pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod status;
+pub(crate) mod unlock;
+pub(crate) mod verify;
 
 use std::io::{ErrorKind, Write, stdout};
 

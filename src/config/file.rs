@@ -19,7 +19,7 @@ pub(super) struct File {
 
 /// Reads a file's text. Every job's keys are checked, so that a mistake is found before the night it matters; only
 /// those of the job `name` are kept.
-pub(super) fn parse(text: &str, path: &Path, name: &LockName) -> Result<File, Mistake> {
+pub(super) fn parse(text: &str, path: &Path, name: Option<&LockName>) -> Result<File, Mistake> {
     let reader = Reader { text, path };
     let document = DeTable::parse(text).map_err(|error| {
         let place = error.span().map_or(0, |span| span.start);
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str, path: &Path, name: &LockName) -> Result<File, Mi
             for (key, value) in reader.table(job, keys)? {
                 reader.set(&mut layer, key, value)?;
             }
-            if job.get_ref() == name.as_str() {
+            if name.is_some_and(|name| job.get_ref() == name.as_str()) {
                 file.job = layer;
             }
         }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<File, Mistake> {
-        parse(text, Path::new("/etc/x.toml"), &LockName::new("nightly").unwrap())
+        parse(text, Path::new("/etc/x.toml"), Some(&LockName::new("nightly").unwrap()))
     }
 
     fn refusal(text: &str) -> (String, String) {

@@ -66,8 +66,8 @@ impl Layers {
         Ok(Self(vec![typed, variables]))
     }
 
-    /// Reads the configuration files, for the job of this name.
-    pub(super) fn add_files(&mut self, name: &LockName) -> Result<(), Mistake> {
+    /// Reads the configuration files, for the job of this name, or for none.
+    pub(super) fn add_files(&mut self, name: Option<&LockName>) -> Result<(), Mistake> {
         let mut files = Vec::new();
         if let Some(given) = self.get("config") {
             let path = PathBuf::from(&given.text);
@@ -154,6 +154,10 @@ impl Layers {
 }
 
 fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given> {
+    // A command need not have it.
+    if matches.try_contains_id(option.long).is_err() {
+        return None;
+    }
     let text = match option.kind {
         Kind::Value(_) | Kind::Choice(_) => matches.get_one::<String>(option.long).cloned(),
         Kind::Flag => matches.get_flag(option.long).then(|| "true".to_owned()),

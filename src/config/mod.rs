@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{self, Access, Backend};
+use crate::backend::{self, Access, Operate};
 use crate::duration;
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
@@ -23,17 +23,27 @@ use layer::Layers;
 /// The history is there to be read, and every release looks through that of its lock.
 const MOST_RUNS: u32 = 100_000;
 
+/// Unless `--backend-timeout` says otherwise.
+const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The settings of one run.
 pub(crate) struct Settings {
     pub(crate) name: LockName,
     pub(crate) policy: Policy,
     pub(crate) conflict_exit_code: u8,
-    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) backend: Box<dyn Operate>,
     pub(crate) die_with_us: bool,
     pub(crate) history_keep: u32,
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
+}
+
+/// How the commands beside `run` reach the backend.
+pub(crate) struct Reach {
+    pub(crate) backend: Box<dyn Operate>,
+    /// The longest to try.
+    pub(crate) timeout: Duration,
 }
 
 /// What the process finds itself in; looked at once, by the caller.
@@ -83,7 +93,7 @@ impl Settings {
                     .hint("name the lock: shedlock run --name NAME --at-most DURATION COMMAND"));
             }
         };
-        layers.add_files(&name)?;
+        layers.add_files(Some(&name))?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
         if command.is_empty() {
             return Err(Mistake::new("no command is given")
@@ -107,6 +117,17 @@ impl Settings {
                 _ => Format::Text,
             },
         })
+    }
+}
+
+impl Reach {
+    /// The backend of the lock of this name, or of no lock in particular: which one it is can be said for each job.
+    pub(crate) fn of(matches: &ArgMatches, name: Option<&LockName>) -> Result<Self, Mistake> {
+        let mut layers = Layers::of_process(matches)?;
+        layers.add_files(name)?;
+        let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
+        let access = &Access { password: password()?, patience: timeout };
+        Ok(Self { backend: backend(&layers, access)?, timeout })
     }
 }
 
@@ -167,7 +188,7 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
             Some("run") => OnBackendError::Run,
             _ => OnBackendError::Fail,
         },
-        backend_timeout: layers.duration("backend-timeout")?.unwrap_or(Duration::from_secs(10)),
+        backend_timeout: layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT),
         backend: String::new(),
         placement: placement(layers, surroundings)?,
         seed: surroundings.random,
@@ -193,7 +214,7 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-fn backend(layers: &Layers, access: &Access) -> Result<Box<dyn Backend>, Mistake> {
+fn backend(layers: &Layers, access: &Access) -> Result<Box<dyn Operate>, Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
         Some(("backend", given)) => given.read(|url| backend::from_url(url, access)),
         Some((_, given)) => given.read(|path| backend_from_file(path, access)),
@@ -209,14 +230,14 @@ fn password() -> Result<Option<String>, Mistake> {
     password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
 }
 
-fn backend_from_file(path: &str, access: &Access) -> Result<Box<dyn Backend>, String> {
+fn backend_from_file(path: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
     let url =
         std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
     backend::from_url(url.trim(), access).map_err(|why| format!("{path} {why}"))
 }
 
 /// The backend when nobody named one.
-fn default_backend() -> Result<Box<dyn Backend>, Mistake> {
+fn default_backend() -> Result<Box<dyn Operate>, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
             "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",

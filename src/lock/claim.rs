@@ -16,6 +16,18 @@ pub(crate) struct Claim {
     pub(crate) keep: u32,
 }
 
+/// A lock that is to change hands, or its end: only if it is held by `from`.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) name: LockName,
+    /// The owner as it is stored.
+    pub(crate) from: String,
+    /// The owner to be stored. Another one holds it from now on.
+    pub(crate) to: String,
+    /// For how long the lock is held from now on; zero frees it.
+    pub(crate) left: Duration,
+}
+
 /// A lock that was granted, in the backend's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant {

@@ -1,9 +1,13 @@
 //! The nouns of locking. They are checked when they are made, so that no other module checks them again.
 
 mod claim;
+mod holder;
+mod listing;
 mod name;
 mod owner;
 
-pub(crate) use claim::{Claim, Closing, Grant, Record, Verdict};
+pub(crate) use claim::{Change, Claim, Closing, Grant, Record, Verdict};
+pub(crate) use holder::{Holder, Pause};
+pub(crate) use listing::{Lock, Locks, PastRun, Runs, Wanted};
 pub(crate) use name::LockName;
 pub(crate) use owner::Owner;

@@ -6,7 +6,9 @@
 //! would see other times.
 
 mod answer;
+mod check;
 mod connect;
+mod operate;
 mod statements;
 mod trouble;
 
@@ -16,8 +18,8 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Pace, Trouble, TroubleKind, Url};
-use crate::lock::{Claim, Closing, Grant};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, TroubleKind, Url};
+use crate::lock::{Claim, Closing, Grant, Locks};
 use answer::Answer;
 use connect::Servers;
 use statements::{History, Message, Step, Tables};
@@ -39,7 +41,7 @@ pub(crate) struct MySql {
 
 impl MySql {
     /// Checks `mysql://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Backend>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
         let table = url.take_table()?;
         let servers = Servers::of_url(url, access, table.contains('.'))?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
@@ -233,6 +235,10 @@ impl Backend for MySql {
         self.connection = None;
     }
 
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        self.list(names)
+    }
+
     fn pace(&self) -> Pace {
         Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) }
     }
@@ -250,7 +256,7 @@ fn kept(ours: bool) -> Kept {
 mod tests {
     use super::*;
 
-    fn open(text: &str) -> Result<Box<dyn Backend>, String> {
+    fn open(text: &str) -> Result<Box<dyn Operate>, String> {
         MySql::open(&Url::parse(text).unwrap(), &Access::default())
     }
 

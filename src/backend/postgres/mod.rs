@@ -3,7 +3,9 @@
 //! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
 //! would not survive PgBouncer.
 
+mod check;
 mod connect;
+mod operate;
 mod passfile;
 mod session;
 mod statements;
@@ -17,9 +19,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::history::History;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{ACQUIRE, RELEASE, RENEW, Statement, Table, Tables};
@@ -54,7 +56,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Checks `postgres://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Backend>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
@@ -271,6 +273,10 @@ impl Backend for Postgres {
         if let Some(session) = self.session.take() {
             session.close();
         }
+    }
+
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        self.list(names)
     }
 
     fn pace(&self) -> Pace {

@@ -6,9 +6,11 @@
 //!
 //! What Redis forgets is not locked: whoever takes a lock whose key was flushed, evicted or lost in a failover gets it.
 
+mod check;
 mod connect;
 mod link;
 mod meant;
+mod operate;
 mod trouble;
 
 use std::slice;
@@ -18,9 +20,9 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, Url};
 use crate::clock::Timestamp;
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::{Call, Network, Route};
 use link::Terms;
 
@@ -73,7 +75,7 @@ enum History {
 
 impl Redis {
     /// Checks the URL, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Backend>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
         let authority = Authority::parse(url)?;
         let tls = meant::tls(url)?;
         let (route, database) = meant::route(url, &authority)?;
@@ -225,6 +227,10 @@ impl Backend for Redis {
         self.network.disconnect();
     }
 
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        self.list(names)
+    }
+
     fn pace(&self) -> Pace {
         Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) }
     }
@@ -287,7 +293,7 @@ mod tests {
 
     crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
 
-    fn open(text: &str) -> Result<Box<dyn Backend>, String> {
+    fn open(text: &str) -> Result<Box<dyn Operate>, String> {
         Redis::open(&Url::parse(text).unwrap(), &Access::default())
     }
 

@@ -11,8 +11,10 @@
 //! after a reboot anyway, so what can be lost is the at-least or every of a job that had just ended. Who minds
 //! says `?synchronous=full` and pays an fsync per take and per release.
 
+mod check;
 mod file;
 mod history;
+mod operate;
 mod statements;
 
 use std::io::Read;
@@ -24,9 +26,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::history::History;
 use super::url::percent_decode;
-use super::{Access, Acquired, Backend, Kept, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, Url};
 use crate::clock::Moment;
-use crate::lock::{Claim, Closing};
+use crate::lock::{Claim, Closing, Locks};
 use file::{Directory, File};
 use statements::{CREATE, Fault, Statements};
 
@@ -64,7 +66,7 @@ const REMEDIES: usize = 3;
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
-    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Backend>, String> {
+    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Operate>, String> {
         let rest = match url.rest().strip_prefix("//") {
             None => url.rest(),
             Some(path) if path.starts_with('/') => path,
@@ -95,7 +97,7 @@ impl Sqlite {
     }
 
     /// The file that is used when nobody named a backend; its directory is made too.
-    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Backend> {
+    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Operate> {
         Box::new(Self::new(
             File::new(path, None, Directory::Make),
             "PRAGMA synchronous = NORMAL",
@@ -286,6 +288,10 @@ impl Backend for Sqlite {
             self.fold_log();
         }
         self.connection = None;
+    }
+
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        self.list(names)
     }
 
     fn pace(&self) -> Pace {

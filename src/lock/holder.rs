@@ -1,0 +1,104 @@
+//! Who holds a lock, read from the owner that is stored with it.
+
+use super::Owner;
+use crate::clock::Timestamp;
+
+/// A stored owner, taken apart. A Java application's is its host's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holder<'a> {
+    /// Without the mark of a run that has ended.
+    owner: &'a str,
+    ended: bool,
+}
+
+/// A pause, as its owner tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pause<'a> {
+    /// `USER@HOST`.
+    pub(crate) by: &'a str,
+    /// Empty where none was given.
+    pub(crate) reason: &'a str,
+    /// Until when the lock was to stay held after the last run, by the backend's clock, if that was so when the pause began.
+    pub(crate) kept_until: Option<Timestamp>,
+}
+
+impl<'a> Holder<'a> {
+    pub(crate) fn of(stored: &'a str) -> Self {
+        let owner = stored.strip_suffix(Owner::ENDED);
+        Self { owner: owner.unwrap_or(stored), ended: owner.is_some() }
+    }
+
+    /// The owner without the mark of a run that has ended.
+    pub(crate) fn owner(&self) -> &'a str {
+        self.owner
+    }
+
+    /// The lock is held although its run, or its pause, has ended: for at-least or every.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The pause that holds the lock, or that has ended.
+    pub(crate) fn pause(&self) -> Option<Pause<'a>> {
+        let (by, rest) = self.owner.strip_prefix(Owner::PAUSED)?.split_once(':')?;
+        let (rest, _random) = rest.rsplit_once(':')?;
+        let (reason, kept_until) = rest.rsplit_once(':')?;
+        by.contains('@').then(|| Pause { by, reason, kept_until: kept_until.parse().ok().map(Timestamp) })
+    }
+
+    /// Whether a pause holds the lock.
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.ended && self.pause().is_some()
+    }
+
+    /// The host that the holder is on, as far as an owner can say.
+    pub(crate) fn host(&self) -> &'a str {
+        match self.pause() {
+            Some(pause) => pause.by.rsplit('@').next().unwrap_or_default(),
+            None => self.owner.split(':').next().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_read_as_it_was_written() {
+        for (reason, kept_until) in
+            [("disk: replaced :ended", Some(Timestamp(1_234))), ("", None), (":::", Some(Timestamp(0)))]
+        {
+            let owner = Owner::of_pause("ada", "web1", 7, kept_until, reason);
+            let holder = Holder::of(owner.as_str());
+            assert_eq!(holder.pause(), Some(Pause { by: "ada@web1", reason, kept_until }));
+            assert!(holder.is_paused() && owner.is_pause());
+            assert_eq!(holder.host(), "web1");
+            let ended = owner.ended();
+            assert!(!Holder::of(&ended).is_paused());
+            assert_eq!(Holder::of(&ended).pause(), holder.pause());
+        }
+    }
+
+    #[test]
+    fn a_run_on_a_host_of_that_name_is_no_pause() {
+        let owner = Owner::new("paused", 1, 2);
+        assert!(!owner.is_pause() && Holder::of(owner.as_str()).pause().is_none());
+        assert_eq!(Holder::of(owner.as_str()).host(), "paused");
+    }
+
+    #[test]
+    fn any_owner_has_a_host() {
+        for (stored, host, ended) in [
+            ("web1.example:42:00000000000000ff", "web1.example", false),
+            ("web1:42:00000000000000ff:ended", "web1", true),
+            ("java-host", "java-host", false),
+            ("", "", false),
+            (":ended", "", true),
+            ("paused:", "paused", false),
+        ] {
+            let holder = Holder::of(stored);
+            assert_eq!((holder.host(), holder.has_ended()), (host, ended), "{stored}");
+        }
+    }
+}
