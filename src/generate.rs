@@ -1,16 +1,17 @@
 //! What is made of the tables, so that it cannot go stale: the manual pages, the completions, and the README's tables.
 //!
-//! The prose of the pages stands in `generate/`, in a few marks of Markdown that [`Writer`] knows.
+//! The prose of the pages stands in `generate/`, in a few marks of Markdown that [`Writer`] knows. That of a command beside
+//! `run` is its description and, after a heading, what comes below its options.
 
 use std::iter::Peekable;
 use std::str::Lines;
 
-use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
+use clap::{Arg, ValueHint};
 use clap_complete::Shell;
 use roff::{Inline, Roff, bold, italic, roman};
 
-use crate::cli::{self, Kind, OPTIONS, Opt, Place};
+use crate::cli::{self, Kind, OPTIONS, Opt, Place, SUBS, Sub};
 use crate::exit;
 
 /// A manual page.
@@ -21,13 +22,37 @@ struct Page {
     source: &'static str,
 }
 
-const PAGES: [Page; 5] = [
-    Page { name: "shedlock", section: "1", source: include_str!("generate/shedlock.1.md") },
-    Page { name: "shedlock-run", section: "1", source: include_str!("generate/shedlock-run.1.md") },
-    Page { name: "shedlock-backends", section: "7", source: include_str!("generate/shedlock-backends.7.md") },
-    Page { name: "shedlock-fencing", section: "7", source: include_str!("generate/shedlock-fencing.7.md") },
-    Page { name: "shedlock.toml", section: "5", source: include_str!("generate/shedlock.toml.5.md") },
-];
+/// Makes the table of lines `NAME SECTION`.
+macro_rules! pages {
+    ($($name:literal $section:literal;)*) => {
+        const PAGES: &[Page] = &[$(Page {
+            name: $name,
+            section: $section,
+            source: include_str!(concat!("generate/", $name, ".", $section, ".md")),
+        }),*];
+    };
+}
+
+pages! {
+    "shedlock" "1";
+    "shedlock-run" "1";
+    "shedlock-status" "1";
+    "shedlock-history" "1";
+    "shedlock-unlock" "1";
+    "shedlock-pause" "1";
+    "shedlock-resume" "1";
+    "shedlock-acquire" "1";
+    "shedlock-release" "1";
+    "shedlock-extend" "1";
+    "shedlock-verify" "1";
+    "shedlock-check" "1";
+    "shedlock-init" "1";
+    "shedlock-schema" "1";
+    "shedlock-backends" "7";
+    "shedlock-fencing" "7";
+    "shedlock-json" "5";
+    "shedlock.toml" "5";
+}
 
 const CONFIG: &str = include_str!("../packaging/examples/config.toml");
 const CRONTAB: &str = include_str!("../packaging/examples/crontab");
@@ -44,32 +69,49 @@ pub(crate) fn page(name: &str) -> Option<String> {
 /// Writes the completions for a shell.
 pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     let mut command = cli::command().mut_subcommand("run", |run| {
-        let run = OPTIONS.iter().fold(run, |run, option| match option.kind {
-            // The parser leaves the words to `config`, which names them in its own messages.
-            Kind::Choice(words) => {
-                run.mut_arg(option.long, |argument| argument.value_parser(PossibleValuesParser::new(words)))
-            }
-            Kind::Value("SIGNAL") => run.mut_arg(option.long, |argument| {
-                // Any other is known as well; these are the likely ones.
-                argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
-            }),
-            Kind::Value("FILE") => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::FilePath)),
-            // No file's name: that would be offered otherwise.
-            Kind::Value(_) => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::Other)),
-            Kind::Flag | Kind::Count => run,
-        });
+        let run = OPTIONS.iter().fold(run, |run, option| run.mut_arg(option.long, |argument| hinted(argument, option)));
         run.mut_arg("command", |argument| argument.value_hint(ValueHint::CommandWithArguments))
     });
+    for sub in SUBS {
+        command = command.mut_subcommand(sub.name, |command| {
+            let command = sub
+                .options()
+                .fold(command, |command, option| command.mut_arg(option.long, |argument| hinted(argument, option)));
+            sub.words.iter().fold(command, |command, word| {
+                command.mut_arg(word.name, |argument| argument.value_hint(ValueHint::Other))
+            })
+        });
+    }
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "shedlock", &mut script);
     script
 }
 
+/// An option with what a shell may offer for its value.
+fn hinted(argument: Arg, option: &Opt) -> Arg {
+    match option.kind {
+        // The parser leaves the words to `config`, which names them in its own messages.
+        Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
+        // Any other is known as well; these are the likely ones.
+        Kind::Value("SIGNAL") => {
+            argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
+        }
+        Kind::Value("FILE") => argument.value_hint(ValueHint::FilePath),
+        Kind::Value("DIR") => argument.value_hint(ValueHint::DirPath),
+        // No file's name: that would be offered otherwise.
+        Kind::Value(_) => argument.value_hint(ValueHint::Other),
+        Kind::Flag | Kind::Count => argument,
+    }
+}
+
 impl Page {
     fn write(&self) -> String {
-        let source = self
-            .source
-            .replace("{options}\n", &options())
+        let sub = SUBS.iter().find(|sub| self.name.strip_prefix("shedlock-") == Some(sub.name));
+        let source = sub.map_or_else(|| self.source.to_owned(), |sub| page_of(sub, self.source));
+        let source = source
+            .replace("{commands}\n", &commands())
+            .replace("{synopses}\n", &synopses())
+            .replace("{options}\n", &options(OPTIONS.iter()))
             .replace("{keys}\n", &keys())
             .replace("{exit codes}\n", &exit_codes())
             .replace("{config}\n", &indented(CONFIG))
@@ -89,11 +131,56 @@ impl Page {
     }
 }
 
-/// Every option under its heading, as a page's source.
-fn options() -> String {
+/// The source of the page of a command beside `run`, around its prose.
+fn page_of(sub: &Sub, prose: &str) -> String {
+    let (description, rest) = prose.find("\n# ").map_or((prose, ""), |start| prose.split_at(start + 1));
+    let words = sub.words.iter().map(|word| format!("*{}*\n: {}.\n\n", word.name, word.help));
+    let codes = sub.codes.iter().map(|(code, when)| format!("`{code}`\n: {when}.\n\n"));
+    format!(
+        "# NAME\n\nshedlock-{name} - {about}\n\n# SYNOPSIS\n\n{usage}\n\n# DESCRIPTION\n\n{description}\n# OPTIONS\n\n{words}{options}\
+         # EXIT STATUS\n\n{codes}{rest}\n",
+        name = sub.name,
+        about = first_lower(sub.about),
+        usage = usage(sub),
+        words = words.collect::<String>(),
+        options = options(sub.options()),
+        codes = codes.collect::<String>(),
+    )
+}
+
+fn first_lower(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(characters).collect()
+}
+
+/// How a command is written, with the marks of a page: what is typed as it is in bold, the rest in italics.
+fn usage(sub: &Sub) -> String {
+    let marked = sub.usage.split(' ').map(|word| {
+        if word.chars().any(|c| c.is_ascii_uppercase()) {
+            let inner = word.trim_matches(['[', ']', '.']);
+            word.replacen(inner, &format!("*{inner}*"), 1)
+        } else {
+            format!("`{word}`")
+        }
+    });
+    marked.collect::<Vec<_>>().join(" ")
+}
+
+/// Every command beside `run`, with a term for each.
+fn commands() -> String {
+    SUBS.iter().map(|sub| format!("`{}`\n: {}. See shedlock-{}(1).\n\n", sub.name, sub.about, sub.name)).collect()
+}
+
+/// How every command beside `run` is written, a paragraph each.
+fn synopses() -> String {
+    SUBS.iter().map(|sub| format!("{}\n\n", usage(sub))).collect()
+}
+
+/// Options under their headings, as a page's source.
+fn options(options: impl Iterator<Item = &'static Opt>) -> String {
     let mut text = String::new();
     let mut heading = "";
-    for option in OPTIONS {
+    for option in options {
         if option.heading != heading {
             heading = option.heading;
             text += &format!("## {heading}\n\n");
@@ -104,13 +191,13 @@ fn options() -> String {
             Kind::Choice(words) => format!(" `{}`", words.join("|")),
             Kind::Flag | Kind::Count => String::new(),
         };
-        let variable = option.variable();
-        text += &format!(
-            "{short}`--{}`{value}\n: {}. {}Variable: `{variable}`.\n\n",
-            option.long,
-            option.help,
-            default(option)
-        );
+        let variable = match option.place {
+            Place::Nowhere => String::new(),
+            Place::Anywhere | Place::Environment => format!(" Variable: `{}`.", option.variable()),
+        };
+        let default = default(option);
+        text += &format!("{short}`--{}`{value}\n: {}. {}", option.long, option.help, default.trim_end());
+        text = format!("{}{variable}\n\n", text.trim_end());
     }
     text
 }
@@ -293,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_manual_pages_are_fresh() {
-        for page in &PAGES {
+        for page in PAGES {
             is_fresh(&format!("man/{}.{}", page.name, page.section), &page.write());
         }
     }
@@ -305,6 +392,8 @@ mod tests {
         let options = table(["option", "meaning", "default"], OPTIONS.iter().map(option_row));
         let codes = table(["code", "when"], exit::TABLE.iter().map(|row| [row.code.to_owned(), row.when.to_owned()]));
         let readme = with_block(&readme, "options", &options);
+        let commands = SUBS.iter().map(|sub| [format!("`{}`", sub.usage), sub.about.to_owned()]);
+        let readme = with_block(&readme, "commands", &table(["command", "does"], commands));
         let readme = with_block(&readme, "exit codes", &codes);
         let readme = with_block(&readme, "config", &format!("```toml\n{CONFIG}```\n"));
         let readme = with_block(&readme, "crontab", &format!("```crontab\n{CRONTAB}```\n"));
@@ -324,7 +413,7 @@ mod tests {
 
     #[test]
     fn every_mark_in_a_page_is_filled() {
-        for page in &PAGES {
+        for page in PAGES {
             let text = page.write();
             let marks = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
             // A brace of another kind is the page's own.

@@ -6,10 +6,12 @@ mod options;
 
 use std::ffi::OsString;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
 
 use crate::exit;
-pub(crate) use commands::{Count, SUBS, Sub};
+use commands::Count;
+pub(crate) use commands::{SUBS, Sub};
 pub(crate) use options::{Kind, OPTIONS, Opt, Place};
 
 /// Reads a command line. The parser that does it first knows no help, since to lay that out takes longer than the
@@ -108,7 +110,15 @@ fn man() -> Command {
         Arg::new("page")
             .value_name("PAGE")
             .default_value("shedlock")
-            .value_parser(["shedlock", "shedlock-run", "shedlock.toml", "shedlock-backends", "shedlock-fencing"])
+            .value_parser(PossibleValuesParser::new(
+                ["shedlock", "shedlock-run"]
+                    .into_iter()
+                    .map(str::to_owned)
+                    .chain(SUBS.iter().map(|sub| format!("shedlock-{}", sub.name)))
+                    .chain(
+                        ["shedlock.toml", "shedlock-json", "shedlock-backends", "shedlock-fencing"].map(str::to_owned),
+                    ),
+            ))
             .help("The page"),
     )
 }
