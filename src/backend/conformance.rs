@@ -17,7 +17,7 @@ use crate::servers::stores::{Run, Store, Stored};
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
-const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
 /// What a store may round times by.
 const ROUNDING: i64 = 1;
 
@@ -721,9 +721,14 @@ pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Sto
 
 pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
     let mut backend = open(store);
-    let endings = [Verdict::Success, Verdict::Failure, Verdict::Expired, Verdict::Lost, Verdict::Error]
-        .into_iter()
-        .zip([0, 3, 124, 123, 255]);
+    let endings = [
+        (Verdict::Success, Some(0)),
+        (Verdict::Failure, Some(3)),
+        (Verdict::Expired, Some(124)),
+        (Verdict::Lost, Some(123)),
+        (Verdict::Error, Some(255)),
+        (Verdict::Success, None),
+    ];
     for (number, (verdict, exit_code)) in (1..).zip(endings) {
         let claim = claim("job", number, MINUTE);
         let grant = take(&mut *backend, &claim);
@@ -746,7 +751,7 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
         let ended = run.ended.unwrap();
         assert!((before - ROUNDING..=stored(store, "job").now + ROUNDING).contains(&ended), "{before} {run:?}");
         let outcome = Some(verdict.as_str().to_owned());
-        assert_eq!(run, Run { ended: Some(ended), exit_code: Some(exit_code.into()), outcome, ..open });
+        assert_eq!(run, Run { ended: Some(ended), exit_code: exit_code.map(i64::from), outcome, ..open });
         store.delete("job");
     }
     assert!(tokens(store, "job").is_sorted_by(|one, next| one > next));
@@ -754,7 +759,7 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
 
 pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) {
     type Way<'a> = (&'a str, &'a dyn Fn(&str));
-    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: 123 };
+    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
     let ways: [Way<'_>; 4] = [
         ("expired", &|_| {}),
         ("stolen", &|name| store.steal(name, "somebody")),
@@ -853,7 +858,7 @@ pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {
     release(&mut *backend, &first, MINUTE / 2);
     let before = store.history("job");
     wait_for_age(store, "job", 100);
-    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: 1 };
+    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: Some(1) };
     assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)), Kept::Kept);
     assert_eq!(store.history("job"), before);
 }

@@ -942,7 +942,7 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
     assert_eq!(story.tick(76_700), [Action::KillTree]);
     assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.on(76_710, Event::RestGone), [release(0, 86_710)], "for the record");
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: 123 }]);
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) }]);
     assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
 }
 
@@ -1727,7 +1727,7 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
         story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
         assert!(matches!(story.run.phase, Phase::Done));
         let verdict = if outcome == Outcome::Lost { Verdict::Lost } else { Verdict::Expired };
-        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: outcome.exit(0).code }]);
+        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }]);
     }
 }
 
@@ -1748,7 +1748,7 @@ fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
     story.on(80_001, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: 5 }]);
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: Some(5) }]);
 }
 
 #[test]
@@ -1823,7 +1823,7 @@ fn a_lock_that_an_enclosing_run_holds_is_no_obstacle_and_stays_with_it() {
 
 #[test]
 fn the_history_is_told_how_the_run_ended() {
-    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code }];
+    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code: Some(exit_code) }];
     let closed = |events: &[Event]| {
         let mut story = Story::running(Policy { success_codes: vec![0, 3], ..policy() });
         for event in events {

@@ -297,7 +297,7 @@ mod tests {
                     for number in 0..100 {
                         let claim = claim(name, number, lease);
                         assert!(matches!(backend.acquire(&claim).unwrap(), Acquired::Granted(_)));
-                        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+                        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
                         assert_eq!(backend.release(&claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
                     }
                 });

@@ -165,7 +165,8 @@ impl Tables {
         }
         let close = match closing {
             Closing::Ended { verdict, exit_code } => {
-                CLOSE.replace("{code}", &exit_code.to_string()).replace("{outcome}", &literal(verdict.as_str()))
+                let code = exit_code.map_or_else(|| "NULL".to_owned(), |code| code.to_string());
+                CLOSE.replace("{code}", &code).replace("{outcome}", &literal(verdict.as_str()))
             }
             Closing::Unused => FORGET.to_owned(),
         };
@@ -216,7 +217,7 @@ mod tests {
         let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
         for (message, statements) in [
             (tables.acquire(&claim, History::With), 8),
             (tables.acquire(&claim, History::Without), 5),

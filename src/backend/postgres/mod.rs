@@ -246,7 +246,7 @@ impl Backend for Postgres {
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
         let hold = Interval(hold);
         let (exit_code, outcome) = match closing {
-            Closing::Ended { verdict, exit_code } => (Some(i32::from(exit_code)), Some(verdict.as_str())),
+            Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
             Closing::Unused => (None, None),
         };
         let rows = self.ask(

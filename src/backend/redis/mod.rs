@@ -196,7 +196,8 @@ impl Backend for Redis {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
         let closing = match closing {
             Closing::Ended { verdict, exit_code } => {
-                format!("\"exit_code\":{exit_code},\"outcome\":\"{}\"", verdict.as_str())
+                let code = exit_code.map(|code| format!("\"exit_code\":{code},")).unwrap_or_default();
+                format!("{code}\"outcome\":\"{}\"", verdict.as_str())
             }
             Closing::Unused => String::new(),
         };
