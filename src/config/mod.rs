@@ -11,13 +11,13 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use crate::backend::{self, Access, Operate};
-use crate::duration;
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
     Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, WaitFor,
 };
 use crate::signal::Signal;
+use crate::{duration, exit};
 use layer::Layers;
 
 /// The history is there to be read, and every release looks through that of its lock.
@@ -85,39 +85,85 @@ impl Settings {
     /// Puts together the settings of `shedlock run`: the option wins over the variable, the variable over the files,
     /// and these over the default.
     pub(crate) fn of_run(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
-        let mut layers = Layers::of_process(matches)?;
-        let name = match layers.get("name") {
-            Some(given) => given.read(LockName::new)?,
-            None => {
-                return Err(Mistake::new("--name is missing")
-                    .hint("name the lock: shedlock run --name NAME --at-most DURATION COMMAND"));
-            }
-        };
-        layers.add_files(Some(&name))?;
+        let (layers, name) = layers("shedlock run --name NAME --at-most DURATION COMMAND", matches)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
         if command.is_empty() {
             return Err(Mistake::new("no command is given")
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
-        let mut policy = policy(&layers, surroundings)?;
+        let policy = policy(&layers, surroundings)?;
+        let code = layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?;
+        Self::new(&layers, name, policy, code, command)
+    }
+
+    /// Puts together those of `shedlock acquire`. What is about a job, or needs a process that lives as long as the lock is
+    /// held, is not for it: a file may say it of the same name for those who use `run`.
+    pub(crate) fn of_acquire(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
+        let (layers, name) = layers("shedlock acquire --name NAME --at-most DURATION", matches)?;
+        let policy = policy(&layers, surroundings)?;
+        if let (OnBackendError::Run, Some(given)) = (policy.on_backend_error, layers.get("on-backend-error")) {
+            return Err(Mistake::new(format!("{} is `run`, and there is no job to run", given.source))
+                .hint("with `acquire` it is --on-backend-error fail or skip"));
+        }
+        let code = match layers
+            .get("conflict-exit-code")
+            .map(|given| Ok((given, given.read(exit_code)?)))
+            .transpose()?
+        {
+            Some((given, 0)) => {
+                return Err(Mistake::new(format!("{} is 0, which would say that the lock was taken", given.source))
+                    .hint("with `acquire` choose another code with -E, such as 1"));
+            }
+            given => given.map_or(exit::NO, |(_, code)| code),
+        };
+        let policy = Policy {
+            lease: None,
+            every: None,
+            splay: Duration::ZERO,
+            on_expiry: OnExpiry::Kill,
+            guarded: false,
+            success_codes: vec![0],
+            ..policy
+        };
+        Self::new(&layers, name, policy, code, Vec::new())
+    }
+
+    fn new(
+        layers: &Layers,
+        name: LockName,
+        mut policy: Policy,
+        conflict_exit_code: u8,
+        command: Vec<OsString>,
+    ) -> Result<Self, Mistake> {
         let access = &Access { password: password()?, patience: policy.patience() };
-        let backend = backend(&layers, access)?;
+        let backend = backend(layers, access)?;
         policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
             policy,
-            conflict_exit_code: layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?,
+            conflict_exit_code,
             backend,
             history_keep: layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))?,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
-            verbosity: verbosity(&layers)?,
+            verbosity: verbosity(layers)?,
             format: match layers.choice("log-format")? {
                 Some("json") => Format::Json,
                 _ => Format::Text,
             },
         })
     }
+}
+
+/// What is set for the lock that is named, and its name.
+fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mistake> {
+    let mut layers = Layers::of_process(matches)?;
+    let name = match layers.get("name") {
+        Some(given) => given.read(LockName::new)?,
+        None => return Err(Mistake::new("--name is missing").hint(format!("name the lock: {usage}"))),
+    };
+    layers.add_files(Some(&name))?;
+    Ok((layers, name))
 }
 
 impl Reach {

@@ -14,13 +14,13 @@ pub(crate) struct Handle {
 impl Handle {
     /// Reads a handle; the error is the end of a sentence that begins with where it came from.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // A name may have an @ in it. An owner has none, or it is that of a pause.
-        let pause = text.find(&format!("@{}", Owner::PAUSED)).filter(|at| Owner::parse(&text[at + 1..]).is_err());
-        let (name, owner) = match pause {
-            Some(at) => (&text[..at], &text[at + 1..]),
-            None => text.rsplit_once('@').ok_or("is no handle; `shedlock acquire` prints one, NAME@OWNER")?,
-        };
-        Ok(Self { name: LockName::new(name)?, owner: Owner::parse(owner)? })
+        // A name may have an @ in it. The owner of a run has none, but that of a pause has.
+        let (name, owner) = text.rsplit_once('@').ok_or("is no handle; `shedlock acquire` prints one, NAME@OWNER")?;
+        let owner = Owner::parse(owner).or_else(|why| {
+            let mut pauses = text.match_indices('@').map(|(at, _)| Owner::parse(&text[at + 1..]));
+            pauses.find(|found| *found == Err(Owner::IS_PAUSE.to_owned())).unwrap_or(Err(why))
+        })?;
+        Ok(Self { name: LockName::new(name)?, owner })
     }
 }
 

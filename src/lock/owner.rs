@@ -18,6 +18,7 @@ impl Owner {
     pub(crate) const ENDED: &str = ":ended";
     /// What the owner of a pause begins with.
     pub(super) const PAUSED: &str = "paused:";
+    pub(super) const IS_PAUSE: &str = "is that of a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
     const LONGEST: usize = 255;
 
@@ -38,7 +39,7 @@ impl Owner {
     /// Reads the owner of a run; the error is the end of a sentence that begins with where it came from.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if Holder::of(text).pause().is_some() {
-            return Err("is that of a pause, which `shedlock resume` ends".to_owned());
+            return Err(Self::IS_PAUSE.to_owned());
         }
         if text.ends_with(Self::ENDED) {
             return Err("is that of a run that has ended; what its lock is still held for is left to it".to_owned());

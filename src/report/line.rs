@@ -89,6 +89,11 @@ impl Line {
                     Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
                 Line { hint: trouble.hint.clone(), ..line }
             }
+            Notice::NotHandedOver(why) => Line::new(
+                Verbosity::Errors,
+                "not_handed_over",
+                format!("cannot write the handle to stdout: {why}, so the lock is given back"),
+            ),
             Notice::Expired(at_most) => {
                 let limit = duration::format(*at_most);
                 Line::new(

@@ -28,6 +28,10 @@ pub(crate) enum Event {
     Spawned,
     /// It was not.
     SpawnFailed(SpawnTrouble),
+    /// Somebody else minds the lock from now on.
+    HandedOver,
+    /// Nobody does, and why.
+    NotHandedOver(String),
     /// The command stopped itself, or was stopped.
     JobStopped(Signal),
     /// The command ended and was reaped.
@@ -114,7 +118,7 @@ pub(crate) enum Action {
     /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the moment
     /// that was named before.
     Guard(Option<Moment>),
-    /// Start the command.
+    /// Start the command, or hand the lock over.
     Spawn(Under),
     /// Send a signal to the job's group, or on a terminal to the command.
     Forward(Signal),

@@ -120,6 +120,8 @@ impl Run {
             Event::Released(answer) => self.on_released(answer, &mut todo),
             Event::Spawned => self.on_spawned(now),
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
+            Event::HandedOver => self.on_handed_over(&mut todo),
+            Event::NotHandedOver(why) => self.on_not_handed_over(why, now, &mut todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
             Event::OrphanEnded(end) => self.on_orphan_ended(end, now, &mut todo),

@@ -26,6 +26,8 @@ pub(crate) enum Notice {
     Full(Trouble),
     Backend(Trouble, OnBackendError),
     NotStarted(SpawnTrouble),
+    /// The handle of the lock could not be given to anybody, and why.
+    NotHandedOver(String),
     Expired(Duration),
     /// At-most is used up, and the job runs on.
     RunsOn(Duration),

@@ -27,6 +27,8 @@ struct Fate {
     replies: Vec<Reply>,
     signals: Vec<(Duration, Signal, Sender)>,
     spawn: Result<(), SpawnTroubleKind>,
+    /// There is no job: the lock is handed over, or nobody takes it.
+    handover: Option<bool>,
     /// The first one is the command.
     processes: Vec<Process>,
     code: u8,
@@ -165,12 +167,13 @@ fn a_fate() -> impl Strategy<Value = Fate> {
         1 => Just(Err(SpawnTroubleKind::NotFound)),
         1 => Just(Err(SpawnTroubleKind::NoProcess)),
     ];
-    let job = (spawn, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
+    let handover = option::weighted(0.1, any::<bool>());
+    let job = (spawn, handover, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
     let people = (vec((when(), a_signal(), sender), 0..4), option::weighted(0.2, when()));
     let us = (ms(0..20), option::weighted(0.2, (when(), ms(0..200_000))));
     (vec(a_reply(), 0..8), job, people, us).prop_map(|(replies, job, people, us)| {
-        let ((spawn, processes, code, stops), (signals, robbed), (late, frozen)) = (job, people, us);
-        Fate { replies, signals, spawn, processes, code, stops, robbed, late, frozen }
+        let ((spawn, handover, processes, code, stops), (signals, robbed), (late, frozen)) = (job, people, us);
+        Fate { replies, signals, spawn, handover, processes, code, stops, robbed, late, frozen }
     })
 }
 
@@ -273,6 +276,8 @@ struct Seen {
     /// Granted, and not asked back yet.
     granted: bool,
     ever_granted: bool,
+    /// Somebody else minds the lock.
+    handed_over: bool,
     /// A taking ended without an answer, none came later, and nothing was given back.
     unclear: bool,
     /// Some answer said that another holds the lock.
@@ -434,6 +439,7 @@ impl World {
             }
             Action::Release { deadline, .. } => {
                 self.check_release();
+                assert!(!self.seen.handed_over, "what was handed over is another's to give back");
                 self.seen.granted = false;
                 self.seen.unclear = false;
                 self.ask(What::Release, deadline);
@@ -497,6 +503,10 @@ impl World {
         self.seen.spawns += 1;
         assert_eq!(self.seen.spawns, 1, "the command is started once");
         assert!(!locked || self.seen.granted);
+        if let (true, Some(taken)) = (locked, self.fate.handover) {
+            self.seen.handed_over = taken;
+            return if taken { Event::HandedOver } else { Event::NotHandedOver("no".to_owned()) };
+        }
         if let Err(kind) = self.fate.spawn {
             return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
         }
@@ -744,6 +754,11 @@ impl World {
 
     fn check_exit(&self, outcome: Outcome) {
         let seen = &self.seen;
+        if seen.handed_over {
+            assert_eq!((outcome, seen.spawns), (Outcome::Exited(0), 1));
+            assert!(self.held.is_some_and(|until| until > self.now) || self.fate.robbed.is_some(), "it was lost");
+            return;
+        }
         // No lock is forgotten.
         let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.limit.is_some_and(|end| self.now >= end);
         assert!(!seen.holding || seen.job_end.is_some(), "the job is left standing still");

@@ -223,6 +223,34 @@ fn every_counts_from_the_firing_before_splay_and_wait() {
     assert_eq!(story.on(30_000, exited(0)), [release(until_19, 40_000)]);
 }
 
+// Handing over.
+
+#[test]
+fn a_lock_that_is_handed_over_stays_taken() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(5, granted(0)), [spawn()]);
+    assert_eq!(story.on(5, Event::HandedOver), exit(Outcome::Exited(0)));
+    assert_eq!(story.run.deadline(), None);
+    assert!(story.closed.is_empty());
+}
+
+#[test]
+fn a_lock_that_nobody_takes_over_goes_back_unused() {
+    let mut story = Story::begun(Policy { at_least: ms(50_000), on_failure: OnFailure::Hold, ..policy() });
+    story.on(5, granted(0));
+    assert_eq!(story.on(6, Event::NotHandedOver("no".to_owned())), [release(0, 10_006)]);
+    assert_eq!(story.closed, [Closing::Unused]);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
+    assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+}
+
+#[test]
+fn a_lock_that_came_too_late_is_not_handed_over() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
+    assert_eq!(story.on(50_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+}
+
 // Splaying and waiting.
 
 #[test]
