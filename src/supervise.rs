@@ -17,7 +17,7 @@ use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Handle};
 use crate::report::Reporter;
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
-use crate::variables;
+use crate::variables::{self, Way};
 
 /// A machine that is merely busy does not keep us waiting for so long.
 const STALL: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub(crate) struct Supervisor {
 
 /// What is done under the lock.
 pub(crate) enum Work {
-    Job(Command),
+    Job(Command, Way),
     /// The lock is handed over to whoever reads our stdout.
     Handover,
 }
@@ -169,16 +169,16 @@ impl Supervisor {
     }
 
     fn spawn(&mut self, under: &Under) -> Event {
-        let command = match &self.work {
-            Work::Job(command) => command,
+        let (command, way) = match &self.work {
+            Work::Job(command, way) => (command, way),
             Work::Handover => return self.hand_over(),
         };
         let mut environment = Environment::inherited();
-        let (claim, address) = (&self.claim, self.address.as_str());
+        let (claim, backend) = (&self.claim, (self.address.as_str(), way));
         match under {
             Under::Nothing => variables::forget(&mut environment),
-            Under::Lock { grant, until } => variables::describe(claim, grant, *until, address, &mut environment),
-            Under::Enclosing(record) => variables::describe_enclosing(claim, record, address, &mut environment),
+            Under::Lock { grant, until } => variables::describe(claim, grant, *until, backend, &mut environment),
+            Under::Enclosing(record) => variables::describe_enclosing(claim, record, backend, &mut environment),
         }
         match command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {

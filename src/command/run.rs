@@ -38,7 +38,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
-    let outcome: Outcome = Supervisor::new(run, claim, Work::Job(command), settings.backend, reporter)?
+    let outcome: Outcome = Supervisor::new(run, claim, Work::Job(command, settings.way), settings.backend, reporter)?
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))

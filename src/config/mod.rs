@@ -4,24 +4,24 @@
 mod file;
 mod layer;
 mod place;
+mod reach;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{self, Access, Operate};
+use crate::backend::{Access, Operate};
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
     Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, WaitFor,
 };
 use crate::signal::Signal;
+use crate::variables::Way;
 use crate::{duration, exit};
 use layer::Layers;
-
-/// The history is there to be read, and every release looks through that of its lock.
-const MOST_RUNS: u32 = 100_000;
+pub(crate) use reach::{Reach, history_keep_of};
 
 /// Unless `--backend-timeout` says otherwise.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,18 +32,12 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) conflict_exit_code: u8,
     pub(crate) backend: Box<dyn Operate>,
+    pub(crate) way: Way,
     pub(crate) die_with_us: bool,
     pub(crate) history_keep: u32,
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
-}
-
-/// How the commands beside `run` reach the backend.
-pub(crate) struct Reach {
-    pub(crate) backend: Box<dyn Operate>,
-    /// The longest to try.
-    pub(crate) timeout: Duration,
 }
 
 /// What the process finds itself in; looked at once, by the caller.
@@ -135,15 +129,16 @@ impl Settings {
         conflict_exit_code: u8,
         command: Vec<OsString>,
     ) -> Result<Self, Mistake> {
-        let access = &Access { password: password()?, patience: policy.patience() };
-        let backend = backend(layers, access)?;
+        let access = &Access { password: reach::password()?, patience: policy.patience() };
+        let (backend, way) = reach::backend(layers, access)?;
         policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
             policy,
             conflict_exit_code,
             backend,
-            history_keep: layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))?,
+            way,
+            history_keep: reach::history_keep(layers)?,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
             verbosity: verbosity(layers)?,
@@ -164,17 +159,6 @@ fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mista
     };
     layers.add_files(Some(&name))?;
     Ok((layers, name))
-}
-
-impl Reach {
-    /// The backend of the lock of this name, or of no lock in particular: which one it is can be said for each job.
-    pub(crate) fn of(matches: &ArgMatches, name: Option<&LockName>) -> Result<Self, Mistake> {
-        let mut layers = Layers::of_process(matches)?;
-        layers.add_files(name)?;
-        let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
-        let access = &Access { password: password()?, patience: timeout };
-        Ok(Self { backend: backend(&layers, access)?, timeout })
-    }
 }
 
 fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistake> {
@@ -260,42 +244,6 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-fn backend(layers: &Layers, access: &Access) -> Result<Box<dyn Operate>, Mistake> {
-    match layers.first_of(&["backend", "backend-file"])? {
-        Some(("backend", given)) => given.read(|url| backend::from_url(url, access)),
-        Some((_, given)) => given.read(|path| backend_from_file(path, access)),
-        None => default_backend(),
-    }
-}
-
-/// The password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
-fn password() -> Result<Option<String>, Mistake> {
-    let Some(password) = std::env::var_os("SHEDLOCK_BACKEND_PASSWORD").filter(|password| !password.is_empty()) else {
-        return Ok(None);
-    };
-    password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
-}
-
-fn backend_from_file(path: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
-    let url =
-        std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
-    backend::from_url(url.trim(), access).map_err(|why| format!("{path} {why}"))
-}
-
-/// The backend when nobody named one.
-fn default_backend() -> Result<Box<dyn Operate>, Mistake> {
-    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
-        return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
-            "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
-        ));
-    }
-    #[cfg(feature = "sqlite")]
-    return Ok(backend::sqlite::Sqlite::at_default_place(place::state_file()?));
-    #[cfg(not(feature = "sqlite"))]
-    Err(Mistake::new("no backend is named, and the default one was left out of this build")
-        .hint("name one with --backend"))
-}
-
 fn at_least_a_second(text: &str) -> Result<Duration, String> {
     let at_most = duration::parse(text)?;
     if at_most < Duration::from_secs(1) {
@@ -313,11 +261,6 @@ fn patience(text: &str) -> Result<Patience, String> {
 
 fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
-}
-
-fn runs(text: &str) -> Result<u32, String> {
-    let number = text.trim().parse().ok().filter(|number| *number <= MOST_RUNS);
-    number.ok_or_else(|| format!("`{text}` is no number of runs; write one from 0 to {MOST_RUNS}"))
 }
 
 fn exit_codes(text: &str) -> Result<Vec<u8>, String> {
