@@ -5,12 +5,14 @@
 
 #![cfg(any(feature = "sqlite", feature = "tls"))]
 
+mod operate;
+
 use std::fs;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Access, Acquired, Backend, Kept, Trouble, TroubleKind, from_url};
+use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
 use crate::lock::{Claim, Closing, Grant, LockName, Owner, Record, Verdict};
 use crate::servers::stores::{Run, Store, Stored};
 
@@ -67,6 +69,30 @@ macro_rules! conformance {
             releasing_again_changes_no_record
             names_have_histories_of_their_own
             a_missing_history_is_made_beside_a_table_made_for_java
+            an_empty_store_has_nothing_to_list_and_stays_empty
+            locks_are_listed_by_name
+            only_the_locks_that_are_named_are_listed
+            a_lock_of_any_name_is_listed
+            what_is_not_held_has_no_time_left
+            what_stays_held_is_listed_as_ended
+            locks_of_a_table_made_for_java_are_listed_and_changed
+            runs_are_listed_newest_first
+            the_newest_runs_are_listed
+            runs_since_a_time_are_those_that_had_not_ended
+            another_end_is_counted_from_now
+            another_owner_holds_it_from_now
+            what_is_changed_to_nothing_is_free
+            only_the_lock_of_the_one_who_is_named_is_changed
+            what_is_not_held_is_not_changed
+            a_change_that_is_repeated_is_kept
+            who_lost_the_lock_to_a_change_closes_the_record
+            a_changed_lock_is_renewed_and_released_by_its_owner
+            java_s_lock_can_be_changed
+            a_pause_refuses_everybody
+            a_pause_is_no_run_and_has_no_token
+            what_is_needed_is_made_once
+            making_harms_no_lock
+            the_schema_is_all_that_is_needed
         );
     };
     ($store:path; $($test:ident)*) => {
@@ -81,8 +107,9 @@ macro_rules! conformance {
     };
 }
 pub(super) use conformance;
+pub(super) use operate::*;
 
-fn open(store: &dyn Store) -> Box<dyn Backend> {
+fn open(store: &dyn Store) -> Box<dyn Operate> {
     from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
 }
 
