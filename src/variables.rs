@@ -7,8 +7,8 @@ use crate::clock::Timestamp;
 use crate::job::Environment;
 use crate::lock::{Claim, Grant, Record};
 
-const NAME: &str = "SHEDLOCK_LOCK_NAME";
-const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
+pub(crate) const NAME: &str = "SHEDLOCK_LOCK_NAME";
+pub(crate) const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
 const TOKEN: &str = "SHEDLOCK_LOCK_TOKEN";
 const UNTIL: &str = "SHEDLOCK_LOCK_UNTIL";
 pub(crate) const BACKEND: &str = "SHEDLOCK_LOCK_BACKEND";

@@ -244,7 +244,8 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-fn at_least_a_second(text: &str) -> Result<Duration, String> {
+/// Reads a duration that a lock can be taken for.
+pub(crate) fn at_least_a_second(text: &str) -> Result<Duration, String> {
     let at_most = duration::parse(text)?;
     if at_most < Duration::from_secs(1) {
         return Err(format!("`{text}` is shorter than 1s"));
@@ -259,7 +260,8 @@ fn patience(text: &str) -> Result<Patience, String> {
     duration::parse(text).map(Patience::UpTo)
 }
 
-fn exit_code(text: &str) -> Result<u8, String> {
+/// Reads an exit code.
+pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
 }
 
