@@ -123,6 +123,7 @@ impl Supervisor {
             Action::Renew { lease, limit, deadline } => {
                 self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
             }
+            Action::Look { deadline } => self.keeper.ask(Request::Look(self.claim.clone()), deadline),
             Action::Release { hold, closing, deadline } => {
                 self.dismiss_guardian();
                 self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);

@@ -110,6 +110,12 @@ impl Line {
                     format!("the job runs on without the lock because --at-most {limit} is used up"),
                 )
             }
+            Notice::Extended(until) => Line::new(
+                Verbosity::Info,
+                "extended",
+                format!("the lock was extended until {until}, and so is the job"),
+            )
+            .field("until", until.to_string()),
             Notice::StopTimeout(timeout) => {
                 let limit = duration::format(*timeout);
                 Line::new(

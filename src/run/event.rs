@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::extending::Sight;
 use super::notice::{Notice, SpawnTrouble};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::{Moment, Timestamp};
@@ -22,6 +23,8 @@ pub(crate) enum Event {
     Unrecorded(Trouble),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
+    /// The backend's answer to [`Action::Look`].
+    Seen { answer: Result<Sight, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
     Released(Result<Kept, Trouble>),
     /// The command was started.
@@ -105,6 +108,10 @@ pub(crate) enum Action {
     Renew {
         lease: Duration,
         limit: Option<Moment>,
+        deadline: Moment,
+    },
+    /// Ask the backend for the lock's end.
+    Look {
         deadline: Moment,
     },
     /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.

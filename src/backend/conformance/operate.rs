@@ -179,7 +179,7 @@ fn run(store: &dyn Store, name: &str, owner: u64, verdict: Verdict, exit_code: u
     let claim = claim(name, owner, MINUTE);
     let grant = take(&mut *backend, &claim);
     wait_for_age(store, name, 5);
-    persist(|| backend.release(&claim, Duration::ZERO, Closing::Ended { verdict, exit_code }));
+    persist(|| backend.release(&claim, Duration::ZERO, Closing::Ended { verdict, exit_code: Some(exit_code) }));
     grant.token.expect("there is no token")
 }
 
@@ -407,7 +407,7 @@ pub(in crate::backend) fn who_lost_the_lock_to_a_change_closes_the_record(store:
         assert_eq!(store.history(name), before);
     }
     take(&mut *open(store), &claim("freed", 3, MINUTE));
-    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: 123 };
+    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
     for claim in [&freed, &moved] {
         assert_eq!(persist(|| backend.release(claim, Duration::ZERO, lost)), Kept::Lost);
         assert_eq!(record(store, claim).outcome.as_deref(), Some("lost"));
