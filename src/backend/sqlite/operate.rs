@@ -361,7 +361,7 @@ mod tests {
         let claim = claim("works", 1);
         assert!(matches!(backend.acquire(&claim).unwrap(), Acquired::Granted(grant) if grant.token.is_some()));
         assert_eq!(backend.unrecorded(), None);
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
         assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept));
     }
 
