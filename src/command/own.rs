@@ -52,7 +52,9 @@ pub(super) fn no(message: &str) -> Exit {
 
 /// Why a lock is not this owner's, of what the backend has of that one name; `None` if it is.
 pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
-    let Some(lock) = found.locks.first() else { return Some("it is free".to_owned()) };
+    // Of a lock that is free some stores know only that there was one.
+    let known = found.locks.first().filter(|lock| lock.is_held() || !lock.record.owner.is_empty());
+    let Some(lock) = known else { return Some("it is free".to_owned()) };
     let (record, holder) = (&lock.record, Holder::of(&lock.record.owner));
     let time = |time: Option<Timestamp>| time.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
     let (since, until) = (time(record.since), time(record.until));
@@ -100,6 +102,7 @@ mod tests {
             ("java", 0, "it is free, and java had it last".to_owned()),
             ("web2:1:00:ended", 1, format!("it is kept {until} after the run of web2:1:00")),
             ("web2:1:00:ended", 0, "it is free, and web2:1:00 had it last".to_owned()),
+            ("", 0, "it is free".to_owned()),
             (ours.as_str(), 0, "its time was up at 1970-01-01T00:00:01.000Z, and it is free".to_owned()),
             (&ours.ended(), 0, "it was given back or unlocked, and is free".to_owned()),
             (&ours.ended(), 1, format!("it was given back, and is kept {until}")),
