@@ -12,8 +12,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::backend::{Acquired, Backend, Trouble, TroubleKind};
 use crate::clock::Moment;
-use crate::lock::{Claim, Closing};
-use crate::run::{Event, WhenFull};
+use crate::lock::{Claim, Closing, Locks};
+use crate::run::{Event, Sight, WhenFull};
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
 const IDLE: Duration = Duration::from_millis(200);
@@ -35,6 +35,8 @@ pub(crate) enum Request {
     Acquire(Claim, WhenFull),
     /// No longer than until the moment that is given.
     Renew(Claim, Option<Moment>),
+    /// Whose it is, and until when.
+    Look(Claim),
     Release(Claim, Duration, Closing),
 }
 
@@ -146,6 +148,12 @@ impl Work {
                 });
                 Event::Renewed { answer, sent }
             }
+            Request::Look(claim) => {
+                let (answer, sent) = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
+                    backend.locks(&[claim.name.as_str()]).map(|found| sight(claim, &found))
+                });
+                Event::Seen { answer, sent }
+            }
             Request::Release(claim, hold, closing) => {
                 let (answer, _) = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
                     backend.release(claim, *hold, *closing)
@@ -212,6 +220,16 @@ impl Work {
     }
 }
 
+/// What the claim sees of its lock, of which alone it was asked.
+fn sight(claim: &Claim, found: &Locks) -> Sight {
+    match found.locks.first() {
+        Some(lock) if lock.is_held() && lock.record.owner == claim.owner.as_str() => {
+            Sight::Ours { until: lock.record.until, left: lock.record.left }
+        }
+        _ => Sight::Gone,
+    }
+}
+
 /// A number from 0 to 1; without randomness from the system, always 1.
 fn random() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
@@ -226,7 +244,7 @@ mod tests {
     use super::*;
     use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, LockName, Locks, Owner, Record};
+    use crate::lock::{Grant, LockName, Owner, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };

@@ -6,6 +6,7 @@
     expect(dead_code, reason = "much is there for the sake of some backend")
 )]
 
+mod alarm;
 mod backend;
 mod cli;
 mod clock;
@@ -14,6 +15,7 @@ mod config;
 mod duration;
 mod exit;
 mod generate;
+mod handover;
 mod home;
 mod job;
 mod keeper;
@@ -86,7 +88,7 @@ fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
         Some(("unlock", matches)) => command::unlock::unlock(matches),
         Some(("pause", matches)) => command::pause::pause(matches),
         Some(("resume", matches)) => command::resume::resume(matches),
-        Some(("acquire", matches)) => command::acquire::acquire(matches),
+        Some(("acquire", matches)) => command::acquire::acquire(matches, started),
         Some(("release", matches)) => command::release::release(matches),
         Some(("extend", matches)) => command::extend::extend(matches),
         Some(("verify", matches)) => command::verify::verify(matches),

@@ -1,24 +1,23 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use crate::alarm::Alarm;
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::exit::Outcome;
+use crate::handover;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
-use crate::lock::Claim;
+use crate::lock::{Claim, Handle};
 use crate::report::Reporter;
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
-use crate::variables;
+use crate::variables::{self, Way};
 
 /// A machine that is merely busy does not keep us waiting for so long.
 const STALL: Duration = Duration::from_secs(1);
@@ -27,7 +26,7 @@ const STALL: Duration = Duration::from_secs(1);
 pub(crate) struct Supervisor {
     run: Run,
     claim: Claim,
-    command: Command,
+    work: Work,
     keeper: Keeper,
     address: String,
     signals: Signals,
@@ -41,12 +40,19 @@ pub(crate) struct Supervisor {
     reporter: Reporter,
 }
 
+/// What is done under the lock.
+pub(crate) enum Work {
+    Job(Command, Way),
+    /// The lock is handed over to whoever reads our stdout.
+    Handover,
+}
+
 impl Supervisor {
     /// Gets ready; nothing is asked of the backend yet. From here on signals come in as events.
     pub(crate) fn new(
         run: Run,
         claim: Claim,
-        command: Command,
+        work: Work,
         backend: Box<dyn Backend>,
         reporter: Reporter,
     ) -> anyhow::Result<Self> {
@@ -58,7 +64,7 @@ impl Supervisor {
         Ok(Self {
             run,
             claim,
-            command,
+            work,
             keeper,
             address,
             signals,
@@ -117,6 +123,7 @@ impl Supervisor {
             Action::Renew { lease, limit, deadline } => {
                 self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
             }
+            Action::Look { deadline } => self.keeper.ask(Request::Look(self.claim.clone()), deadline),
             Action::Release { hold, closing, deadline } => {
                 self.dismiss_guardian();
                 self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
@@ -163,14 +170,18 @@ impl Supervisor {
     }
 
     fn spawn(&mut self, under: &Under) -> Event {
+        let (command, way) = match &self.work {
+            Work::Job(command, way) => (command, way),
+            Work::Handover => return self.hand_over(),
+        };
         let mut environment = Environment::inherited();
-        let (claim, address) = (&self.claim, self.address.as_str());
+        let (claim, backend) = (&self.claim, (self.address.as_str(), way));
         match under {
             Under::Nothing => variables::forget(&mut environment),
-            Under::Lock { grant, until } => variables::describe(claim, grant, *until, address, &mut environment),
-            Under::Enclosing(record) => variables::describe_enclosing(claim, record, address, &mut environment),
+            Under::Lock { grant, until } => variables::describe(claim, grant, *until, backend, &mut environment),
+            Under::Enclosing(record) => variables::describe_enclosing(claim, record, backend, &mut environment),
         }
-        match self.command.start(&environment, &self.inherited, self.guardian.as_ref()) {
+        match command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
                 Event::Spawned
@@ -179,12 +190,19 @@ impl Supervisor {
         }
     }
 
+    fn hand_over(&self) -> Event {
+        let handle = Handle { name: self.claim.name.clone(), owner: self.claim.owner.clone() };
+        match handover::hand_over(&handle) {
+            Ok(()) => Event::HandedOver,
+            Err(why) => Event::NotHandedOver(why),
+        }
+    }
+
     /// Whether time has passed that we did not live through.
     fn has_stalled(&mut self) -> bool {
         let suspended = Moment::suspended();
         let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
-        let late = self.alarm.at.map_or(Duration::ZERO, |at| Moment::now().since(at));
-        slept > STALL || late > STALL
+        slept > STALL || self.alarm.late() > STALL
     }
 
     /// Starts the guardian, or tells it of a new moment. Without it the job runs on all the same.
@@ -228,7 +246,7 @@ impl Supervisor {
         let mut bells = [
             PollFd::new(self.signals.bell(), PollFlags::POLLIN),
             PollFd::new(self.keeper.bell(), PollFlags::POLLIN),
-            PollFd::new(self.alarm.timer.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.alarm.bell(), PollFlags::POLLIN),
         ];
         match poll(&mut bells, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -258,35 +276,4 @@ enum Done {
     Nothing,
     Event(Event),
     Exit(Outcome),
-}
-
-/// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
-/// would not.
-struct Alarm {
-    timer: TimerFd,
-    at: Option<Moment>,
-}
-
-impl Alarm {
-    fn new() -> nix::Result<Self> {
-        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-        Ok(Self { timer, at: None })
-    }
-
-    /// Rings at `at`, also if that has passed; never with `None`.
-    fn set(&mut self, at: Option<Moment>) -> nix::Result<()> {
-        if self.at == at && at.is_none_or(|at| at > Moment::now()) {
-            return Ok(());
-        }
-        self.at = at;
-        match at {
-            None => self.timer.unset(),
-            Some(at) => {
-                // Zero would disarm it.
-                let at = at.since_boot().max(Duration::from_nanos(1));
-                self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
-            }
-        }
-    }
 }

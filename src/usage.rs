@@ -40,7 +40,7 @@ fn mistake(error: &Error) -> Mistake {
         }
         ErrorKind::MissingSubcommand => "no command is given".to_owned(),
         ErrorKind::ArgumentConflict => format!("{option} is given twice"),
-        ErrorKind::MissingRequiredArgument => format!("{argument} is missing"),
+        ErrorKind::MissingRequiredArgument => format!("{} is missing", argument.trim_matches(['<', '>'])),
         ErrorKind::InvalidUtf8 => "an option's value is not UTF-8 text".to_owned(),
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => {
             format!("{option} needs a value")

@@ -1,21 +1,59 @@
 //! The variables that tell a job of its lock. None of them sets an option.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use crate::clock::Timestamp;
 use crate::job::Environment;
 use crate::lock::{Claim, Grant, Record};
 
-const NAME: &str = "SHEDLOCK_LOCK_NAME";
-const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
+pub(crate) const NAME: &str = "SHEDLOCK_LOCK_NAME";
+pub(crate) const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
 const TOKEN: &str = "SHEDLOCK_LOCK_TOKEN";
 const UNTIL: &str = "SHEDLOCK_LOCK_UNTIL";
-const BACKEND: &str = "SHEDLOCK_LOCK_BACKEND";
+pub(crate) const BACKEND: &str = "SHEDLOCK_LOCK_BACKEND";
+/// What else is needed to reach it; at most one of them is set.
+const PASSWORD: &str = "SHEDLOCK_LOCK_BACKEND_PASSWORD";
+const FILE: &str = "SHEDLOCK_LOCK_BACKEND_FILE";
+const CONFIG: &str = "SHEDLOCK_LOCK_CONFIG";
 /// The owners of all enclosing runs, outermost first, and their tokens.
 const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
 const TOKENS: &str = "SHEDLOCK_LOCK_TOKENS";
 /// In the list of tokens, for a lock without one.
 const NO_TOKEN: &str = "-";
+
+/// What leads a job to the backend of its run, beside a URL without a password. Nothing secret comes into the environment
+/// that was not in it, or on the command line, before: a file is named, and read again.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Nothing else, or what everybody has who comes from here.
+    Plain,
+    Password(String),
+    /// The file that holds the URL.
+    File(PathBuf),
+    /// The configuration file that holds it.
+    Config(PathBuf),
+}
+
+/// The name of the lock that this process runs under, and its owner.
+pub(crate) fn lock() -> Option<(String, String)> {
+    let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    Some((text(NAME)?, text(OWNER)?))
+}
+
+/// The URL of that lock's backend, and the way there.
+pub(crate) fn backend() -> Option<(String, Way)> {
+    let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let address = value(BACKEND)?.into_string().ok()?;
+    let password = value(PASSWORD).and_then(|password| password.into_string().ok());
+    let way = match (password, value(FILE), value(CONFIG)) {
+        (Some(password), _, _) => Way::Password(password),
+        (None, Some(path), _) => Way::File(path.into()),
+        (None, None, Some(path)) => Way::Config(path.into()),
+        (None, None, None) => Way::Plain,
+    };
+    Some((address, way))
+}
 
 /// The owners of the runs that this process is part of.
 pub(crate) fn enclosing() -> Vec<String> {
@@ -24,7 +62,13 @@ pub(crate) fn enclosing() -> Vec<String> {
 }
 
 /// Tells the job of its lock, which it may keep until `until`.
-pub(crate) fn describe(claim: &Claim, grant: &Grant, until: Timestamp, address: &str, environment: &mut Environment) {
+pub(crate) fn describe(
+    claim: &Claim,
+    grant: &Grant,
+    until: Timestamp,
+    backend: (&str, &Way),
+    environment: &mut Environment,
+) {
     let owner = claim.owner.as_str();
     let token = grant.token.map_or_else(|| NO_TOKEN.to_owned(), |token| token.to_string());
     for (list, word) in [(OWNERS, owner), (TOKENS, &token)] {
@@ -34,12 +78,12 @@ pub(crate) fn describe(claim: &Claim, grant: &Grant, until: Timestamp, address: 
     environment.set(NAME, claim.name.as_str());
     environment.set(OWNER, owner);
     set_token(&token, environment);
-    environment.set(UNTIL, &until.to_string());
-    environment.set(BACKEND, address);
+    environment.set(UNTIL, until.to_string());
+    set_backend(backend, environment);
 }
 
 /// Tells the job of a lock that an enclosing run holds. If that is the innermost one, all is said already.
-pub(crate) fn describe_enclosing(claim: &Claim, record: &Record, address: &str, environment: &mut Environment) {
+pub(crate) fn describe_enclosing(claim: &Claim, record: &Record, backend: (&str, &Way), environment: &mut Environment) {
     if text(environment, OWNER) == record.owner {
         return;
     }
@@ -50,16 +94,30 @@ pub(crate) fn describe_enclosing(claim: &Claim, record: &Record, address: &str, 
     environment.set(OWNER, &record.owner);
     set_token(token, environment);
     match record.until {
-        Some(until) => environment.set(UNTIL, &until.to_string()),
+        Some(until) => environment.set(UNTIL, until.to_string()),
         None => environment.remove(UNTIL),
     }
-    environment.set(BACKEND, address);
+    set_backend(backend, environment);
 }
 
 /// Takes away what would be an enclosing run's from a job that has no lock. Which runs it is part of stays.
 pub(crate) fn forget(environment: &mut Environment) {
-    for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND] {
+    for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND, PASSWORD, FILE, CONFIG] {
         environment.remove(name);
+    }
+}
+
+/// Tells where the lock is, and nothing of where an enclosing run has its own.
+fn set_backend((address, way): (&str, &Way), environment: &mut Environment) {
+    environment.set(BACKEND, address);
+    for name in [PASSWORD, FILE, CONFIG] {
+        environment.remove(name);
+    }
+    match way {
+        Way::Plain => {}
+        Way::Password(password) => environment.set(PASSWORD, password),
+        Way::File(path) => environment.set(FILE, path),
+        Way::Config(path) => environment.set(CONFIG, path),
     }
 }
 

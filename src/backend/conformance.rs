@@ -5,19 +5,21 @@
 
 #![cfg(any(feature = "sqlite", feature = "tls"))]
 
+mod operate;
+
 use std::fs;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Access, Acquired, Backend, Kept, Trouble, TroubleKind, from_url};
+use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
 use crate::lock::{Claim, Closing, Grant, LockName, Owner, Record, Verdict};
 use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
-const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
 /// What a store may round times by.
 const ROUNDING: i64 = 1;
 
@@ -67,6 +69,30 @@ macro_rules! conformance {
             releasing_again_changes_no_record
             names_have_histories_of_their_own
             a_missing_history_is_made_beside_a_table_made_for_java
+            an_empty_store_has_nothing_to_list_and_stays_empty
+            locks_are_listed_by_name
+            only_the_locks_that_are_named_are_listed
+            a_lock_of_any_name_is_listed
+            what_is_not_held_has_no_time_left
+            what_stays_held_is_listed_as_ended
+            locks_of_a_table_made_for_java_are_listed_and_changed
+            runs_are_listed_newest_first
+            the_newest_runs_are_listed
+            runs_since_a_time_are_those_that_had_not_ended
+            another_end_is_counted_from_now
+            another_owner_holds_it_from_now
+            what_is_changed_to_nothing_is_free
+            only_the_lock_of_the_one_who_is_named_is_changed
+            what_is_not_held_is_not_changed
+            a_change_that_is_repeated_is_kept
+            who_lost_the_lock_to_a_change_closes_the_record
+            a_changed_lock_is_renewed_and_released_by_its_owner
+            java_s_lock_can_be_changed
+            a_pause_refuses_everybody
+            a_pause_is_no_run_and_has_no_token
+            what_is_needed_is_made_once
+            making_harms_no_lock
+            the_schema_is_all_that_is_needed
         );
     };
     ($store:path; $($test:ident)*) => {
@@ -81,8 +107,9 @@ macro_rules! conformance {
     };
 }
 pub(super) use conformance;
+pub(super) use operate::*;
 
-fn open(store: &dyn Store) -> Box<dyn Backend> {
+fn open(store: &dyn Store) -> Box<dyn Operate> {
     from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
 }
 
@@ -721,9 +748,14 @@ pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Sto
 
 pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
     let mut backend = open(store);
-    let endings = [Verdict::Success, Verdict::Failure, Verdict::Expired, Verdict::Lost, Verdict::Error]
-        .into_iter()
-        .zip([0, 3, 124, 123, 255]);
+    let endings = [
+        (Verdict::Success, Some(0)),
+        (Verdict::Failure, Some(3)),
+        (Verdict::Expired, Some(124)),
+        (Verdict::Lost, Some(123)),
+        (Verdict::Error, Some(255)),
+        (Verdict::Success, None),
+    ];
     for (number, (verdict, exit_code)) in (1..).zip(endings) {
         let claim = claim("job", number, MINUTE);
         let grant = take(&mut *backend, &claim);
@@ -746,7 +778,7 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
         let ended = run.ended.unwrap();
         assert!((before - ROUNDING..=stored(store, "job").now + ROUNDING).contains(&ended), "{before} {run:?}");
         let outcome = Some(verdict.as_str().to_owned());
-        assert_eq!(run, Run { ended: Some(ended), exit_code: Some(exit_code.into()), outcome, ..open });
+        assert_eq!(run, Run { ended: Some(ended), exit_code: exit_code.map(i64::from), outcome, ..open });
         store.delete("job");
     }
     assert!(tokens(store, "job").is_sorted_by(|one, next| one > next));
@@ -754,7 +786,7 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
 
 pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) {
     type Way<'a> = (&'a str, &'a dyn Fn(&str));
-    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: 123 };
+    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
     let ways: [Way<'_>; 4] = [
         ("expired", &|_| {}),
         ("stolen", &|name| store.steal(name, "somebody")),
@@ -853,7 +885,7 @@ pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {
     release(&mut *backend, &first, MINUTE / 2);
     let before = store.history("job");
     wait_for_age(store, "job", 100);
-    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: 1 };
+    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: Some(1) };
     assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)), Kept::Kept);
     assert_eq!(store.history("job"), before);
 }

@@ -255,6 +255,11 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, 
     }
 }
 
+/// The password in a URL.
+pub(crate) fn password(text: &str) -> Option<String> {
+    Url::parse(text).ok()?.password()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

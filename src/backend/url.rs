@@ -77,6 +77,18 @@ impl Url {
         text
     }
 
+    /// The password, with percent-encoding undone; one that is empty is none.
+    pub(crate) fn password(&self) -> Option<String> {
+        let login = self.rest.strip_prefix("//").and_then(|after| after.rsplit_once('@'));
+        let password = login.and_then(|(login, _)| login.split_once(':')).map(|(_, password)| password);
+        let password = password.and_then(|password| String::from_utf8(percent_decode(password)).ok());
+        let parameter = || {
+            let parameters = self.parameters.borrow();
+            parameters.iter().find(|(key, _)| key == "password").map(|(_, value)| value.clone())
+        };
+        password.filter(|password| !password.is_empty()).or_else(parameter).filter(|password| !password.is_empty())
+    }
+
     /// Takes the parameter `table` off the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores, so that
     /// it can stand in a statement.
     pub(crate) fn take_table(&self) -> Result<String, String> {
@@ -178,6 +190,23 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         let wanted = format!("mysql://db/x?sslrootcert={}/ca.pem&sslmode=verify-ca", here.display());
         assert_eq!(public("mysql://db/x?sslrootcert=ca.pem&sslmode=verify-ca"), wanted);
+    }
+
+    #[test]
+    fn a_password_is_found_wherever_a_url_has_one() {
+        let password = |text| Url::parse(text).unwrap().password();
+        for (text, found) in [
+            ("postgres://u:p%2Fw@db:1/x?table=a.b", Some("p/w")),
+            ("redis://:p:w@db", Some("p:w")),
+            ("mysql://u:p@w@db/x", Some("p@w")),
+            ("postgres://u@db/x?password=p%40w", Some("p@w")),
+            ("postgres://u:@db/x", None),
+            ("postgres://u@db/x", None),
+            ("postgres://db:5432/x", None),
+            ("sqlite:/a:b@c", None),
+        ] {
+            assert_eq!(password(text).as_deref(), found, "{text}");
+        }
     }
 
     #[test]

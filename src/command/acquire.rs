@@ -1,10 +1,42 @@
 //! `shedlock acquire`.
 
+use anyhow::anyhow;
 use clap::ArgMatches;
+use nix::unistd::{getpid, getsid};
 
+use super::run::{has_terminal, host};
+use crate::clock::Moment;
+use crate::config::{Settings, Surroundings};
 use crate::exit::Exit;
+use crate::job;
+use crate::lock::{Claim, Owner};
+use crate::report::Reporter;
+use crate::run::Run;
+use crate::supervise::{Supervisor, Work};
 
-/// Takes a lock and prints its handle.
-pub(crate) fn acquire(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// Takes a lock as a run would, and prints its handle instead of running a job. `started` is when the process began.
+pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
+    // Who has closed the pipe gets no handle, and what must not stay taken is given back.
+    job::ignore_pipe();
+    let random = getrandom::u64()?;
+    let surroundings = Surroundings {
+        terminal: has_terminal(),
+        session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
+        // Nobody would know which of two handles gives the lock back.
+        enclosing: Vec::new(),
+        random,
+    };
+    let settings = Settings::of_acquire(matches, &surroundings)?;
+    let claim = Claim {
+        name: settings.name,
+        owner: Owner::new(&host(), std::process::id(), random).with_at_least(settings.policy.at_least),
+        lease: settings.policy.first_lease(),
+        keep: settings.history_keep,
+    };
+    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
+    let run = Run::new(settings.policy, started);
+    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter)?
+        .supervise()
+        .map_err(|error| anyhow!("{error:#}"))?;
+    Ok(outcome.exit(settings.conflict_exit_code))
 }

@@ -2,9 +2,20 @@
 
 use clap::ArgMatches;
 
+use super::own::{lost, own, wrong};
+use crate::backend::Kept;
+use crate::config;
 use crate::exit::Exit;
+use crate::lock::Claim;
 
-/// Keeps a lock for longer.
-pub(crate) fn extend(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// Makes a lock ours for so long from now on, if it still is ours and does not end later anyway.
+pub(crate) fn extend(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let text = matches.get_one::<String>("DURATION").map(String::as_str).unwrap_or_default();
+    let lease = config::at_least_a_second(text).map_err(|why| wrong("DURATION", &why))?;
+    let (handle, mut operator) = own(matches)?;
+    let claim = Claim { name: handle.name.clone(), owner: handle.owner.clone(), lease, keep: 0 };
+    Ok(match operator.ask(|backend| backend.renew(&claim))? {
+        Kept::Kept => Exit { code: 0, raise: None },
+        Kept::Lost => lost(&handle, &mut operator),
+    })
 }

@@ -8,6 +8,7 @@ pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod man;
 mod operator;
+mod own;
 pub(crate) mod pause;
 pub(crate) mod release;
 pub(crate) mod resume;

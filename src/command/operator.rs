@@ -22,6 +22,11 @@ impl Operator {
         Ok(Self { reach: Reach::of(matches, name)? })
     }
 
+    /// Asks that of the lock which the job runs under that we are part of.
+    pub(super) fn of_job(matches: &ArgMatches, name: &LockName) -> anyhow::Result<Self> {
+        Ok(Self { reach: Reach::of_job(matches, name)? })
+    }
+
     /// Asks, and asks again until `--backend-timeout` is over if the trouble may pass. What is asked for must be safe to be
     /// done twice, since an answer may be lost.
     pub(super) fn ask<T>(&mut self, mut what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>) -> anyhow::Result<T> {

@@ -15,7 +15,7 @@ use crate::job::Command;
 use crate::lock::{Claim, Owner};
 use crate::report::Reporter;
 use crate::run::Run;
-use crate::supervise::Supervisor;
+use crate::supervise::{Supervisor, Work};
 use crate::variables;
 
 /// Runs the command under the lock. `started` is when the process began.
@@ -30,22 +30,26 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let settings = Settings::of_run(matches, &surroundings)?;
     let command =
         Command::new(&settings.command, settings.policy.placement.group, settings.die_with_us).map_err(Mistake::new)?;
-    let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
     let claim = Claim {
         name: settings.name,
-        owner: Owner::new(&host, std::process::id(), random),
+        owner: Owner::new(&host(), std::process::id(), random),
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
-    let outcome: Outcome = Supervisor::new(run, claim, command, settings.backend, reporter)?
+    let outcome: Outcome = Supervisor::new(run, claim, Work::Job(command, settings.way), settings.backend, reporter)?
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))
 }
 
+/// This host's name.
+pub(super) fn host() -> String {
+    hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// Whether this process has a controlling terminal, whatever its descriptors are.
-fn has_terminal() -> bool {
+pub(super) fn has_terminal() -> bool {
     OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").is_ok()
 }

@@ -4,24 +4,24 @@
 mod file;
 mod layer;
 mod place;
+mod reach;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{self, Access, Operate};
-use crate::duration;
+use crate::backend::{Access, Operate};
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
     Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, WaitFor,
 };
 use crate::signal::Signal;
+use crate::variables::Way;
+use crate::{duration, exit};
 use layer::Layers;
-
-/// The history is there to be read, and every release looks through that of its lock.
-const MOST_RUNS: u32 = 100_000;
+pub(crate) use reach::{Reach, history_keep_of};
 
 /// Unless `--backend-timeout` says otherwise.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,18 +32,12 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) conflict_exit_code: u8,
     pub(crate) backend: Box<dyn Operate>,
+    pub(crate) way: Way,
     pub(crate) die_with_us: bool,
     pub(crate) history_keep: u32,
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
-}
-
-/// How the commands beside `run` reach the backend.
-pub(crate) struct Reach {
-    pub(crate) backend: Box<dyn Operate>,
-    /// The longest to try.
-    pub(crate) timeout: Duration,
 }
 
 /// What the process finds itself in; looked at once, by the caller.
@@ -85,33 +79,69 @@ impl Settings {
     /// Puts together the settings of `shedlock run`: the option wins over the variable, the variable over the files,
     /// and these over the default.
     pub(crate) fn of_run(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
-        let mut layers = Layers::of_process(matches)?;
-        let name = match layers.get("name") {
-            Some(given) => given.read(LockName::new)?,
-            None => {
-                return Err(Mistake::new("--name is missing")
-                    .hint("name the lock: shedlock run --name NAME --at-most DURATION COMMAND"));
-            }
-        };
-        layers.add_files(Some(&name))?;
+        let (layers, name) = layers("shedlock run --name NAME --at-most DURATION COMMAND", matches)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
         if command.is_empty() {
             return Err(Mistake::new("no command is given")
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
-        let mut policy = policy(&layers, surroundings)?;
-        let access = &Access { password: password()?, patience: policy.patience() };
-        let backend = backend(&layers, access)?;
+        let policy = policy(&layers, surroundings)?;
+        let code = layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?;
+        Self::new(&layers, name, policy, code, command)
+    }
+
+    /// Puts together those of `shedlock acquire`. What is about a job, or needs a process that lives as long as the lock is
+    /// held, is not for it: a file may say it of the same name for those who use `run`.
+    pub(crate) fn of_acquire(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
+        let (layers, name) = layers("shedlock acquire --name NAME --at-most DURATION", matches)?;
+        let policy = policy(&layers, surroundings)?;
+        if let (OnBackendError::Run, Some(given)) = (policy.on_backend_error, layers.get("on-backend-error")) {
+            return Err(Mistake::new(format!("{} is `run`, and there is no job to run", given.source))
+                .hint("with `acquire` it is --on-backend-error fail or skip"));
+        }
+        let code = match layers
+            .get("conflict-exit-code")
+            .map(|given| Ok((given, given.read(exit_code)?)))
+            .transpose()?
+        {
+            Some((given, 0)) => {
+                return Err(Mistake::new(format!("{} is 0, which would say that the lock was taken", given.source))
+                    .hint("with `acquire` choose another code with -E, such as 1"));
+            }
+            given => given.map_or(exit::NO, |(_, code)| code),
+        };
+        let policy = Policy {
+            lease: None,
+            every: None,
+            splay: Duration::ZERO,
+            on_expiry: OnExpiry::Kill,
+            guarded: false,
+            success_codes: vec![0],
+            ..policy
+        };
+        Self::new(&layers, name, policy, code, Vec::new())
+    }
+
+    fn new(
+        layers: &Layers,
+        name: LockName,
+        mut policy: Policy,
+        conflict_exit_code: u8,
+        command: Vec<OsString>,
+    ) -> Result<Self, Mistake> {
+        let access = &Access { password: reach::password()?, patience: policy.patience() };
+        let (backend, way) = reach::backend(layers, access)?;
         policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
             policy,
-            conflict_exit_code: layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?,
+            conflict_exit_code,
             backend,
-            history_keep: layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))?,
+            way,
+            history_keep: reach::history_keep(layers)?,
             die_with_us: !layers.flag("no-die-with-shedlock")?,
             command,
-            verbosity: verbosity(&layers)?,
+            verbosity: verbosity(layers)?,
             format: match layers.choice("log-format")? {
                 Some("json") => Format::Json,
                 _ => Format::Text,
@@ -120,15 +150,15 @@ impl Settings {
     }
 }
 
-impl Reach {
-    /// The backend of the lock of this name, or of no lock in particular: which one it is can be said for each job.
-    pub(crate) fn of(matches: &ArgMatches, name: Option<&LockName>) -> Result<Self, Mistake> {
-        let mut layers = Layers::of_process(matches)?;
-        layers.add_files(name)?;
-        let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
-        let access = &Access { password: password()?, patience: timeout };
-        Ok(Self { backend: backend(&layers, access)?, timeout })
-    }
+/// What is set for the lock that is named, and its name.
+fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mistake> {
+    let mut layers = Layers::of_process(matches)?;
+    let name = match layers.get("name") {
+        Some(given) => given.read(LockName::new)?,
+        None => return Err(Mistake::new("--name is missing").hint(format!("name the lock: {usage}"))),
+    };
+    layers.add_files(Some(&name))?;
+    Ok((layers, name))
 }
 
 fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistake> {
@@ -214,43 +244,8 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-fn backend(layers: &Layers, access: &Access) -> Result<Box<dyn Operate>, Mistake> {
-    match layers.first_of(&["backend", "backend-file"])? {
-        Some(("backend", given)) => given.read(|url| backend::from_url(url, access)),
-        Some((_, given)) => given.read(|path| backend_from_file(path, access)),
-        None => default_backend(),
-    }
-}
-
-/// The password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
-fn password() -> Result<Option<String>, Mistake> {
-    let Some(password) = std::env::var_os("SHEDLOCK_BACKEND_PASSWORD").filter(|password| !password.is_empty()) else {
-        return Ok(None);
-    };
-    password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
-}
-
-fn backend_from_file(path: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
-    let url =
-        std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {}", layer::plain(&error)))?;
-    backend::from_url(url.trim(), access).map_err(|why| format!("{path} {why}"))
-}
-
-/// The backend when nobody named one.
-fn default_backend() -> Result<Box<dyn Operate>, Mistake> {
-    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
-        return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
-            "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
-        ));
-    }
-    #[cfg(feature = "sqlite")]
-    return Ok(backend::sqlite::Sqlite::at_default_place(place::state_file()?));
-    #[cfg(not(feature = "sqlite"))]
-    Err(Mistake::new("no backend is named, and the default one was left out of this build")
-        .hint("name one with --backend"))
-}
-
-fn at_least_a_second(text: &str) -> Result<Duration, String> {
+/// Reads a duration that a lock can be taken for.
+pub(crate) fn at_least_a_second(text: &str) -> Result<Duration, String> {
     let at_most = duration::parse(text)?;
     if at_most < Duration::from_secs(1) {
         return Err(format!("`{text}` is shorter than 1s"));
@@ -265,13 +260,9 @@ fn patience(text: &str) -> Result<Patience, String> {
     duration::parse(text).map(Patience::UpTo)
 }
 
-fn exit_code(text: &str) -> Result<u8, String> {
+/// Reads an exit code.
+pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
-}
-
-fn runs(text: &str) -> Result<u32, String> {
-    let number = text.trim().parse().ok().filter(|number| *number <= MOST_RUNS);
-    number.ok_or_else(|| format!("`{text}` is no number of runs; write one from 0 to {MOST_RUNS}"))
 }
 
 fn exit_codes(text: &str) -> Result<Vec<u8>, String> {

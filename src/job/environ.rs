@@ -44,9 +44,9 @@ impl Environment {
     }
 
     /// Sets a variable. A value with a NUL byte, which no variable can have, is left out.
-    pub(crate) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.remove(name);
-        self.0.extend(CString::new(format!("{name}={value}")));
+        self.0.extend(CString::new([name.as_bytes(), b"=", value.as_ref().as_bytes()].concat()));
     }
 
     pub(super) fn entries(&self) -> &[CString] {

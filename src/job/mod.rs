@@ -23,7 +23,7 @@ pub(crate) use guard::guard;
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
 use nix::unistd::{Pid, getpgid, getpgrp};
-pub(crate) use process::{arguments, exit, fill_standard_descriptors};
+pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 

@@ -4,9 +4,13 @@ use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::fs::OpenOptions;
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+
+/// Noted when the program begins.
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file of ours can become somebody's
 /// standard output. Comes first, and uses as little memory as it can.
@@ -24,10 +28,16 @@ pub(crate) fn fill_standard_descriptors() {
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         if fcntl(descriptor, FcntlArg::F_GETFD).is_err() {
             // The lowest free number is the one that is missing. It stays open, for the job too.
+            STDOUT_WAS_CLOSED.fetch_or(number == 1, Ordering::Relaxed);
             let null = OpenOptions::new().read(true).write(true).open("/dev/null");
             let _ = null.map(IntoRawFd::into_raw_fd).map(keep_over_exec);
         }
     }
+}
+
+/// Whether what is written to stdout goes nowhere, since nobody gave us one.
+pub(crate) fn stdout_was_closed() -> bool {
+    STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
 
 /// The command line, as the C library hands it to `main`.

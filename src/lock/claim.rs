@@ -40,8 +40,8 @@ pub(crate) struct Grant {
 /// What becomes of the history's record of a taking when the lock is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// A run came of it, and this of the run.
-    Ended { verdict: Verdict, exit_code: u8 },
+    /// A run came of it, and this of the run. Of what was done under a handle nobody need know a code.
+    Ended { verdict: Verdict, exit_code: Option<u8> },
     /// No job has run under it: the record goes.
     Unused,
 }

@@ -1,12 +1,14 @@
 //! The nouns of locking. They are checked when they are made, so that no other module checks them again.
 
 mod claim;
+mod handle;
 mod holder;
 mod listing;
 mod name;
 mod owner;
 
 pub(crate) use claim::{Change, Claim, Closing, Grant, Record, Verdict};
+pub(crate) use handle::Handle;
 pub(crate) use holder::{Holder, Pause};
 pub(crate) use listing::{Lock, Locks, PastRun, Runs, Wanted};
 pub(crate) use name::LockName;

@@ -1,12 +1,15 @@
 //! Whose a lock is.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::Holder;
 use crate::clock::Timestamp;
+use crate::duration;
 
 /// One run's identity, `HOST:PID:RANDOM`. Unique per run, so that no run can free another's lock, not even one on the
-/// same host with a recycled pid.
+/// same host with a recycled pid. That of a lock which was handed over bears its at-least too, `HOST:PID:RANDOM:30s`,
+/// since there is no process that remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
@@ -15,6 +18,7 @@ impl Owner {
     pub(crate) const ENDED: &str = ":ended";
     /// What the owner of a pause begins with.
     pub(super) const PAUSED: &str = "paused:";
+    pub(super) const IS_PAUSE: &str = "is that of a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
     const LONGEST: usize = 255;
 
@@ -22,6 +26,45 @@ impl Owner {
     /// would break the form, and become `_`; a very long name is cut.
     pub(crate) fn new(host: &str, pid: u32, random: u64) -> Self {
         Self(format!("{}:{pid}:{random:016x}", part(host, 128)))
+    }
+
+    /// The same, of a lock that is handed over and is to stay held for `at_least`.
+    pub(crate) fn with_at_least(self, at_least: Duration) -> Self {
+        match at_least.is_zero() {
+            true => self,
+            false => Self(format!("{}:{}", self.0, duration::format(at_least))),
+        }
+    }
+
+    /// Reads the owner of a run; the error is the end of a sentence that begins with where it came from.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if Holder::of(text).pause().is_some() {
+            return Err(Self::IS_PAUSE.to_owned());
+        }
+        if text.ends_with(Self::ENDED) {
+            return Err("is that of a run that has ended; what its lock is still held for is left to it".to_owned());
+        }
+        let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+        let is_random = |part: &str| part.len() == 16 && part.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+        let is_written =
+            |part: &str| duration::parse(part).is_ok_and(|read| !read.is_zero() && duration::format(read) == part);
+        let good = match text.split(':').collect::<Vec<_>>()[..] {
+            [host, pid, random] => part(host, 128) == host && is_number(pid) && is_random(random),
+            [host, pid, random, at_least] => {
+                part(host, 128) == host && is_number(pid) && is_random(random) && is_written(at_least)
+            }
+            _ => false,
+        };
+        match good {
+            true => Ok(Self(text.to_owned())),
+            false => Err("does not end with an owner such as web1:4711:00c0ffee00c0ffee".to_owned()),
+        }
+    }
+
+    /// For how long after its taking the lock is to stay held, as far as its owner tells.
+    pub(crate) fn at_least(&self) -> Duration {
+        let text = self.0.split(':').nth(3).filter(|_| !self.is_pause());
+        text.and_then(|text| duration::parse(text).ok()).unwrap_or_default()
     }
 
     /// Makes the identity of a pause, `paused:USER@HOST:REASON:KEPT_UNTIL:RANDOM`, which anybody can read who sees the
@@ -79,7 +122,54 @@ mod tests {
     }
 
     #[test]
+    fn the_owner_of_a_lock_that_was_handed_over_tells_its_at_least() {
+        let owner = Owner::new("web1", 42, 255);
+        assert_eq!(owner.clone().with_at_least(Duration::ZERO), owner);
+        assert_eq!(owner.at_least(), Duration::ZERO);
+        for millis in [1, 30_000, 5_400_500, 10 * 365 * 86_400_000] {
+            let at_least = Duration::from_millis(millis);
+            let kept = owner.clone().with_at_least(at_least);
+            assert_eq!(Owner::parse(kept.as_str()), Ok(kept.clone()));
+            assert_eq!((kept.at_least(), kept.host()), (at_least, "web1"));
+            assert_eq!(Holder::of(&kept.ended()).owner(), kept.as_str());
+            assert!(Holder::of(&kept.ended()).has_ended() && !kept.is_pause());
+        }
+    }
+
+    #[test]
+    fn only_what_was_an_owner_is_read_as_one() {
+        let good = "web_1.example:42:00000000000000ff";
+        for text in [good, "paused:1:0123456789abcdef", ":1:0123456789abcdef", &format!("{good}:30s")] {
+            assert_eq!(Owner::parse(text).map(|owner| owner.0).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "java-host",
+            "web1:42",
+            "web1:x:00000000000000ff",
+            "web1:42:ff",
+            "web1:42:00000000000000FF",
+            "a b:42:00000000000000ff",
+            "web1:42:00000000000000ff:",
+            "web1:42:00000000000000ff:soon",
+            "web1:42:00000000000000ff:0s",
+            "web1:42:00000000000000ff:30s:30s",
+            "web1:42:00000000000000ff\n",
+        ] {
+            let why = Owner::parse(text).unwrap_err();
+            assert!(why.contains("such as"), "{text}: {why}");
+        }
+        assert!(Owner::parse(&format!("{good}:ended")).unwrap_err().contains("has ended"));
+        assert!(Owner::parse(&format!("{good}:30s:ended")).unwrap_err().contains("has ended"));
+        let pause = Owner::of_pause("ada", "web1", 7, None, "disk");
+        assert!(Owner::parse(pause.as_str()).unwrap_err().contains("shedlock resume"));
+    }
+
+    #[test]
     fn an_owner_fits_the_column_of_255_characters() {
+        let longest = Duration::new(10 * 365 * 86_400 - 1, 999_999_999);
+        let handed_over = Owner::new(&"h".repeat(300), u32::MAX, u64::MAX).with_at_least(longest);
+        assert!(handed_over.ended().len() <= Owner::LONGEST, "{}", handed_over.ended().len());
         assert!(Owner::new(&"h".repeat(300), u32::MAX, u64::MAX).ended().len() < Owner::LONGEST);
         let long = "x".repeat(300);
         let reason = "r".repeat(Owner::LONGEST_REASON);

@@ -89,6 +89,11 @@ impl Line {
                     Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
                 Line { hint: trouble.hint.clone(), ..line }
             }
+            Notice::NotHandedOver(why) => Line::new(
+                Verbosity::Errors,
+                "not_handed_over",
+                format!("cannot write the handle to stdout: {why}, so the lock is given back"),
+            ),
             Notice::Expired(at_most) => {
                 let limit = duration::format(*at_most);
                 Line::new(
@@ -105,6 +110,12 @@ impl Line {
                     format!("the job runs on without the lock because --at-most {limit} is used up"),
                 )
             }
+            Notice::Extended(until) => Line::new(
+                Verbosity::Info,
+                "extended",
+                format!("the lock was extended until {until}, and so is the job"),
+            )
+            .field("until", until.to_string()),
             Notice::StopTimeout(timeout) => {
                 let limit = duration::format(*timeout);
                 Line::new(

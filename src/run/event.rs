@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::extending::Sight;
 use super::notice::{Notice, SpawnTrouble};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::{Moment, Timestamp};
@@ -22,12 +23,18 @@ pub(crate) enum Event {
     Unrecorded(Trouble),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
+    /// The backend's answer to [`Action::Look`].
+    Seen { answer: Result<Sight, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
     Released(Result<Kept, Trouble>),
     /// The command was started.
     Spawned,
     /// It was not.
     SpawnFailed(SpawnTrouble),
+    /// Somebody else minds the lock from now on.
+    HandedOver,
+    /// Nobody does, and why.
+    NotHandedOver(String),
     /// The command stopped itself, or was stopped.
     JobStopped(Signal),
     /// The command ended and was reaped.
@@ -103,6 +110,10 @@ pub(crate) enum Action {
         limit: Option<Moment>,
         deadline: Moment,
     },
+    /// Ask the backend for the lock's end.
+    Look {
+        deadline: Moment,
+    },
     /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
     Release {
         hold: Duration,
@@ -114,7 +125,7 @@ pub(crate) enum Action {
     /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the moment
     /// that was named before.
     Guard(Option<Moment>),
-    /// Start the command.
+    /// Start the command, or hand the lock over.
     Spawn(Under),
     /// Send a signal to the job's group, or on a terminal to the command.
     Forward(Signal),

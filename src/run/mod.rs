@@ -16,6 +16,7 @@
 
 mod ending;
 mod event;
+mod extending;
 mod notice;
 mod policy;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::exit::Outcome;
 use crate::lock::Record;
 use crate::signal::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, Under, WhenFull};
+pub(crate) use extending::Sight;
 pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{
     Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
@@ -117,9 +119,12 @@ impl Run {
             Event::Acquired { answer, sent } => self.on_acquired(answer, sent, now, &mut todo),
             Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
+            Event::Seen { answer, sent } => self.on_seen(answer, sent, now, &mut todo),
             Event::Released(answer) => self.on_released(answer, &mut todo),
             Event::Spawned => self.on_spawned(now),
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
+            Event::HandedOver => self.on_handed_over(&mut todo),
+            Event::NotHandedOver(why) => self.on_not_handed_over(why, now, &mut todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
             Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
             Event::OrphanEnded(end) => self.on_orphan_ended(end, now, &mut todo),

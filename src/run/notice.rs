@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::policy::{OnBackendError, OnLost};
 use crate::backend::Trouble;
+use crate::clock::Timestamp;
 use crate::exit::Outcome;
 use crate::lock::{Grant, Record};
 
@@ -26,9 +27,13 @@ pub(crate) enum Notice {
     Full(Trouble),
     Backend(Trouble, OnBackendError),
     NotStarted(SpawnTrouble),
+    /// The handle of the lock could not be given to anybody, and why.
+    NotHandedOver(String),
     Expired(Duration),
     /// At-most is used up, and the job runs on.
     RunsOn(Duration),
+    /// At-most is used up only then, by the backend's clock.
+    Extended(Timestamp),
     StopTimeout(Duration),
     Renewed,
     NotRenewed(Trouble),

@@ -80,7 +80,7 @@ impl Policy {
             _ if self.is_success(outcome) => Verdict::Success,
             _ => Verdict::Failure,
         };
-        Closing::Ended { verdict, exit_code: outcome.exit(0).code }
+        Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }
     }
 }
 

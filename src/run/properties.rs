@@ -27,12 +27,16 @@ struct Fate {
     replies: Vec<Reply>,
     signals: Vec<(Duration, Signal, Sender)>,
     spawn: Result<(), SpawnTroubleKind>,
+    /// There is no job: the lock is handed over, or nobody takes it.
+    handover: Option<bool>,
     /// The first one is the command.
     processes: Vec<Process>,
     code: u8,
     stops: Vec<Duration>,
     /// When somebody takes our lock away, after it was granted.
     robbed: Option<Duration>,
+    /// When somebody extends it, for how long from then on.
+    extensions: Vec<(Duration, Duration)>,
     /// How late every tick comes.
     late: Duration,
     /// We are frozen from when for how long.
@@ -165,12 +169,15 @@ fn a_fate() -> impl Strategy<Value = Fate> {
         1 => Just(Err(SpawnTroubleKind::NotFound)),
         1 => Just(Err(SpawnTroubleKind::NoProcess)),
     ];
-    let job = (spawn, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
-    let people = (vec((when(), a_signal(), sender), 0..4), option::weighted(0.2, when()));
+    let handover = option::weighted(0.1, any::<bool>());
+    let job = (spawn, handover, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
+    let extensions = vec((when(), prop_oneof![ms(1_000..20_000), ms(1_000..700_000)]), 0..3);
+    let people = (vec((when(), a_signal(), sender), 0..4), option::weighted(0.2, when()), extensions);
     let us = (ms(0..20), option::weighted(0.2, (when(), ms(0..200_000))));
     (vec(a_reply(), 0..8), job, people, us).prop_map(|(replies, job, people, us)| {
-        let ((spawn, processes, code, stops), (signals, robbed), (late, frozen)) = (job, people, us);
-        Fate { replies, signals, spawn, processes, code, stops, robbed, late, frozen }
+        let ((spawn, handover, processes, code, stops), (signals, robbed, extensions), (late, frozen)) =
+            (job, people, us);
+        Fate { replies, signals, spawn, handover, processes, code, stops, robbed, extensions, late, frozen }
     })
 }
 
@@ -181,6 +188,7 @@ enum Happening {
     Stop,
     Death(usize),
     Robbery,
+    Extension(Duration),
     /// The backend carries out the request of this number, or answers it; or a try of it whose answer is lost.
     LostTry(usize),
     Execution(usize),
@@ -191,6 +199,7 @@ enum Happening {
 enum What {
     Acquire(WhenFull),
     Renew(Duration, Option<Moment>),
+    Look,
     Release,
 }
 
@@ -224,6 +233,7 @@ impl Request {
 enum Answer {
     Acquired(Result<Acquired, Trouble>),
     Kept(Result<Kept, Trouble>),
+    Seen(Result<Sight, Trouble>),
 }
 
 struct Living {
@@ -243,8 +253,11 @@ struct World {
     requests: Vec<Request>,
     /// Until when the backend holds the lock for us.
     held: Option<Moment>,
-    /// The last request that took it.
+    /// The last request that took it, and when.
     taken_by: usize,
+    taken_at: Moment,
+    /// Somebody made its end later since we last knew.
+    extended: bool,
     /// When the guardian ends the job, as it was last told.
     guard: Option<Moment>,
     /// The freeze is over.
@@ -263,6 +276,8 @@ struct Seen {
     job_end: Option<JobEnd>,
     /// When at-most is used up.
     limit: Option<Moment>,
+    /// What the last look showed, and when it was sent.
+    sight: Option<(Moment, Duration)>,
     /// When we last woke from a standstill, and when the last renewal was sent that was answered well.
     stalled: Option<Moment>,
     checked: Option<Moment>,
@@ -273,6 +288,8 @@ struct Seen {
     /// Granted, and not asked back yet.
     granted: bool,
     ever_granted: bool,
+    /// Somebody else minds the lock.
+    handed_over: bool,
     /// A taking ended without an answer, none came later, and nothing was given back.
     unclear: bool,
     /// Some answer said that another holds the lock.
@@ -290,6 +307,7 @@ impl World {
         let mut to_come: Vec<_> =
             fate.signals.iter().map(|(at, signal, sender)| (DAWN + *at, Happening::Signal(*signal, *sender))).collect();
         to_come.extend(fate.stops.iter().map(|at| (DAWN + *at, Happening::Stop)));
+        to_come.extend(fate.extensions.iter().map(|(at, by)| (DAWN + *at, Happening::Extension(*by))));
         to_come.extend(fate.robbed.map(|at| (DAWN + at, Happening::Robbery)));
         Self {
             run: Run::new(policy.clone(), DAWN),
@@ -301,6 +319,8 @@ impl World {
             requests: Vec::new(),
             held: None,
             taken_by: 0,
+            taken_at: DAWN,
+            extended: false,
             guard: None,
             thawed: false,
             tree: Vec::new(),
@@ -354,6 +374,7 @@ impl World {
                 Happening::Stop => {}
                 Happening::Death(index) => ends.extend(self.die(index, at)),
                 Happening::Robbery => self.held = None,
+                Happening::Extension(by) => self.extend(by, at),
                 Happening::LostTry(number) => self.take(number, at),
                 Happening::Execution(number) => self.execute(number, at),
                 Happening::Answer(number) => answers.extend(self.answer(number, at)),
@@ -417,6 +438,7 @@ impl World {
                 self.seen.lease = self.seen.lease.map(|before| before.max(end));
             }
             Event::Renewed { answer: Ok(Kept::Lost), .. } => self.seen.lost = true,
+            Event::Seen { answer: Ok(Sight::Ours { left, .. }), sent } => self.seen.sight = Some((*sent, *left)),
             Event::JobEnded(end) => self.seen.job_end = Some(*end),
             Event::Spawned => self.seen.running = true,
             Event::Stalled => self.seen.stalled = Some(self.now),
@@ -432,8 +454,15 @@ impl World {
                 assert_eq!(lease, self.policy.lease());
                 self.ask(What::Renew(lease, limit), deadline);
             }
+            Action::Look { deadline } => {
+                assert!(self.seen.lease.is_some() && !self.seen.ending, "a look without a lock");
+                assert!(!self.in_flight(|request| request.what == What::Look), "two looks at once");
+                assert!(deadline <= self.seen.limit.expect("there is a lock"), "a look that comes too late");
+                self.ask(What::Look, deadline);
+            }
             Action::Release { deadline, .. } => {
                 self.check_release();
+                assert!(!self.seen.handed_over, "what was handed over is another's to give back");
                 self.seen.granted = false;
                 self.seen.unclear = false;
                 self.ask(What::Release, deadline);
@@ -478,6 +507,10 @@ impl World {
             Action::LookForRest(_) => return self.look_for_rest(),
             Action::StopOurselves(_) => {}
             Action::Tell(notice) => {
+                if let Notice::Extended(_) = notice {
+                    self.note_extension();
+                }
+                self.seen.lost |= matches!(notice, Notice::Lost(NoticeKind::Gone, _));
                 self.seen.release_failed |= matches!(notice, Notice::NotReleased(_) | Notice::NotGivenBack(_));
                 self.seen.told.push(notice);
             }
@@ -497,6 +530,10 @@ impl World {
         self.seen.spawns += 1;
         assert_eq!(self.seen.spawns, 1, "the command is started once");
         assert!(!locked || self.seen.granted);
+        if let (true, Some(taken)) = (locked, self.fate.handover) {
+            self.seen.handed_over = taken;
+            return if taken { Event::HandedOver } else { Event::NotHandedOver("no".to_owned()) };
+        }
         if let Err(kind) = self.fate.spawn {
             return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
         }
@@ -633,6 +670,14 @@ impl World {
         let trouble = Trouble { unclear: request.unclear, ..Trouble::new(kind, "no") };
         let answer = match (request.what, request.reply.kind) {
             (What::Acquire(_), ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Acquired(Err(trouble)),
+            (What::Look, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Seen(Err(trouble)),
+            (What::Look, _) => Answer::Seen(Ok(match self.held.filter(|_| ours) {
+                None => Sight::Gone,
+                Some(until) => {
+                    let end = GRANT.locked_at + until.since(self.taken_at);
+                    Sight::Ours { until: Some(end), left: until.since(at) }
+                }
+            })),
             (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(trouble)),
             (What::Acquire(_), ReplyKind::Held(left)) if !ours => Answer::Acquired(Ok(Acquired::Held(Record {
                 owner: "other".to_owned(),
@@ -642,7 +687,8 @@ impl World {
             }))),
             (What::Acquire(_), _) => {
                 self.take(number, at);
-                Answer::Acquired(Ok(Acquired::Granted(GRANT)))
+                let until = GRANT.locked_at + self.policy.first_lease();
+                Answer::Acquired(Ok(Acquired::Granted(Grant { until, ..GRANT })))
             }
             (What::Renew(lease, limit), _) if ours => {
                 let sent = self.requests[number].sent;
@@ -662,6 +708,27 @@ impl World {
     fn take(&mut self, number: usize, at: Moment) {
         self.held = Some(at + self.policy.first_lease());
         self.taken_by = number;
+        self.taken_at = at;
+        self.extended = false;
+    }
+
+    /// As `renew` does, an extension makes nothing shorter.
+    fn extend(&mut self, by: Duration, at: Moment) {
+        let Some(held) = self.held.filter(|held| *held > at && at + by > *held) else { return };
+        self.extended = true;
+        self.held = Some(held.max(at + by));
+    }
+
+    /// The run takes the lock for extended.
+    fn note_extension(&mut self) {
+        let (sent, left) = self.seen.sight.expect("it has looked");
+        assert!(self.extended, "nobody has extended it");
+        let limit = sent + left;
+        assert!(self.held >= Some(limit) || self.fate.robbed.is_some(), "the lock ends before {limit:?}");
+        assert!(Some(limit) > self.seen.limit, "it was made shorter");
+        self.seen.limit = Some(limit);
+        let end = if self.policy.renews() { sent + left.min(self.policy.lease()) } else { limit };
+        self.seen.lease = self.seen.lease.max(Some(end));
     }
 
     fn answer(&mut self, number: usize, at: Moment) -> Option<Event> {
@@ -671,6 +738,7 @@ impl World {
         self.start_next(at);
         Some(match (answer?, what) {
             (Answer::Acquired(answer), _) => Event::Acquired { answer, sent },
+            (Answer::Seen(answer), _) => Event::Seen { answer, sent },
             (Answer::Kept(answer), What::Renew(..)) => Event::Renewed { answer, sent },
             (Answer::Kept(answer), _) => Event::Released(answer),
         })
@@ -744,6 +812,11 @@ impl World {
 
     fn check_exit(&self, outcome: Outcome) {
         let seen = &self.seen;
+        if seen.handed_over {
+            assert_eq!((outcome, seen.spawns), (Outcome::Exited(0), 1));
+            assert!(self.held.is_some_and(|until| until > self.now) || self.fate.robbed.is_some(), "it was lost");
+            return;
+        }
         // No lock is forgotten.
         let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.limit.is_some_and(|end| self.now >= end);
         assert!(!seen.holding || seen.job_end.is_some(), "the job is left standing still");

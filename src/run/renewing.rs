@@ -53,6 +53,10 @@ impl Run {
             Err(_) if !running.is_in_flight() => {}
             Err(trouble) => {
                 let first = !std::mem::replace(&mut running.unrenewed, true);
+                if let (Some(extent), Some(limit)) = (&mut running.extent, running.limit) {
+                    // It may have been carried out all the same.
+                    extent.renewed(self.policy.lease().min(limit.since(sent)), now);
+                }
                 let Phase::Running(running) = &self.phase else { return };
                 let left = self.give_up_at(running).since(now);
                 let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
@@ -75,6 +79,9 @@ impl Run {
         };
         let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
         running.end = running.end.max(sent + granted);
+        if let Some(extent) = &mut running.extent {
+            extent.renewed(granted, now);
+        }
         todo.push(Action::Tell(Notice::Renewed));
         if running.renewal != Renewal::Off {
             running.renewal = match running.ending {

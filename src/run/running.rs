@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ending::{Ending, Why};
+use super::extending::{Extent, Look};
 use super::{
     Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Rest, Run, Taken, Then, Unanswered, WaitFor,
 };
@@ -30,6 +31,8 @@ pub(super) struct Running {
     pub(super) end: Moment,
     /// When at-most is used up; `None` if that has no consequence.
     pub(super) limit: Option<Moment>,
+    /// What is known of that end where the backend can be asked for it.
+    pub(super) extent: Option<Extent>,
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
     /// That the lock is lost was told; it is not renewed any more.
@@ -104,7 +107,7 @@ impl Run {
             _ => None,
         };
         let lost = self.is_watched(running).then(|| self.give_up_at(running));
-        [renewal, limit, lost, running.stop_at, running.look_at].into_iter().flatten().min()
+        [renewal, limit, lost, running.stop_at, running.look_at, self.look_at(running)].into_iter().flatten().min()
     }
 
     /// When at-most is used up that counts from `start`.
@@ -125,10 +128,13 @@ impl Run {
         let Phase::Spawning { lease } = &self.phase else { return };
         let lease = *lease;
         let taken = lease.map_or(now, |lease| lease.taken);
+        let (end, limit) = (taken + self.policy.first_lease(), self.limit(taken));
+        let extent = lease.zip(limit).map(|(lease, limit)| self.extent(lease.grant, end, limit));
         let mut running = Running {
             lease,
-            end: taken + self.policy.first_lease(),
-            limit: self.limit(taken),
+            end,
+            limit,
+            extent,
             lost: false,
             lost_told: false,
             expired_told: false,
@@ -194,7 +200,7 @@ impl Run {
             todo.push(Action::LetGo);
         }
         todo.push(Action::Tell(Notice::Ended(outcome)));
-        if running.is_in_flight() {
+        if running.is_in_flight() || running.extent.is_some_and(|extent| extent.look == Look::InFlight) {
             // The release comes after it.
             todo.push(Action::StopTrying);
         }
@@ -205,7 +211,7 @@ impl Run {
         if !self.holds(running, now) || why == Some(Why::Lost) {
             self.unanswered = Unanswered::Return(Taken::NoMore);
         }
-        let hold = self.timing.hold(&self.policy, outcome, lease.grant, lease.taken.since(self.started));
+        let hold = self.hold(running, outcome, lease);
         let deadline = now + self.policy.backend_timeout;
         todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
@@ -270,6 +276,10 @@ impl Run {
                 self.let_go(todo);
             }
             _ => {}
+        }
+        let Phase::Running(running) = &self.phase else { return };
+        if self.look_at(running).is_some_and(|at| now >= at) {
+            self.look(now, todo);
         }
         let Phase::Running(running) = &self.phase else { return };
         if self.is_watched(running) && now >= self.give_up_at(running) {

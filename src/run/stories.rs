@@ -64,6 +64,11 @@ fn renewed(answer: Result<Kept, Trouble>, sent: u64) -> Event {
     Event::Renewed { answer, sent: t(sent) }
 }
 
+/// The lock is ours for `left` yet, and until then by the backend's clock.
+fn seen(until: Timestamp, left: u64, sent: u64) -> Event {
+    Event::Seen { answer: Ok(Sight::Ours { until: Some(until), left: ms(left) }), sent: t(sent) }
+}
+
 fn signalled(signal: Signal) -> Event {
     Event::Signalled { signal, sender: Sender::Process }
 }
@@ -103,11 +108,13 @@ struct Story {
     run: Run,
     told: Vec<Notice>,
     closed: Vec<Closing>,
+    /// The deadlines of the looks for the lock's end.
+    looks: Vec<Moment>,
 }
 
 impl Story {
     fn begun(policy: Policy) -> Self {
-        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new(), closed: Vec::new() };
+        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new(), closed: Vec::new(), looks: Vec::new() };
         story.on(0, Event::Begin);
         story
     }
@@ -130,12 +137,13 @@ impl Story {
         story
     }
 
-    /// Feeds an event, and returns what is to be done but for the telling.
+    /// Feeds an event, and returns what is to be done but for the telling and the looks.
     fn on(&mut self, at: u64, event: Event) -> Vec<Action> {
         let mut todo = Vec::new();
         for action in self.run.on(event, t(at)) {
             match action {
                 Action::Tell(notice) => self.told.push(notice),
+                Action::Look { deadline } => self.looks.push(deadline),
                 Action::Release { hold, closing, deadline } => {
                     self.closed.push(closing);
                     todo.push(Action::Release { hold, closing: Closing::Unused, deadline });
@@ -150,10 +158,25 @@ impl Story {
         self.on(at, Event::Tick)
     }
 
-    /// When the next tick is due, rounded up.
-    fn due(&self) -> u64 {
+    /// When the next tick is due, rounded up. A look for the lock's end that is due before finds nothing new.
+    fn due(&mut self) -> u64 {
+        while self.would_look() {
+            let at = self.next();
+            assert_eq!(self.tick(at), [], "a look");
+            self.on(at, seen(GRANT.until, 0, at));
+        }
+        self.next()
+    }
+
+    fn next(&self) -> u64 {
         let at = self.run.deadline().expect("a deadline");
         u64::try_from(at.since(t(0)).as_nanos().div_ceil(1_000_000)).unwrap()
+    }
+
+    /// Whether a look for the lock's end comes next.
+    fn would_look(&self) -> bool {
+        let Phase::Running(running) = &self.run.phase else { return false };
+        self.run.look_at(running).is_some_and(|at| Some(at) == self.run.deadline())
     }
 
     fn told(&self, is: impl Fn(&Notice) -> bool) -> usize {
@@ -165,7 +188,7 @@ impl Story {
 
 #[test]
 fn the_job_runs_under_the_lock_which_is_then_released() {
-    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new(), closed: Vec::new() };
+    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new(), closed: Vec::new(), looks: Vec::new() };
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.on(0, Event::Begin), [acquire(10_000, WhenFull::Retry)]);
     assert_eq!(story.on(5, granted(1)), [spawn()]);
@@ -223,12 +246,44 @@ fn every_counts_from_the_firing_before_splay_and_wait() {
     assert_eq!(story.on(30_000, exited(0)), [release(until_19, 40_000)]);
 }
 
+// Handing over.
+
+#[test]
+fn a_lock_that_is_handed_over_stays_taken() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(5, granted(0)), [spawn()]);
+    assert_eq!(story.on(5, Event::HandedOver), exit(Outcome::Exited(0)));
+    assert_eq!(story.run.deadline(), None);
+    assert!(story.closed.is_empty());
+}
+
+#[test]
+fn a_lock_that_nobody_takes_over_goes_back_unused() {
+    let mut story = Story::begun(Policy { at_least: ms(50_000), on_failure: OnFailure::Hold, ..policy() });
+    story.on(5, granted(0));
+    assert_eq!(story.on(6, Event::NotHandedOver("no".to_owned())), [release(0, 10_006)]);
+    assert_eq!(story.closed, [Closing::Unused]);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
+    assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+}
+
+#[test]
+fn a_lock_that_came_too_late_is_not_handed_over() {
+    let mut story = Story::begun(policy());
+    assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
+    assert_eq!(story.on(50_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+}
+
 // Splaying and waiting.
 
 #[test]
 fn splay_sleeps_before_anything_is_asked() {
-    let mut story =
-        Story { run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)), told: Vec::new(), closed: Vec::new() };
+    let mut story = Story {
+        run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)),
+        told: Vec::new(),
+        closed: Vec::new(),
+        looks: Vec::new(),
+    };
     assert_eq!(story.on(0, Event::Begin), []);
     assert_eq!(story.due(), 5_000);
     assert_eq!(story.tick(4_999), []);
@@ -942,7 +997,7 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
     assert_eq!(story.tick(76_700), [Action::KillTree]);
     assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.on(76_710, Event::RestGone), [release(0, 86_710)], "for the record");
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: 123 }]);
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) }]);
     assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
 }
 
@@ -1142,6 +1197,208 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(155_360, Event::RestGone), [release(0, 165_360)], "for the record");
+}
+
+// At-most is extended.
+
+/// When the lock's end is asked for.
+const LOOK_AT: u64 = STOP_AT - 2_000;
+
+/// So long after the grant, by the backend's clock.
+fn until(millis: u64) -> Timestamp {
+    GRANT.locked_at + ms(millis)
+}
+
+#[test]
+fn shortly_before_the_job_is_stopped_the_locks_end_is_asked_for_once() {
+    let mut story = Story::running(policy());
+    assert_eq!(story.next(), LOOK_AT);
+    assert_eq!((story.tick(LOOK_AT - 1), story.looks.len()), (vec![], 0));
+    assert_eq!((story.tick(LOOK_AT), &story.looks[..]), (vec![], &[t(STOP_AT)][..]));
+    assert_eq!(story.next(), STOP_AT);
+    assert_eq!(story.on(LOOK_AT + 9, seen(until(100_000), 14_000, LOOK_AT + 1)), []);
+    assert_eq!(story.next(), STOP_AT);
+    assert_eq!(story.tick(STOP_AT), first_signals());
+    assert_eq!((story.looks.len(), story.told(|notice| matches!(notice, Notice::Extended(_)))), (1, 0));
+}
+
+#[test]
+fn a_job_whose_lock_was_extended_lives_on_and_the_new_end_is_asked_for_too() {
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    assert_eq!(story.on(86_000, seen(until(200_000), 114_100, 85_960)), []);
+    assert_eq!(story.told, [Notice::Granted(GRANT), Notice::Extended(until(200_000))]);
+    // From before the request that showed it.
+    let end = 85_960 + 114_100;
+    assert_eq!(story.next(), end - 100_000 + LOOK_AT);
+    assert_eq!(story.tick(STOP_AT), []);
+    assert_eq!(story.tick(end - 100_000 + LOOK_AT), []);
+    assert_eq!(story.looks, [t(STOP_AT), t(end - 100_000 + STOP_AT)]);
+    story.on(186_010, seen(until(200_000), 14_000, 186_000));
+    assert_eq!(story.tick(end - 100_000 + STOP_AT), first_signals());
+    assert_eq!(story.tick(end - 100_000 + KILL_AT), [Action::KillTree]);
+}
+
+#[test]
+fn an_end_that_is_hardly_later_was_not_extended() {
+    for (later, extended) in [(999, 0), (1_000, 1)] {
+        let mut story = Story::running(policy());
+        story.tick(LOOK_AT);
+        story.on(86_000, seen(until(100_000 + later), 100_000 + later - 85_960, 85_960));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), extended, "{later}");
+    }
+}
+
+#[test]
+fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job() {
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    // It is asked again while there is time.
+    story.on(LOOK_AT + 10, Event::Seen { answer: Err(Trouble::lasting("down")), sent: t(LOOK_AT) });
+    assert_eq!(story.next(), LOOK_AT + 510);
+    assert_eq!((story.tick(LOOK_AT + 510), story.looks.len()), (vec![], 2));
+    assert_eq!(story.next(), STOP_AT);
+    assert_eq!(story.tick(STOP_AT), first_signals());
+    // What is learnt now comes too late.
+    assert_eq!(story.on(STOP_AT + 1, seen(until(200_000), 112_000, LOOK_AT + 510)), []);
+    assert_eq!(story.next(), KILL_AT);
+    assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(STOP_AT + 2, Event::RestGone), [release(0, STOP_AT + 10_002)]);
+}
+
+#[test]
+fn a_look_that_is_under_way_when_the_job_ends_is_not_tried_again() {
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    assert_eq!(story.on(LOOK_AT + 1, exited(0)), [Action::StopTrying, release(0, LOOK_AT + 10_001)]);
+    assert_eq!(story.on(LOOK_AT + 2, seen(until(200_000), 114_000, LOOK_AT)), []);
+    assert_eq!(story.on(LOOK_AT + 3, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    let gone = || Event::Seen { answer: Ok(Sight::Gone), sent: t(LOOK_AT) };
+    assert_eq!(story.on(LOOK_AT + 10, gone()), first_signals());
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
+    story.on(LOOK_AT + 20, exited(0));
+    story.on(LOOK_AT + 20, Event::RestGone);
+    assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
+
+    let mut ignored = Story::running(Policy { on_lost: OnLost::Ignore, ..policy() });
+    ignored.tick(LOOK_AT);
+    assert_eq!(ignored.on(LOOK_AT + 10, gone()), []);
+    assert_eq!(ignored.tick(STOP_AT), first_signals());
+
+    // After a standstill: its time is up, and that is all.
+    let mut late = Story::running(policy());
+    late.tick(LOOK_AT);
+    assert_eq!(late.on(150_000, gone()), []);
+    assert_eq!(late.tick(150_000), [Action::KillTree]);
+    assert_eq!(late.told(|notice| matches!(notice, Notice::Lost(..))), 0);
+    assert_eq!(late.told(|notice| matches!(notice, Notice::Expired(_))), 1);
+}
+
+#[test]
+fn a_job_that_may_run_on_keeps_its_extended_lock_until_the_new_end() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..policy() });
+    assert_eq!(story.next(), 98_000);
+    assert_eq!((story.tick(98_000), &story.looks[..]), (vec![], &[t(100_000)][..]));
+    story.on(98_010, seen(until(150_000), 51_950, 98_005));
+    assert_eq!(story.tick(100_000), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 0);
+    assert_eq!(story.next(), 149_955 - 2_000);
+    story.tick(149_955 - 2_000);
+    story.on(148_000, seen(until(150_000), 2_000, 147_960));
+    assert_eq!(story.tick(149_955), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+}
+
+#[test]
+fn a_failed_job_holds_its_lock_until_the_end_of_an_extended_at_most() {
+    let mut story = Story::running(Policy { on_failure: OnFailure::Hold, ..policy() });
+    story.tick(LOOK_AT);
+    story.on(86_000, seen(until(200_000), 114_100, 85_960));
+    assert_eq!(story.on(90_000, exited(1)), [release(200_000, 100_000)]);
+}
+
+#[test]
+fn a_run_that_has_no_end_or_no_lock_does_not_ask_for_it() {
+    let mut extend = Story::running(Policy { on_expiry: OnExpiry::Extend, ..policy() });
+    extend.tick(66_667);
+    extend.on(66_680, renewed(Ok(Kept::Kept), 66_670));
+    extend.tick(LOOK_AT);
+    let mut without = Story::running_without(policy());
+    assert_eq!(without.next(), STOP_AT);
+    without.tick(LOOK_AT);
+    assert!(extend.looks.is_empty() && without.looks.is_empty());
+}
+
+#[test]
+fn a_leased_lock_is_renewed_on_after_an_extension_and_the_guardian_is_told() {
+    let lease = Policy { lease: Some(ms(30_000)), guarded: true, ..policy() };
+    let mut story = Story::running(lease);
+    let mut now = 10_000;
+    while now < LOOK_AT {
+        story.tick(now);
+        story.on(now + 5, renewed(Ok(Kept::Kept), now));
+        now += 10_000;
+    }
+    // It lasts until at-most is used up.
+    assert_eq!(story.next(), LOOK_AT);
+    assert_eq!((story.tick(LOOK_AT), story.looks.len()), (vec![], 1));
+    let guard = story.on(LOOK_AT + 10, seen(until(200_000), 114_045, LOOK_AT + 5));
+    let lease_end = LOOK_AT + 5 + 30_000;
+    let undead = story.run.timing.before_end.undead_at(t(lease_end));
+    assert_eq!(guard, [Action::Guard(Some(undead))]);
+    assert_eq!(story.next(), LOOK_AT + 5 + 10_000);
+    let todo = story.tick(LOOK_AT + 5 + 10_000);
+    let limit = Some(t(LOOK_AT + 5 + 114_045));
+    assert!(matches!(todo[..], [Action::Renew { limit: found, .. }] if found == limit), "{todo:?}");
+    // Unless that is answered the job ends with the lease.
+    assert_eq!(story.next(), lease_end - 30_000 + LEASE_STOP_AT);
+}
+
+#[test]
+fn a_renewal_that_took_long_is_no_extension() {
+    let lease = Policy { lease: Some(ms(30_000)), ..policy() };
+    let mut story = Story::running(lease);
+    let mut now = 10_000;
+    while now < LOOK_AT {
+        story.tick(now);
+        story.on(now + 4_000, renewed(Ok(Kept::Kept), now));
+        now += 10_000;
+    }
+    story.tick(LOOK_AT);
+    // Carried out just before it was answered, for as long as was left when it was sent.
+    story.on(LOOK_AT + 10, seen(until(104_000), 104_000 - LOOK_AT, LOOK_AT));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
+    assert_eq!(story.tick(STOP_AT), first_signals());
+}
+
+#[test]
+fn a_look_keeps_no_renewal_waiting() {
+    let lease = Policy { lease: Some(ms(9_000)), ..policy() };
+    let renewed_until = |last| {
+        let mut story = Story::running(lease.clone());
+        for now in (3_000..=last).step_by(3_000) {
+            story.tick(now);
+            story.on(now + 5, renewed(Ok(Kept::Kept), now));
+        }
+        story
+    };
+    let mut due = renewed_until(84_000);
+    assert_eq!((due.next(), due.tick(LOOK_AT), &due.looks[..]), (LOOK_AT, vec![], &[t(87_000)][..]));
+    assert_eq!(due.next(), 87_000);
+    assert!(matches!(due.tick(87_000)[..], [Action::Renew { .. }]), "it waits for no answer");
+
+    let mut under_way = renewed_until(81_000);
+    under_way.tick(84_000);
+    assert!(under_way.next() > LOOK_AT);
+    assert_eq!((under_way.tick(LOOK_AT), under_way.looks.len()), (vec![], 0));
+    under_way.on(86_000, renewed(Ok(Kept::Kept), 85_500));
+    assert_eq!((under_way.tick(86_000), under_way.looks.len()), (vec![], 1));
 }
 
 // Signals while the job runs.
@@ -1727,7 +1984,7 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
         story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
         assert!(matches!(story.run.phase, Phase::Done));
         let verdict = if outcome == Outcome::Lost { Verdict::Lost } else { Verdict::Expired };
-        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: outcome.exit(0).code }]);
+        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }]);
     }
 }
 
@@ -1748,7 +2005,7 @@ fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
     story.on(80_001, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: 5 }]);
+    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: Some(5) }]);
 }
 
 #[test]
@@ -1823,7 +2080,7 @@ fn a_lock_that_an_enclosing_run_holds_is_no_obstacle_and_stays_with_it() {
 
 #[test]
 fn the_history_is_told_how_the_run_ended() {
-    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code }];
+    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code: Some(exit_code) }];
     let closed = |events: &[Event]| {
         let mut story = Story::running(Policy { success_codes: vec![0, 3], ..policy() });
         for event in events {

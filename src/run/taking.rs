@@ -164,6 +164,21 @@ impl Run {
         }
     }
 
+    /// There is no job: whoever got the handle gives the lock back, or its time ends it.
+    pub(super) fn on_handed_over(&mut self, todo: &mut Vec<Action>) {
+        if let Phase::Spawning { lease: Some(_) } = &self.phase {
+            self.exit(Outcome::Exited(0), todo);
+        }
+    }
+
+    pub(super) fn on_not_handed_over(&mut self, why: String, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Spawning { lease: Some(_) } = &self.phase else { return };
+        todo.push(Action::Tell(Notice::NotHandedOver(why)));
+        let deadline = now + self.policy.backend_timeout;
+        self.return_unused(Taken::Surely, deadline, todo);
+        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(Outcome::Failed) };
+    }
+
     /// Says that the backend cannot be asked, and what comes of it.
     fn tell_trouble(&self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
         let policy = self.policy.on_backend_error;

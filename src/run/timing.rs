@@ -53,6 +53,8 @@ pub(crate) struct Timing {
     pub(super) before_limit: Margins,
     /// What is due before the lease ends.
     pub(super) before_end: Margins,
+    /// How long before it is too late the lock's end is asked for.
+    pub(super) look_ahead: Duration,
     wait: Patience,
     backend_timeout: Duration,
     /// When waiting began, and how often we have asked.
@@ -67,6 +69,7 @@ impl Timing {
             lease: policy.lease(),
             before_limit: Margins::new(policy.at_most, policy.kill_after),
             before_end: Margins::new(policy.lease(), policy.kill_after),
+            look_ahead: (policy.at_most / 10).min(Duration::from_secs(2)),
             wait: policy.wait,
             backend_timeout: policy.backend_timeout,
             waiting: None,

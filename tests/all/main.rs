@@ -15,6 +15,7 @@ mod fencing;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod garbage;
 mod generated;
+mod handles;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod herd;
 mod init;

@@ -34,6 +34,12 @@ pub(crate) trait Store: Send + Sync {
 
     /// The runs of the lock that the history holds, newest first; none where there is no history.
     fn history(&self, name: &str) -> Vec<Run>;
+
+    /// What is in it: tables or keys.
+    fn things(&self) -> Vec<String>;
+
+    /// Has the statements of a schema carried out, as a person would.
+    fn carry_out(&self, schema: &str);
 }
 
 /// A run as the history has it, with times in milliseconds of the store's clock since the epoch.
@@ -181,6 +187,16 @@ impl Store for PostgresStore {
             answer => answer.unwrap().lines().map(Run::parse).collect(),
         }
     }
+
+    fn things(&self) -> Vec<String> {
+        let schemas = "('pg_catalog', 'information_schema')";
+        let sql = format!("select tablename from pg_tables where schemaname not in {schemas} order by 1");
+        self.0.psql(&sql).lines().map(str::to_owned).collect()
+    }
+
+    fn carry_out(&self, schema: &str) {
+        self.0.psql(schema);
+    }
 }
 
 /// A database of the shared MariaDB.
@@ -278,6 +294,14 @@ impl Store for MariaDbStore {
             Err(complaint) if complaint.contains("doesn't exist") => Vec::new(),
             answer => answer.unwrap().lines().map(Run::parse).collect(),
         }
+    }
+
+    fn things(&self) -> Vec<String> {
+        self.0.mariadb("show tables").lines().map(str::to_owned).collect()
+    }
+
+    fn carry_out(&self, schema: &str) {
+        self.0.mariadb(schema);
     }
 }
 
@@ -379,6 +403,12 @@ impl Store for RedisStore {
         };
         lines.chunks(2).map(read).collect()
     }
+
+    fn things(&self) -> Vec<String> {
+        self.database.cli(&["keys", "*"]).lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn carry_out(&self, _: &str) {}
 }
 
 /// A SQLite file.
@@ -474,6 +504,20 @@ impl Store for SqliteStore {
             })
         };
         statement.query_map([name], read).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn things(&self) -> Vec<String> {
+        if !self.path().exists() {
+            return Vec::new();
+        }
+        let connection = self.open();
+        let mut statement =
+            connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1").unwrap();
+        statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn carry_out(&self, schema: &str) {
+        self.open().execute_batch(schema).unwrap();
     }
 }
 

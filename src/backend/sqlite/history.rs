@@ -56,7 +56,8 @@ pub(super) fn close(
 ) -> rusqlite::Result<()> {
     match closing {
         Closing::Ended { verdict, exit_code } => {
-            let values = [(":exit_code", exit_code.into()), (":outcome", verdict.as_str().to_owned().into())];
+            let values =
+                [(":exit_code", exit_code.map(i64::from).into()), (":outcome", verdict.as_str().to_owned().into())];
             statements.rows(connection, CLOSE, claim, &values, |_| Ok(()))?;
         }
         Closing::Unused => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,

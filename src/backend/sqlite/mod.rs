@@ -12,28 +12,23 @@
 //! says `?synchronous=full` and pays an fsync per take and per release.
 
 mod check;
+mod connect;
 mod file;
 mod history;
 mod operate;
 mod statements;
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rusqlite::functions::FunctionFlags;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode};
 
 use super::history::History;
 use super::url::percent_decode;
 use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, Url};
-use crate::clock::Moment;
 use crate::lock::{Claim, Closing, Locks};
 use file::{Directory, File};
-use statements::{CREATE, Fault, Statements};
-
-/// Small pages, since a commit writes whole pages and ours are a row each.
-const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
+use statements::{Fault, Form, Statements};
 
 /// Folds the write-ahead log into the file, and empties it. Whoever opens the file first has to read the whole log, so
 /// it is kept short; a mere checkpoint would not do, since that reader does not learn how far it got, and the log would
@@ -85,7 +80,7 @@ impl Sqlite {
         let mode = url.take("mode").map(|mode| file::parse_mode(&mode)).transpose()?;
         let synchronous = match url.take("synchronous").as_deref() {
             None | Some("normal") => "PRAGMA synchronous = NORMAL",
-            Some("full") => "PRAGMA synchronous = FULL",
+            Some("full") => statements::SYNCHRONOUS_FULL,
             Some(other) => return Err(format!("has synchronous={other}; known are normal and full")),
         };
         let table = url.take_table()?;
@@ -173,6 +168,7 @@ impl Sqlite {
             boot: self.boot.as_deref(),
             synchronous: self.synchronous,
             recorded: self.history.is_kept(),
+            form: Form::Ours,
         }
     }
 
@@ -181,42 +177,6 @@ impl Sqlite {
         Trouble::lasting(format!("backend {path}: {table}_history is not the table of runs: {error}")).hint(format!(
             "rename it, for instance with `ALTER TABLE {table}_history RENAME TO old`; a new one is made"
         ))
-    }
-
-    fn connect(&mut self) -> Result<Connection, Trouble> {
-        self.file.follow_links();
-        self.file.refuse_network()?;
-        if self.boot.is_none() {
-            self.boot = boot_id();
-            self.ahead_ms = ahead_ms();
-        }
-        let ahead_ms = self.ahead_ms;
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
-        let open = || Connection::open_with_flags(self.file.path(), flags);
-        let opened = match open() {
-            Ok(connection) => Ok(connection),
-            Err(_) => {
-                if self.file.is_missing() {
-                    let create = format!("{PAGE_SIZE}; {CREATE}; {}", history::CREATE);
-                    self.file.create(&self.statements().fill(&create))?;
-                }
-                // Also if it is there: another process may have made it since we found none.
-                open()
-            }
-        };
-        // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
-        let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
-        let connection = if again { open() } else { opened }.map_err(|error| self.explain(&error))?;
-        let prepare = || {
-            // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
-            connection.busy_timeout(Duration::ZERO)?;
-            connection
-                .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
-            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        };
-        prepare().map_err(|error| self.explain(&error))?;
-        Ok(connection)
     }
 
     fn fold_log(&self) {
@@ -304,46 +264,11 @@ impl Backend for Sqlite {
     }
 }
 
-/// Reads the identity of this boot of the machine, a UUID.
-fn boot_id() -> Option<String> {
-    let mut id = [0; 36];
-    std::fs::File::open("/proc/sys/kernel/random/boot_id").ok()?.read_exact(&mut id).ok()?;
-    String::from_utf8(id.to_vec()).ok()
-}
-
-fn boot_ms() -> i64 {
-    i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Reads how far the boot clock is ahead of the machine's: in a time namespace, that is in some containers, it has an offset of
-/// its own, and all who share the file must read one clock.
-fn ahead_ms() -> i64 {
-    std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| boot_offset_ms(&offsets))
-}
-
-/// Finds it in the text of the file: a line each with the clock's name, seconds and nanoseconds. Without namespaces for
-/// time there is no such file, and no offset.
-fn boot_offset_ms(offsets: &str) -> i64 {
-    let line = offsets.lines().find_map(|line| line.trim().strip_prefix("boottime")).unwrap_or_default();
-    let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().unwrap_or_default());
-    let (secs, nanos) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    secs.saturating_mul(1000).saturating_add(nanos / 1_000_000)
-}
-
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     crate::backend::conformance::conformance!(crate::servers::stores::SqliteStore::new);
-
-    #[test]
-    fn the_offset_of_a_time_namespace_is_read() {
-        assert_eq!(boot_offset_ms("monotonic           0         0\nboottime        86400         0\n"), 86_400_000);
-        assert_eq!(boot_offset_ms("monotonic 0 0\nboottime -5 250000000\n"), -4_750);
-        assert_eq!(boot_offset_ms(""), 0);
-    }
 }

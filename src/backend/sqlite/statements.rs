@@ -15,19 +15,21 @@ use crate::lock::{Claim, Closing, Grant, Record};
 const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
 
 /// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say.
-const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() \
-                    ELSE lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END";
+const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() ELSE {held_by_wall_clock} END";
+const HELD_BY_WALL_CLOCK: &str = "lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+
+/// `{left}`: for how many milliseconds, if it is held.
+const LEFT: &str = "CASE WHEN {ours} THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
+const LEFT_BY_WALL_CLOCK: &str = "CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER)";
 
 /// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
-const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, \
-                    CASE WHEN {ours} THEN boot_until - boot_ms() \
-                         ELSE CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) END \
-                    FROM {table} WHERE name = :name";
+const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, {left} FROM {table} WHERE name = :name";
 
-/// The clocks are read inside the statement, that is after any wait for the write lock.
+/// The clocks are read inside the statement, that is after any wait for the write lock. `:alive_in` is the boot that the taking
+/// lasts as long as: none for a pause, which goes by the wall clock and outlives a reboot.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
                        VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                               :owner, :boot, boot_ms() + :lease_ms, \
+                               :owner, :alive_in, boot_ms() + :lease_ms, \
                                :owner || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                        ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
                                locked_by = excluded.locked_by, boot_id = excluded.boot_id, \
@@ -61,6 +63,9 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHA
                       locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
                       WITHOUT ROWID";
 
+/// What a person has asked for is not to be forgotten in a power cut.
+pub(super) const SYNCHRONOUS_FULL: &str = "PRAGMA synchronous = FULL";
+
 /// For a table that has the four columns of the Java library only.
 pub(super) const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
                            ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
@@ -74,6 +79,15 @@ pub(super) struct Statements<'a> {
     pub(super) synchronous: &'static str,
     /// Whether takings are noted in the history.
     pub(super) recorded: bool,
+    pub(super) form: Form,
+}
+
+/// What columns the table of locks has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Ours,
+    /// Those of the Java library only.
+    Javas,
 }
 
 /// What SQLite complains of, and where.
@@ -113,8 +127,15 @@ impl Fault {
 
 impl Statements<'_> {
     pub(super) fn fill(&self, statement: &str) -> String {
+        let (held, left) = match self.form {
+            Form::Ours => (HELD, LEFT),
+            Form::Javas => (HELD_BY_WALL_CLOCK, LEFT_BY_WALL_CLOCK),
+        };
         statement
-            .replace("{held}", HELD)
+            .replace("{held}", held)
+            .replace("{left}", left)
+            .replace("{held_by_wall_clock}", HELD_BY_WALL_CLOCK)
+            .replace("{left_by_wall_clock}", LEFT_BY_WALL_CLOCK)
             .replace("{ours}", OURS)
             .replace("{rest}", REST)
             .replace("{table}", &format!("\"{}\"", self.table))
@@ -139,12 +160,15 @@ impl Statements<'_> {
     /// Takes the lock and notes it; `None` if another was quicker.
     pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Fault> {
         let (lease, lease_ms) = modifier(claim.lease);
-        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into())];
-        self.atomically(connection, || {
+        let is_pause = claim.owner.is_pause();
+        let (boot, synchronous) = if is_pause { (None, SYNCHRONOUS_FULL) } else { (self.boot, self.synchronous) };
+        let boot = boot.map(str::to_owned);
+        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into()), (":alive_in", boot.into())];
+        atomically(connection, synchronous, || {
             let granted = self.rows(connection, ACQUIRE, claim, &values, |row| {
                 Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
             })?;
-            let Some(grant) = granted.filter(|_| self.recorded) else { return Ok(granted) };
+            let Some(grant) = granted.filter(|_| self.recorded && !is_pause) else { return Ok(granted) };
             let token = history::record(self, connection, claim, &grant).map_err(Fault::History)?;
             Ok(Some(Grant { token, ..grant }))
         })
@@ -168,7 +192,7 @@ impl Statements<'_> {
     ) -> Result<Kept, Fault> {
         let (hold, _) = modifier(hold);
         let values = [(":hold", hold.into()), (":ended", claim.owner.ended().into())];
-        self.atomically(connection, || {
+        atomically(connection, self.synchronous, || {
             self.rows(connection, RELEASE, claim, &values, |_| Ok(()))?;
             let kept = kept(connection.changes());
             if self.recorded {
@@ -176,21 +200,6 @@ impl Statements<'_> {
             }
             Ok(kept)
         })
-    }
-
-    /// Does all of `work` in one commit, or nothing of it.
-    fn atomically<T>(&self, connection: &Connection, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-        connection.execute_batch(self.synchronous)?;
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        let done = work().and_then(|done| {
-            connection.execute_batch("COMMIT")?;
-            Ok(done)
-        });
-        if done.is_err() && !connection.is_autocommit() {
-            // A commit that met a reader leaves the transaction open. If this fails too the connection is given up.
-            let _ = connection.execute_batch("ROLLBACK");
-        }
-        done
     }
 
     /// Runs a statement and returns its first row. It is stepped to its end, since only then does it commit, and
@@ -223,9 +232,28 @@ impl Statements<'_> {
     }
 }
 
+/// Does all of `work` in one commit, or nothing of it.
+fn atomically<T>(
+    connection: &Connection,
+    synchronous: &str,
+    work: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    connection.execute_batch(synchronous)?;
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let done = work().and_then(|done| {
+        connection.execute_batch("COMMIT")?;
+        Ok(done)
+    });
+    if done.is_err() && !connection.is_autocommit() {
+        // A commit that met a reader leaves the transaction open. If this fails too the connection is given up.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    done
+}
+
 /// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
 /// be compared as text all the same, and make a lock that is held look free.
-fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
+pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
     let found: Value = row.get(index)?;
     let text = match &found {
         Value::Text(text) => text.clone(),
@@ -238,11 +266,11 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
 }
 
 /// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
-fn modifier(duration: Duration) -> (String, i64) {
+pub(super) fn modifier(duration: Duration) -> (String, i64) {
     let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
 }
 
-fn kept(changed: u64) -> Kept {
+pub(super) fn kept(changed: u64) -> Kept {
     if changed == 0 { Kept::Lost } else { Kept::Kept }
 }

@@ -1,0 +1,564 @@
+//! The contract of what people ask of a store, and have done to it. The list of the tests is that of [`super`].
+
+use std::time::Duration;
+
+use super::{
+    MINUTE, ROUNDING, claim, close_to, is_held, millis, odd_names, open, persist, record, refused, refused_until_free,
+    release, renew, stored, take, tokens, wait_for_age, wait_until_over,
+};
+use crate::backend::{Backend, Kept, Operate};
+use crate::clock::Timestamp;
+use crate::lock::{Change, Claim, Closing, Lock, LockName, Locks, Owner, PastRun, Record, Runs, Verdict, Wanted};
+use crate::servers::stores::{Run, Store};
+
+/// Asks for the locks of these names, or all.
+#[track_caller]
+fn list(store: &dyn Store, names: &[&str]) -> Locks {
+    let mut backend = open(store);
+    persist(|| backend.locks(names))
+}
+
+fn names(locks: &Locks) -> Vec<&str> {
+    locks.locks.iter().map(|lock| lock.name.as_str()).collect()
+}
+
+/// The only lock of this name.
+#[track_caller]
+fn listed(store: &dyn Store, name: &str) -> Lock {
+    let [lock] = <[Lock; 1]>::try_from(list(store, &[name]).locks).unwrap();
+    assert_eq!(lock.name, name);
+    lock
+}
+
+/// Whether the lock is listed as held; a store may have forgotten one that is free.
+fn is_listed_as_held(store: &dyn Store, name: &str) -> bool {
+    list(store, &[name]).locks.iter().any(Lock::is_held)
+}
+
+/// Checks that a lock that is held is listed as it is stored.
+#[track_caller]
+fn agrees(store: &dyn Store, lock: &Lock) {
+    let stored = stored(store, &lock.name);
+    let time = |time: Option<Timestamp>| i64::try_from(time.unwrap().0).unwrap();
+    let record = &lock.record;
+    assert_eq!(record.owner, stored.owner);
+    assert!((time(record.since) - stored.since).abs() <= ROUNDING, "{lock:?} {stored:?}");
+    assert!((time(record.until) - stored.until).abs() < 50, "{lock:?} {stored:?}");
+    assert!(lock.is_held() && stored.is_held(), "{lock:?} {stored:?}");
+    let left = millis(record.left) - (stored.until - stored.now);
+    assert!((-50..20_000).contains(&left), "{lock:?} {stored:?}");
+}
+
+pub(in crate::backend) fn an_empty_store_has_nothing_to_list_and_stays_empty(store: &dyn Store) {
+    let mut backend = open(store);
+    assert_eq!(persist(|| backend.locks(&[])).locks, []);
+    assert_eq!(persist(|| backend.locks(&["job", "other"])).locks, []);
+    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
+    let named = Wanted { names: vec!["job".to_owned()], limit: Some(1), of_each: Some(1), since: Some(Timestamp(0)) };
+    assert_eq!(persist(|| backend.runs(&named)).runs, []);
+    assert_eq!(change(&mut *backend, "job", "somebody", "somebody", MINUTE), Kept::Lost);
+    assert!(!backend.schema().is_empty());
+    assert_eq!(store.things(), Vec::<String>::new());
+}
+
+pub(in crate::backend) fn locks_are_listed_by_name(store: &dyn Store) {
+    let mut backend = open(store);
+    for (owner, name) in (1..).zip(["b", "a b", "C", "a"]) {
+        take(&mut *backend, &claim(name, owner, MINUTE * 2));
+    }
+    assert!(store.java_take("Java", "java-host", MINUTE));
+    let found = list(store, &[]);
+    assert_eq!(names(&found), ["C", "Java", "a", "a b", "b"]);
+    for lock in &found.locks {
+        agrees(store, lock);
+    }
+    assert_eq!(found.locks[1].record.owner, "java-host");
+    let now = stored(store, "a").now;
+    assert!((now - i64::try_from(found.now.0).unwrap()).abs() < 20_000, "{now} {found:?}");
+    // The connection that is there is good for it, too.
+    assert_eq!(names(&persist(|| backend.locks(&[]))), names(&found));
+}
+
+pub(in crate::backend) fn only_the_locks_that_are_named_are_listed(store: &dyn Store) {
+    let mut backend = open(store);
+    for (owner, name) in (1..).zip(["a", "b", "c", "d"]) {
+        take(&mut *backend, &claim(name, owner, MINUTE));
+    }
+    assert_eq!(names(&list(store, &["d", "nobody's", "a", "d", "b", "A"])), ["a", "b", "d"]);
+    assert_eq!(names(&list(store, &["nobody's"])), [""; 0]);
+    agrees(store, &listed(store, "c"));
+}
+
+/// Also one that is no name to us: others write here, too.
+pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
+    let mut backend = open(store);
+    let mut wanted = odd_names();
+    for (owner, name) in (0..).zip(&wanted) {
+        take(&mut *backend, &claim(name, owner, MINUTE));
+    }
+    let no_name = " of\tJava";
+    assert!(LockName::new(no_name).is_err());
+    assert!(store.java_take(no_name, "java-host", MINUTE));
+    wanted.push(no_name.to_owned());
+    wanted.sort();
+    assert_eq!(names(&list(store, &[])), wanted);
+    let all: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    assert_eq!(names(&list(store, &all)), wanted);
+    for name in &wanted {
+        assert_eq!(listed(store, name).record.owner, stored(store, name).owner, "{name}");
+    }
+}
+
+pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {
+    let mut backend = open(store);
+    take(&mut *backend, &claim("held", 1, MINUTE));
+    take(&mut *backend, &claim("released", 2, MINUTE));
+    release(&mut *backend, &claim("released", 2, MINUTE), Duration::ZERO);
+    assert!(store.java_take("java", "java-host", MINUTE));
+    store.java_release("java", "java-host", Duration::ZERO);
+    take(&mut *backend, &claim("expired", 3, Duration::from_millis(50)));
+    wait_until_over(store, "expired");
+    let found = list(store, &[]);
+    let held: Vec<&str> = found.locks.iter().filter(|lock| lock.is_held()).map(|lock| lock.name.as_str()).collect();
+    assert_eq!(held, ["held"]);
+    let is_redis = store.url().starts_with("redis");
+    for lock in found.locks.iter().filter(|lock| !lock.is_held()) {
+        if is_redis {
+            // A key that expires is no row. The lock is known by its runs, and by nothing else.
+            let record = Record { owner: String::new(), since: None, until: None, left: Duration::ZERO };
+            assert_eq!(*lock, Lock { name: lock.name.clone(), record });
+            assert_eq!(listed(store, &lock.name), *lock);
+            continue;
+        }
+        let stored = stored(store, &lock.name);
+        assert_eq!((lock.record.left, &lock.record.owner), (Duration::ZERO, &stored.owner));
+        let until = i64::try_from(lock.record.until.unwrap().0).unwrap();
+        assert!((until - stored.until).abs() <= ROUNDING, "{lock:?} {stored:?}");
+    }
+    // Java's leaves nothing there.
+    let free = if is_redis { 2 } else { 3 };
+    assert_eq!(found.locks.len(), 1 + free, "{found:?}");
+}
+
+pub(in crate::backend) fn what_stays_held_is_listed_as_ended(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    release(&mut *backend, &first, MINUTE * 2);
+    let lock = listed(store, "job");
+    agrees(store, &lock);
+    assert_eq!(lock.record.owner, first.owner.ended());
+    assert!(lock.record.left > MINUTE, "{lock:?}");
+}
+
+pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(store: &dyn Store) {
+    store.make_table();
+    let things = store.things();
+    assert_eq!(list(store, &[]).locks, []);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    assert!(store.java_take("free", "java-host", MINUTE));
+    store.java_release("free", "java-host", Duration::ZERO);
+    agrees(store, &listed(store, "job"));
+    assert!(!is_listed_as_held(store, "free"));
+    let mut backend = open(store);
+    assert_eq!(change(&mut *backend, "job", "java-host", "java-host", MINUTE * 2), Kept::Kept);
+    let lock = listed(store, "job");
+    agrees(store, &lock);
+    assert!(lock.record.left > MINUTE, "{lock:?}");
+    assert_eq!(change(&mut *backend, "job", "java-host", "java-host", Duration::ZERO), Kept::Kept);
+    assert!(!is_listed_as_held(store, "job") && !is_held(store, "job"));
+    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
+    // The lock itself is a key there.
+    assert!(store.things() == things || store.url().starts_with("redis"));
+}
+
+#[track_caller]
+fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<PastRun> {
+    let mut backend = open(store);
+    let Runs { now, runs } = persist(|| backend.runs(wanted));
+    assert!(now.0.abs_diff(Timestamp::now().0) < 20_000, "the store's clock is that of this machine: {now}");
+    runs
+}
+
+/// Runs under the lock for some milliseconds, so that runs can be told apart by their times.
+#[track_caller]
+fn run(store: &dyn Store, name: &str, owner: u64, verdict: Verdict, exit_code: u8) -> u64 {
+    let mut backend = open(store);
+    let claim = claim(name, owner, MINUTE);
+    let grant = take(&mut *backend, &claim);
+    wait_for_age(store, name, 5);
+    persist(|| backend.release(&claim, Duration::ZERO, Closing::Ended { verdict, exit_code: Some(exit_code) }));
+    grant.token.expect("there is no token")
+}
+
+/// As another reads it from the store.
+fn as_stored(run: &PastRun) -> Run {
+    let time = |time: Timestamp| i64::try_from(time.0).unwrap();
+    Run {
+        token: run.token,
+        owner: run.owner.clone(),
+        host: run.host.clone(),
+        started: time(run.started_at.unwrap()),
+        ended: run.ended_at.map(time),
+        exit_code: run.exit_code,
+        outcome: run.outcome.clone(),
+    }
+}
+
+/// The owners' numbers and the names of runs.
+fn which(runs: &[PastRun]) -> Vec<(String, u64)> {
+    let number = |owner: &str| u64::from_str_radix(owner.rsplit(':').next().unwrap(), 16).unwrap();
+    runs.iter().map(|run| (run.name.clone(), number(&run.owner))).collect()
+}
+
+fn these(runs: &[(&str, u64)]) -> Vec<(String, u64)> {
+    runs.iter().map(|(name, owner)| ((*name).to_owned(), *owner)).collect()
+}
+
+pub(in crate::backend) fn runs_are_listed_newest_first(store: &dyn Store) {
+    run(store, "one", 1, Verdict::Success, 0);
+    run(store, "other", 2, Verdict::Failure, 3);
+    run(store, "one", 3, Verdict::Lost, 123);
+    run(store, "it's", 4, Verdict::Error, 127);
+    take(&mut *open(store), &claim("other", 5, MINUTE));
+    let found = runs(store, &Wanted::default());
+    assert_eq!(which(&found), these(&[("other", 5), ("it's", 4), ("one", 3), ("other", 2), ("one", 1)]));
+    for name in ["one", "other", "it's"] {
+        let of_name: Vec<Run> = found.iter().filter(|run| run.name == name).map(as_stored).collect();
+        assert_eq!(of_name, store.history(name));
+    }
+    assert_eq!((found[0].ended_at, found[0].exit_code, found[0].outcome.as_deref()), (None, None, None));
+    assert_eq!((found[1].exit_code, found[1].outcome.as_deref()), (Some(127), Some("error")));
+}
+
+pub(in crate::backend) fn the_newest_runs_are_listed(store: &dyn Store) {
+    for (owner, name) in (1..).zip(["a", "b", "a", "c", "a", "b"]) {
+        run(store, name, owner, Verdict::Success, 0);
+    }
+    let wanted = |names: &[&str], limit: Option<u32>, of_each: Option<u32>| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        which(&runs(store, &Wanted { names, limit, of_each, since: None }))
+    };
+    assert_eq!(wanted(&[], Some(2), None), these(&[("b", 6), ("a", 5)]));
+    assert_eq!(wanted(&["a"], None, None), these(&[("a", 5), ("a", 3), ("a", 1)]));
+    assert_eq!(wanted(&["a"], Some(2), None), these(&[("a", 5), ("a", 3)]));
+    assert_eq!(wanted(&["c", "nobody's", "b", "c"], None, None), these(&[("b", 6), ("c", 4), ("b", 2)]));
+    assert_eq!(wanted(&["nobody's", "A"], None, None), []);
+    assert_eq!(wanted(&[], None, Some(1)), these(&[("b", 6), ("a", 5), ("c", 4)]));
+    assert_eq!(wanted(&["a", "c"], None, Some(2)), these(&[("a", 5), ("c", 4), ("a", 3)]));
+    assert_eq!(wanted(&[], Some(1), Some(2)), these(&[("b", 6)]));
+    assert_eq!(wanted(&[], Some(0), None), []);
+}
+
+/// One that ran across that time counts, and so does one that has no end.
+pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: &dyn Store) {
+    run(store, "early", 1, Verdict::Success, 0);
+    take(&mut *open(store), &claim("endless", 2, MINUTE));
+    let across = claim("across", 3, MINUTE);
+    take(&mut *open(store), &across);
+    let since = wait_for_age(store, "across", 20).now;
+    wait_for_age(store, "across", 40);
+    release(&mut *open(store), &across, Duration::ZERO);
+    run(store, "late", 4, Verdict::Success, 0);
+    run(store, "late", 5, Verdict::Success, 0);
+    let since = Some(Timestamp(u64::try_from(since).unwrap()));
+    let wanted = Wanted { since, ..Wanted::default() };
+    let found = which(&runs(store, &wanted));
+    assert_eq!(found, these(&[("late", 5), ("late", 4), ("across", 3), ("endless", 2)]));
+    let found = which(&runs(store, &Wanted { limit: Some(3), of_each: Some(1), ..wanted }));
+    assert_eq!(found, these(&[("late", 5), ("across", 3), ("endless", 2)]));
+    // To the millisecond: the end itself is not before.
+    let ended = store.history("early")[0].ended.unwrap();
+    for (since, count) in [(ended, 1), (ended + 1 + ROUNDING, 0)] {
+        let since = Some(Timestamp(u64::try_from(since).unwrap()));
+        assert_eq!(runs(store, &Wanted { names: vec!["early".to_owned()], since, ..Wanted::default() }).len(), count);
+    }
+}
+
+#[track_caller]
+fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+    let name = LockName::new(name).unwrap();
+    let change = Change { name, from: from.to_owned(), to: to.to_owned(), left };
+    persist(|| backend.change(&change))
+}
+
+pub(in crate::backend) fn another_end_is_counted_from_now(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE * 2);
+    let owner = first.owner.as_str();
+    take(&mut *backend, &first);
+    let before = wait_for_age(store, "job", 100);
+    // Further off, and nearer.
+    for left in [MINUTE * 10, MINUTE] {
+        assert_eq!(change(&mut *backend, "job", owner, owner, left), Kept::Kept);
+        let after = stored(store, "job");
+        assert_eq!(after.owner, owner);
+        assert!((after.since - before.since).abs() <= ROUNDING, "{before:?} {after:?}");
+        assert!(after.until - before.now >= millis(left) - ROUNDING, "{before:?} {after:?}");
+        close_to(after.until - after.now, left, 10_000);
+        agrees(store, &listed(store, "job"));
+    }
+    refused(&mut *open(store), &claim("job", 2, MINUTE));
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    assert_eq!(change(&mut *backend, "job", owner, owner, years), Kept::Kept);
+    let after = stored(store, "job");
+    close_to(after.until - after.now, years, 10_000);
+    agrees(store, &listed(store, "job"));
+}
+
+pub(in crate::backend) fn another_owner_holds_it_from_now(store: &dyn Store) {
+    let mut backend = open(store);
+    let (first, next) = (claim("job", 1, MINUTE), claim("job", 2, MINUTE));
+    take(&mut *backend, &first);
+    take(&mut *backend, &claim("other", 3, MINUTE));
+    let other = stored(store, "other");
+    let before = wait_for_age(store, "job", 100);
+    assert_eq!(change(&mut *backend, "job", first.owner.as_str(), next.owner.as_str(), MINUTE * 3), Kept::Kept);
+    let after = stored(store, "job");
+    assert_eq!(after.owner, next.owner.as_str());
+    assert!(after.since >= before.now - ROUNDING, "{before:?} {after:?}");
+    close_to(after.span(), MINUTE * 3, ROUNDING + 50);
+    agrees(store, &listed(store, "job"));
+    assert_eq!(renew(&mut *backend, &first), Kept::Lost);
+    assert_eq!(stored(store, "job").owner, next.owner.as_str());
+    let unchanged = stored(store, "other");
+    assert_eq!((unchanged.owner, unchanged.since), (other.owner, other.since), "a lock of another name");
+}
+
+pub(in crate::backend) fn what_is_changed_to_nothing_is_free(store: &dyn Store) {
+    let mut backend = open(store);
+    let (kept, marked) = (claim("kept", 1, MINUTE), claim("marked", 2, MINUTE));
+    for (claim, to) in [(&kept, kept.owner.as_str().to_owned()), (&marked, marked.owner.ended())] {
+        let name = claim.name.as_str();
+        take(&mut *backend, claim);
+        let before = wait_for_age(store, name, 20);
+        assert_eq!(change(&mut *backend, name, claim.owner.as_str(), &to, Duration::ZERO), Kept::Kept);
+        assert!(!is_held(store, name) && !is_listed_as_held(store, name));
+        let after = store.stored(name);
+        assert!(
+            after.as_ref().is_none_or(|after| after.owner == to && after.until >= before.now),
+            "{before:?} {after:?}"
+        );
+        assert!(after.is_some() || store.url().starts_with("redis"), "a row is never deleted");
+        assert_eq!(renew(&mut *backend, claim), Kept::Lost);
+        assert!(!is_held(store, name));
+    }
+    take(&mut *open(store), &claim("kept", 3, MINUTE));
+    assert!(store.java_take("marked", "java-host", MINUTE));
+}
+
+pub(in crate::backend) fn only_the_lock_of_the_one_who_is_named_is_changed(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    let before = stored(store, "job");
+    for from in ["somebody", "", &first.owner.ended(), &first.owner.as_str().to_uppercase(), "host"] {
+        assert_eq!(change(&mut *backend, "job", from, "thief", MINUTE * 9), Kept::Lost, "{from}");
+        assert_eq!(change(&mut *backend, "job", from, from, Duration::ZERO), Kept::Lost, "{from}");
+    }
+    let after = stored(store, "job");
+    assert_eq!((&after.owner, after.since), (&before.owner, before.since));
+    assert!((after.until - before.until).abs() < 50, "{before:?} {after:?}");
+    assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+}
+
+pub(in crate::backend) fn what_is_not_held_is_not_changed(store: &dyn Store) {
+    let mut backend = open(store);
+    let (released, expired) = (claim("released", 1, MINUTE), claim("expired", 2, Duration::from_millis(50)));
+    take(&mut *backend, &released);
+    release(&mut *backend, &released, Duration::ZERO);
+    take(&mut *backend, &expired);
+    wait_until_over(store, "expired");
+    let ended = released.owner.ended();
+    for (name, owner) in [
+        ("released", released.owner.as_str()),
+        ("released", ended.as_str()),
+        ("expired", expired.owner.as_str()),
+        ("nobody's", expired.owner.as_str()),
+    ] {
+        let before = store.stored(name).map(|stored| (stored.owner, stored.since, stored.until));
+        for to in [owner, "thief"] {
+            assert_eq!(change(&mut *backend, name, owner, to, MINUTE), Kept::Lost, "{name} {owner}");
+            assert_eq!(change(&mut *backend, name, owner, to, Duration::ZERO), Kept::Lost, "{name} {owner}");
+        }
+        assert_eq!(store.stored(name).map(|stored| (stored.owner, stored.since, stored.until)), before, "{name}");
+    }
+    take(&mut *backend, &claim("expired", 3, MINUTE));
+}
+
+/// The answer to the first one was lost.
+pub(in crate::backend) fn a_change_that_is_repeated_is_kept(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    assert_eq!(change(&mut *backend, "job", first.owner.as_str(), "next", MINUTE * 2), Kept::Kept);
+    let before = wait_for_age(store, "job", 50);
+    assert_eq!(change(&mut *open(store), "job", first.owner.as_str(), "next", MINUTE * 2), Kept::Kept);
+    let after = stored(store, "job");
+    assert_eq!((after.owner.as_str(), after.since), ("next", before.since));
+    close_to(after.until - before.until, Duration::ZERO, 10_000);
+    // Another has taken it since.
+    store.steal("job", "another");
+    assert_eq!(change(&mut *open(store), "job", first.owner.as_str(), "next", MINUTE * 2), Kept::Lost);
+    assert_eq!(stored(store, "job").owner, "another");
+}
+
+/// A run closes its own record, whatever became of the lock; a change leaves the history alone.
+pub(in crate::backend) fn who_lost_the_lock_to_a_change_closes_the_record(store: &dyn Store) {
+    let mut backend = open(store);
+    let (freed, moved) = (claim("freed", 1, MINUTE), claim("moved", 2, MINUTE));
+    for (claim, to, left) in [(&freed, freed.owner.ended(), Duration::ZERO), (&moved, "next".to_owned(), MINUTE)] {
+        let name = claim.name.as_str();
+        take(&mut *backend, claim);
+        let before = store.history(name);
+        assert_eq!(change(&mut *open(store), name, claim.owner.as_str(), &to, left), Kept::Kept);
+        assert_eq!(store.history(name), before);
+    }
+    take(&mut *open(store), &claim("freed", 3, MINUTE));
+    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
+    for claim in [&freed, &moved] {
+        assert_eq!(persist(|| backend.release(claim, Duration::ZERO, lost)), Kept::Lost);
+        assert_eq!(record(store, claim).outcome.as_deref(), Some("lost"));
+        assert!(is_held(store, claim.name.as_str()));
+    }
+}
+
+pub(in crate::backend) fn a_changed_lock_is_renewed_and_released_by_its_owner(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    assert_eq!(change(&mut *open(store), "job", first.owner.as_str(), first.owner.as_str(), MINUTE * 3), Kept::Kept);
+    assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+    let after = stored(store, "job");
+    close_to(after.until - after.now, MINUTE * 3, 10_000);
+    assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE * 5, ..first.clone() }), Kept::Kept);
+    agrees(store, &listed(store, "job"));
+    assert!(listed(store, "job").record.left > MINUTE * 4);
+    assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Kept);
+    assert!(!is_held(store, "job"));
+    take(&mut *backend, &claim("job", 2, MINUTE));
+}
+
+pub(in crate::backend) fn java_s_lock_can_be_changed(store: &dyn Store) {
+    let mut backend = open(store);
+    refused_until_free(&mut *backend);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    assert_eq!(change(&mut *backend, "job", "java-host", "java-host", MINUTE * 2), Kept::Kept);
+    let after = stored(store, "job");
+    close_to(after.until - after.now, MINUTE * 2, 10_000);
+    assert_eq!(change(&mut *backend, "job", "java-host", "java-host", Duration::ZERO), Kept::Kept);
+    assert!(store.java_take("job", "other-host", MINUTE));
+    let pause = pause(1);
+    assert_eq!(change(&mut *backend, "job", "other-host", pause.as_str(), MINUTE * 2), Kept::Kept);
+    // Its application does not learn of it, and frees nothing.
+    store.java_release("job", "other-host", Duration::ZERO);
+    assert!(!store.java_take("job", "java-host", MINUTE));
+    let lock = listed(store, "job");
+    assert_eq!(lock.record.owner, pause.as_str());
+    agrees(store, &lock);
+}
+
+fn pause(random: u64) -> Owner {
+    Owner::of_pause("ada", "web1", random, None, "the disk: is \"full\"")
+}
+
+/// The claim of somebody who pauses a job.
+fn pausing(name: &str, random: u64, lease: Duration) -> Claim {
+    Claim { owner: pause(random), ..claim(name, random, lease) }
+}
+
+pub(in crate::backend) fn a_pause_refuses_everybody(store: &dyn Store) {
+    let mut backend = open(store);
+    let paused = pausing("job", 1, Duration::from_secs(10 * 365 * 86_400));
+    take(&mut *backend, &paused);
+    let record = refused(&mut *open(store), &claim("job", 2, MINUTE));
+    assert_eq!(record.owner, paused.owner.as_str());
+    refused(&mut *open(store), &pausing("job", 3, MINUTE));
+    assert!(!store.java_take("job", "java-host", MINUTE));
+    agrees(store, &listed(store, "job"));
+    // It can be made shorter, and ended.
+    assert_eq!(change(&mut *backend, "job", paused.owner.as_str(), paused.owner.as_str(), MINUTE), Kept::Kept);
+    refused(&mut *open(store), &claim("job", 2, MINUTE));
+    let ended = paused.owner.ended();
+    assert_eq!(change(&mut *backend, "job", paused.owner.as_str(), &ended, Duration::ZERO), Kept::Kept);
+    take(&mut *open(store), &claim("job", 2, MINUTE));
+    refused(&mut *backend, &pausing("job", 4, MINUTE));
+}
+
+pub(in crate::backend) fn a_pause_is_no_run_and_has_no_token(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    let before = take(&mut *backend, &first).token.unwrap();
+    release(&mut *backend, &first, Duration::ZERO);
+    let runs = store.history("job");
+    let paused = pausing("job", 2, MINUTE);
+    for _ in 0..2 {
+        // The answer to the first one was lost.
+        assert_eq!(take(&mut *backend, &paused).token, None);
+    }
+    assert_eq!(backend.unrecorded(), None, "nothing is missing");
+    assert_eq!(store.history("job"), runs);
+    assert_eq!(change(&mut *backend, "job", paused.owner.as_str(), "nobody", Duration::ZERO), Kept::Kept);
+    let after = take(&mut *backend, &claim("job", 3, MINUTE)).token.unwrap();
+    assert!(after > before);
+    assert_eq!(tokens(store, "job"), [after, before]);
+}
+
+#[track_caller]
+fn make(backend: &mut dyn Operate) -> Vec<String> {
+    persist(|| backend.make())
+}
+
+/// Takes and releases a lock, which has to leave a run and no warning.
+#[track_caller]
+fn works(store: &dyn Store, backend: &mut dyn Backend) {
+    let first = claim("works", 1, MINUTE);
+    let grant = take(backend, &first);
+    assert_eq!(backend.unrecorded(), None);
+    assert_eq!(release(backend, &first, Duration::ZERO), Kept::Kept);
+    assert_eq!(tokens(store, "works"), [grant.token.unwrap()]);
+}
+
+pub(in crate::backend) fn what_is_needed_is_made_once(store: &dyn Store) {
+    let mut backend = open(store);
+    let first = make(&mut *backend);
+    let things = store.things();
+    let again = make(&mut *open(store));
+    assert_eq!(store.things(), things);
+    assert!(!first.is_empty() && !again.is_empty());
+    // A store that has to be made is told from one that is there.
+    assert!(first != again || things.is_empty(), "{first:?}");
+    assert!(again.iter().all(|line| !line.starts_with("made")), "{again:?}");
+    assert!(first.iter().chain(&again).all(|line| !line.is_empty() && !line.contains('\n')), "{first:?} {again:?}");
+    works(store, &mut *backend);
+    assert!(store.things() == things || things.is_empty());
+}
+
+pub(in crate::backend) fn making_harms_no_lock(store: &dyn Store) {
+    store.make_table();
+    assert!(store.java_take("java", "java-host", MINUTE));
+    make(&mut *open(store));
+    agrees(store, &listed(store, "java"));
+    let mut backend = open(store);
+    let first = claim("job", 1, MINUTE);
+    take(&mut *backend, &first);
+    let runs = store.history("job");
+    make(&mut *open(store));
+    agrees(store, &listed(store, "job"));
+    assert_eq!(store.history("job"), runs);
+    assert_eq!(renew(&mut *backend, &first), Kept::Kept);
+}
+
+pub(in crate::backend) fn the_schema_is_all_that_is_needed(store: &dyn Store) {
+    let mut backend = open(store);
+    let schema = backend.schema();
+    assert!(schema.ends_with('\n'), "{schema}");
+    store.carry_out(&schema);
+    let things = store.things();
+    // Again does no harm.
+    store.carry_out(&schema);
+    let made = make(&mut *backend);
+    assert!(made.iter().all(|line| !line.starts_with("made")), "{made:?}");
+    works(store, &mut *backend);
+    assert!(store.things() == things || store.url().starts_with("redis"));
+}

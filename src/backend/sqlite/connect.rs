@@ -1,0 +1,97 @@
+//! Opening the file, and the machine's boot, by which running jobs are judged.
+
+use std::io::Read;
+use std::time::Duration;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OpenFlags};
+
+use super::statements::CREATE;
+use super::{Sqlite, history};
+use crate::backend::Trouble;
+use crate::clock::Moment;
+
+/// Small pages, since a commit writes whole pages and ours are a row each.
+const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
+
+impl Sqlite {
+    /// Opens the file, which is made where there is none.
+    pub(super) fn connect(&mut self) -> Result<Connection, Trouble> {
+        if let Some(connection) = self.connect_to_file()? {
+            return Ok(connection);
+        }
+        let create = format!("{PAGE_SIZE}; {CREATE}; {}", history::CREATE);
+        self.file.create(&self.statements().fill(&create))?;
+        self.connect_to_file()?.ok_or_else(|| self.file.explain_refusal())
+    }
+
+    /// Opens the file, if there is one.
+    pub(super) fn connect_to_file(&mut self) -> Result<Option<Connection>, Trouble> {
+        self.file.follow_links();
+        self.file.refuse_network()?;
+        if self.boot.is_none() {
+            self.boot = boot_id();
+            self.ahead_ms = ahead_ms();
+        }
+        let ahead_ms = self.ahead_ms;
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let open = || Connection::open_with_flags(self.file.path(), flags);
+        let opened = match open() {
+            Err(_) if self.file.is_missing() => return Ok(None),
+            // Another process may have made it since we found none.
+            Err(_) => open(),
+            Ok(connection) => Ok(connection),
+        };
+        // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
+        let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
+        let connection = if again { open() } else { opened }.map_err(|error| self.explain(&error))?;
+        let prepare = || {
+            // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
+            connection.busy_timeout(Duration::ZERO)?;
+            connection
+                .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
+            connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        };
+        prepare().map_err(|error| self.explain(&error))?;
+        Ok(Some(connection))
+    }
+}
+
+/// Reads the identity of this boot of the machine, a UUID.
+fn boot_id() -> Option<String> {
+    let mut id = [0; 36];
+    std::fs::File::open("/proc/sys/kernel/random/boot_id").ok()?.read_exact(&mut id).ok()?;
+    String::from_utf8(id.to_vec()).ok()
+}
+
+fn boot_ms() -> i64 {
+    i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Reads how far the boot clock is ahead of the machine's: in a time namespace, that is in some containers, it has an offset of
+/// its own, and all who share the file must read one clock.
+fn ahead_ms() -> i64 {
+    std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| boot_offset_ms(&offsets))
+}
+
+/// Finds it in the text of the file: a line each with the clock's name, seconds and nanoseconds. Without namespaces for
+/// time there is no such file, and no offset.
+fn boot_offset_ms(offsets: &str) -> i64 {
+    let line = offsets.lines().find_map(|line| line.trim().strip_prefix("boottime")).unwrap_or_default();
+    let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().unwrap_or_default());
+    let (secs, nanos) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    secs.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read() {
+        assert_eq!(boot_offset_ms("monotonic           0         0\nboottime        86400         0\n"), 86_400_000);
+        assert_eq!(boot_offset_ms("monotonic 0 0\nboottime -5 250000000\n"), -4_750);
+        assert_eq!(boot_offset_ms(""), 0);
+    }
+}

@@ -1,0 +1,117 @@
+//! A lock of ours that a command is about: by its handle, or that of the job which we are part of.
+
+use anyhow::anyhow;
+use clap::ArgMatches;
+
+use super::operator::Operator;
+use crate::clock::Timestamp;
+use crate::config::Mistake;
+use crate::exit::{self, Exit};
+use crate::lock::{Handle, Holder, LockName, Locks, Owner};
+use crate::report;
+use crate::variables;
+
+/// Reads whose lock it is about, and finds its backend.
+pub(super) fn own(matches: &ArgMatches) -> anyhow::Result<(Handle, Operator)> {
+    let handle = match matches.get_one::<String>("HANDLE") {
+        Some(text) => Handle::parse(text).map_err(|why| Mistake::new(format!("HANDLE `{text}` {why}")))?,
+        None => of_job()?,
+    };
+    let given = matches.contains_id("HANDLE");
+    let operator = match !given || variables::enclosing().iter().any(|owner| owner == handle.owner.as_str()) {
+        true => Operator::of_job(matches, &handle.name)?,
+        false => Operator::new(matches, Some(&handle.name))?,
+    };
+    Ok((handle, operator))
+}
+
+/// The lock that this process runs under.
+fn of_job() -> Result<Handle, Mistake> {
+    let Some((name, owner)) = variables::lock() else {
+        return Err(Mistake::new("no HANDLE is given, and this is no job of `shedlock run`")
+            .hint("give what `shedlock acquire` printed, NAME@OWNER"));
+    };
+    let name = LockName::new(&name).map_err(|why| Mistake::new(format!("{} {why}", variables::NAME)))?;
+    let owner = Owner::parse(&owner).map_err(|why| Mistake::new(format!("{} {why}", variables::OWNER)))?;
+    Ok(Handle { name, owner })
+}
+
+/// Answers that the lock is lost, with what has become of it if that can be found out.
+pub(super) fn lost(handle: &Handle, operator: &mut Operator) -> Exit {
+    let name = &handle.name;
+    let found = operator.ask(|backend| backend.locks(&[name.as_str()]));
+    let why = found.ok().and_then(|found| why_not_ours(&handle.owner, &found));
+    no(&format!("the lock `{name}` is no longer ours{}", why.map(|why| format!(": {why}")).unwrap_or_default()))
+}
+
+/// Says no, and why.
+pub(super) fn no(message: &str) -> Exit {
+    report::error(message, None);
+    Exit { code: exit::NO, raise: None }
+}
+
+/// Why a lock is not this owner's, of what the backend has of that one name; `None` if it is.
+pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
+    // Of a lock that is free some stores know only that there was one.
+    let known = found.locks.first().filter(|lock| lock.is_held() || !lock.record.owner.is_empty());
+    let Some(lock) = known else { return Some("it is free".to_owned()) };
+    let (record, holder) = (&lock.record, Holder::of(&lock.record.owner));
+    let time = |time: Option<Timestamp>| time.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
+    let (since, until) = (time(record.since), time(record.until));
+    let was_ours = holder.owner() == owner.as_str();
+    Some(match (lock.is_held(), holder.has_ended(), was_ours) {
+        (true, false, true) => return None,
+        (true, true, true) => format!("it was given back, and is kept until {until}"),
+        (true, true, false) => format!("it is kept until {until} after the run of {}", holder.owner()),
+        (true, false, false) => match holder.pause() {
+            Some(pause) => format!("it is paused by {} since {since}", pause.by),
+            None => format!("it is held by {} since {since} until {until}", holder.owner()),
+        },
+        (false, true, true) => "it was given back or unlocked, and is free".to_owned(),
+        (false, false, true) => format!("its time was up at {until}, and it is free"),
+        (false, _, false) => format!("it is free, and {} had it last", holder.owner()),
+    })
+}
+
+/// The mistake that an argument is, by its name.
+pub(super) fn wrong(argument: &str, why: &str) -> anyhow::Error {
+    anyhow!(Mistake::new(format!("{argument} {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::{Lock, Record};
+
+    fn why(ours: &Owner, stored: &str, left: u64) -> Option<String> {
+        let (since, until) = (Some(Timestamp(0)), Some(Timestamp(1_000)));
+        let record = Record { owner: stored.to_owned(), since, until, left: Duration::from_millis(left) };
+        let lock = Lock { name: "job".to_owned(), record };
+        why_not_ours(ours, &Locks { now: Timestamp(500), locks: vec![lock] })
+    }
+
+    #[test]
+    fn what_has_become_of_a_lock_is_told() {
+        let ours = Owner::new("web1", 1, 2);
+        let pause = Owner::of_pause("ada", "web2", 3, None, "disk");
+        let (since, until) = ("since 1970-01-01T00:00:00.000Z", "until 1970-01-01T00:00:01.000Z");
+        for (stored, left, told) in [
+            ("java", 1, format!("it is held by java {since} {until}")),
+            ("java", 0, "it is free, and java had it last".to_owned()),
+            ("web2:1:00:ended", 1, format!("it is kept {until} after the run of web2:1:00")),
+            ("web2:1:00:ended", 0, "it is free, and web2:1:00 had it last".to_owned()),
+            ("", 0, "it is free".to_owned()),
+            (ours.as_str(), 0, "its time was up at 1970-01-01T00:00:01.000Z, and it is free".to_owned()),
+            (&ours.ended(), 0, "it was given back or unlocked, and is free".to_owned()),
+            (&ours.ended(), 1, format!("it was given back, and is kept {until}")),
+            (pause.as_str(), 1, format!("it is paused by ada@web2 {since}")),
+        ] {
+            assert_eq!(why(&ours, stored, left), Some(told));
+        }
+        assert_eq!(why(&ours, ours.as_str(), 1), None);
+        let nothing = Locks { now: Timestamp(0), locks: Vec::new() };
+        assert_eq!(why_not_ours(&ours, &nothing).as_deref(), Some("it is free"));
+    }
+}

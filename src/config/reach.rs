@@ -1,0 +1,141 @@
+//! Where locks live: as it was typed, exported and written in files, and how a job finds the way to the backend of its run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ArgMatches;
+
+use super::layer::{Layers, Source, plain};
+use super::{BACKEND_TIMEOUT, Mistake, file, place};
+use crate::backend::{self, Access, Operate};
+use crate::lock::LockName;
+use crate::variables::{self, Way};
+
+/// The history is there to be read, and every release looks through that of its lock.
+const MOST_RUNS: u32 = 100_000;
+
+/// How the commands beside `run` reach the backend.
+pub(crate) struct Reach {
+    pub(crate) backend: Box<dyn Operate>,
+    /// The longest to try.
+    pub(crate) timeout: Duration,
+}
+
+impl Reach {
+    /// The backend of the lock of this name, or of no lock in particular: which one it is can be said for each job.
+    pub(crate) fn of(matches: &ArgMatches, name: Option<&LockName>) -> Result<Self, Mistake> {
+        let mut layers = Layers::of_process(matches)?;
+        layers.add_files(name)?;
+        let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
+        let access = &Access { password: password()?, patience: timeout };
+        Ok(Self { backend: backend(&layers, access)?.0, timeout })
+    }
+
+    /// The backend of the lock that our job runs under, as its run tells of it; what is typed here wins.
+    pub(crate) fn of_job(matches: &ArgMatches, name: &LockName) -> Result<Self, Mistake> {
+        let layers = Layers::of_process(matches)?;
+        let named = layers.first_of(&["backend", "backend-file"])?;
+        let typed = named.is_some_and(|(_, given)| matches!(given.source, Source::Option(_)));
+        let Some((address, way)) = variables::backend().filter(|_| !typed) else {
+            return Self::of(matches, Some(name));
+        };
+        let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
+        let mut access = Access { password: password()?, patience: timeout };
+        let of_variable = |why| Mistake::new(format!("{} {why}", variables::BACKEND));
+        let found = match &way {
+            Way::Plain => backend::from_url(&address, &access).map_err(of_variable)?,
+            Way::Password(password) => {
+                access.password = Some(password.clone());
+                backend::from_url(&address, &access).map_err(of_variable)?
+            }
+            Way::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?,
+            Way::Config(path) => backend_from_config(path, name, &access)?,
+        };
+        if let (Way::File(path) | Way::Config(path), true) = (&way, found.address() != address) {
+            let (path, now) = (path.display(), found.address());
+            return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
+                .hint("name the backend with --backend or --backend-file"));
+        }
+        Ok(Self { backend: found, timeout })
+    }
+}
+
+/// How many runs of this lock the history keeps.
+pub(crate) fn history_keep_of(matches: &ArgMatches, name: &LockName) -> Result<u32, Mistake> {
+    let mut layers = Layers::of_process(matches)?;
+    layers.add_files(Some(name))?;
+    history_keep(&layers)
+}
+
+pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
+    layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))
+}
+
+/// The backend that is named, and how the job will find it.
+pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Operate>, Way), Mistake> {
+    match layers.first_of(&["backend", "backend-file"])? {
+        Some(("backend", given)) => {
+            let found = given.read(|url| backend::from_url(url, access))?;
+            let way = match (backend::password(&given.text), &given.source) {
+                (None, _) => Way::Plain,
+                (Some(_), Source::File { path, .. }) => Way::Config(absolute(path)),
+                (Some(password), Source::Option(_) | Source::Variable(_)) => Way::Password(password),
+            };
+            Ok((found, way))
+        }
+        Some((_, given)) => {
+            let found = given.read(|path| backend_from_file(Path::new(path), access))?;
+            Ok((found, Way::File(absolute(Path::new(&given.text)))))
+        }
+        None => Ok((default_backend()?, Way::Plain)),
+    }
+}
+
+/// The job may be in another directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
+pub(super) fn password() -> Result<Option<String>, Mistake> {
+    let Some(password) = std::env::var_os("SHEDLOCK_BACKEND_PASSWORD").filter(|password| !password.is_empty()) else {
+        return Ok(None);
+    };
+    password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
+}
+
+fn backend_from_file(path: &Path, access: &Access) -> Result<Box<dyn Operate>, String> {
+    let name = path.display();
+    let url = std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", plain(&error)))?;
+    backend::from_url(url.trim(), access).map_err(|why| format!("{name} {why}"))
+}
+
+/// What the file says of the backend of this job.
+fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Box<dyn Operate>, Mistake> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error))))?;
+    let file = file::parse(&text, path, Some(name))?;
+    match file.job.get("backend").or_else(|| file.defaults.get("backend")) {
+        Some(given) => given.read(|url| backend::from_url(url, access)),
+        None => Err(Mistake::new(format!("{} names no backend of {name} any more", path.display()))),
+    }
+}
+
+/// The backend when nobody named one.
+fn default_backend() -> Result<Box<dyn Operate>, Mistake> {
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
+        return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
+            "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
+        ));
+    }
+    #[cfg(feature = "sqlite")]
+    return Ok(backend::sqlite::Sqlite::at_default_place(place::state_file()?));
+    #[cfg(not(feature = "sqlite"))]
+    Err(Mistake::new("no backend is named, and the default one was left out of this build")
+        .hint("name one with --backend"))
+}
+
+fn runs(text: &str) -> Result<u32, String> {
+    let number = text.trim().parse().ok().filter(|number| *number <= MOST_RUNS);
+    number.ok_or_else(|| format!("`{text}` is no number of runs; write one from 0 to {MOST_RUNS}"))
+}

@@ -1,0 +1,31 @@
+//! Hands a lock over to whoever reads our stdout: the handle is written, or the lock must not stay taken.
+
+use std::fs::File;
+use std::io::{Write, stdout};
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::job;
+use crate::lock::Handle;
+
+/// How long, in milliseconds, who reads may keep us waiting. Nothing else is done meanwhile, and no signal seen.
+const PATIENCE: u16 = 3_000;
+
+/// Writes the handle; the error says why that could not be done.
+pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
+    if job::stdout_was_closed() {
+        return Err("it is closed".to_owned());
+    }
+    let stdout = stdout();
+    let mut room = [PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)];
+    if !poll(&mut room, PollTimeout::from(PATIENCE)).is_ok_and(|ready| ready > 0) {
+        return Err("nobody reads it".to_owned());
+    }
+    // Rust's own stdout takes some errors for success.
+    let written = stdout.as_fd().try_clone_to_owned().and_then(|stdout| {
+        let mut stdout = File::from(stdout);
+        stdout.write_all(format!("{handle}\n").as_bytes())
+    });
+    written.map_err(|error| error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase())
+}

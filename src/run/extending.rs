@@ -1,0 +1,179 @@
+//! A run while its job lives: shortly before the job would be stopped because at-most is used up, the lock's end is asked for,
+//! since the job, or a person, may have extended it.
+
+use std::time::Duration;
+
+use super::running::{Lease, Renewal, Running};
+use super::{Action, Notice, NoticeKind, OnExpiry, Phase, Policy, Run};
+use crate::backend::{FOR_EVER, Trouble};
+use crate::clock::{Moment, Timestamp};
+use crate::exit::Outcome;
+use crate::lock::Grant;
+
+/// An end that is later by less has not been extended: taking and renewing round, and take their time.
+const EXTENDED: Duration = Duration::from_secs(1);
+
+/// Whose a lock is that was ours, as the backend says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It is ours for `left`, until `until` by the backend's clock if that is a time.
+    Ours { until: Option<Timestamp>, left: Duration },
+    /// It is another's, or nobody's.
+    Gone,
+}
+
+/// What is known of the end of at-most, and what is done to know it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// At-most, which an extension makes longer.
+    at_most: Duration,
+    /// When that is used up by the backend's clock.
+    until: Timestamp,
+    /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
+    reach: Moment,
+    pub(super) look: Look,
+}
+
+/// When the lock's end is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    Due(Moment),
+    InFlight,
+    /// Not any more, or not at all.
+    Over,
+}
+
+impl Extent {
+    /// Notes that a renewal for no longer than `lease` was answered at `now`, and so carried out before.
+    pub(super) fn renewed(&mut self, lease: Duration, now: Moment) {
+        // What the clocks may differ by in that time.
+        self.reach = self.reach.max(now + lease + lease / 1000);
+    }
+}
+
+impl Run {
+    /// What is known of a lock that was granted, and is ours until `end`.
+    pub(super) fn extent(&self, grant: Grant, end: Moment, limit: Moment) -> Extent {
+        let at_most = self.policy.at_most;
+        let until = grant.until.max(grant.locked_at + at_most);
+        Extent { at_most, until, reach: limit.max(end), look: Look::Due(self.first_look(limit)) }
+    }
+
+    /// How long after it was taken the lock is to stay held.
+    pub(super) fn hold(&self, running: &Running, outcome: Outcome, lease: Lease) -> Duration {
+        let waited = lease.taken.since(self.started);
+        match running.extent.filter(|extent| extent.at_most != self.policy.at_most) {
+            None => self.timing.hold(&self.policy, outcome, lease.grant, waited),
+            Some(Extent { at_most, .. }) => {
+                self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, lease.grant, waited)
+            }
+        }
+    }
+
+    /// When the lock's end is to be asked for.
+    pub(super) fn look_at(&self, running: &Running) -> Option<Moment> {
+        match running.extent.map(|extent| extent.look) {
+            // The renewal's answer comes first, and then there is a tick.
+            Some(Look::Due(at)) if self.would_look(running) && !running.is_in_flight() => Some(at),
+            _ => None,
+        }
+    }
+
+    fn would_look(&self, running: &Running) -> bool {
+        running.ending.is_none() && !running.lost_told && running.limit.is_some()
+    }
+
+    /// When it is too late to know of an extension.
+    fn look_by(&self, limit: Moment) -> Moment {
+        match self.policy.on_expiry {
+            OnExpiry::Ignore => limit,
+            OnExpiry::Kill | OnExpiry::Extend => self.timing.before_limit.stop_at(limit),
+        }
+    }
+
+    /// When to ask so that the answer comes in time, for a lock whose at-most is used up at `limit`.
+    fn first_look(&self, limit: Moment) -> Moment {
+        self.look_by(limit) - self.timing.look_ahead
+    }
+
+    /// Asks for the lock's end. No renewal waits for long behind a backend that does not answer: it is not asked again once
+    /// one is due.
+    pub(super) fn look(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        let Some(by) = running.limit.map(|limit| self.look_by(limit)).filter(|by| now < *by) else {
+            self.set_look(Look::Over);
+            return;
+        };
+        let deadline = match running.renewal {
+            Renewal::Due(at) => by.min(at),
+            Renewal::Off | Renewal::InFlight { .. } => by,
+        };
+        todo.push(Action::Look { deadline });
+        self.set_look(Look::InFlight);
+    }
+
+    fn set_look(&mut self, look: Look) {
+        if let Phase::Running(Running { extent: Some(extent), .. }) = &mut self.phase {
+            extent.look = look;
+        }
+    }
+
+    pub(super) fn on_seen(
+        &mut self,
+        answer: Result<Sight, Trouble>,
+        sent: Moment,
+        now: Moment,
+        todo: &mut Vec<Action>,
+    ) {
+        self.set_look(Look::Over);
+        let Phase::Running(running) = &self.phase else { return };
+        if !self.would_look(running) || self.is_abandoned(running, now) {
+            return;
+        }
+        let late = running.limit.is_some_and(|limit| now >= self.look_by(limit));
+        match answer {
+            // After a standstill it may have ended because its time was up, as the job's is.
+            Ok(Sight::Gone) if late => {}
+            Ok(Sight::Gone) => self.on_lost(NoticeKind::Gone, now, todo),
+            Ok(Sight::Ours { until: Some(until), left }) => self.on_end_seen(until, sent, left.min(FOR_EVER), todo),
+            Ok(Sight::Ours { until: None, .. }) => {}
+            // As long as there is time, it is asked again.
+            Err(_) => self.set_look(Look::Due(now + self.timing.look_ahead / 4)),
+        }
+    }
+
+    /// The lock is ours for `left` from `sent` on at least.
+    fn on_end_seen(&mut self, until: Timestamp, sent: Moment, left: Duration, todo: &mut Vec<Action>) {
+        let Phase::Running(running) = &self.phase else { return };
+        let (Some(extent), Some(lease)) = (running.extent, running.lease) else { return };
+        // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
+        // than was meant.
+        if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
+            return;
+        }
+        let limit = sent + left;
+        let look = Look::Due(self.first_look(limit));
+        let renewed = sent + left.min(self.policy.lease());
+        let renews = self.policy.renews();
+        let again = self.timing.renew_at(sent);
+        let at_most = Duration::from_millis(until.0.saturating_sub(lease.grant.locked_at.0));
+        let Phase::Running(running) = &mut self.phase else { return };
+        running.extent = Some(Extent { at_most, until, reach: limit, look });
+        running.limit = Some(limit);
+        running.end = match renews {
+            true => running.end.max(renewed),
+            false => limit,
+        };
+        todo.push(Action::Tell(Notice::Extended(until)));
+        let Phase::Running(running) = &self.phase else { return };
+        let watched = self.is_watched(running);
+        let guard = self.guard_at(running.end, running.limit);
+        let Phase::Running(running) = &mut self.phase else { return };
+        if watched && !running.is_in_flight() {
+            running.renewal = Renewal::Due(again);
+        }
+        if self.policy.guarded {
+            todo.push(Action::Guard(guard));
+        }
+    }
+}
