@@ -17,6 +17,7 @@ mod garbage;
 mod generated;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod herd;
+mod holding;
 mod init;
 mod job;
 mod leases;
