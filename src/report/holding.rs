@@ -59,9 +59,9 @@ fn ahead(now: Timestamp, then: Timestamp) -> String {
     format!("in {}", roughly(Duration::from_millis(then.0.saturating_sub(now.0))))
 }
 
-/// A duration in its two largest units.
+/// A duration in its two largest units, to the nearest second where they are so small.
 fn roughly(duration: Duration) -> String {
-    let seconds = duration.as_secs();
+    let seconds = (duration + Duration::from_millis(500)).as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |large: u64, large_unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{large}{large_unit}"),
@@ -125,5 +125,6 @@ mod tests {
         ] {
             assert_eq!(roughly(Duration::from_secs(seconds)), told);
         }
+        assert_eq!(roughly(Duration::from_millis(7_199_990)), "2h");
     }
 }

@@ -108,6 +108,12 @@ fn timeless(stored: Stored) -> Stored {
 macro_rules! on_every_backend {
     ($($test:ident)*) => {
         on_every_backend!(sqlite: SqliteStore; $($test)*);
+        #[cfg(feature = "postgres")]
+        on_every_backend!(postgres: PostgresStore; $($test)*);
+        #[cfg(feature = "mysql")]
+        on_every_backend!(mariadb: MariaDbStore; $($test)*);
+        #[cfg(feature = "redis")]
+        on_every_backend!(redis: RedisStore; $($test)*);
     };
     ($backend:ident: $store:ident; $($test:ident)*) => {
         mod $backend {
