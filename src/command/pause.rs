@@ -132,7 +132,7 @@ impl Wish {
         let kept_until = seen.held().and_then(|record| record.until);
         let owner = Owner::of_pause(&self.user, &self.host, self.random, kept_until, &self.reason);
         let (signals, inherited) = Signals::hold_back()?;
-        let mut unclear = false;
+        let (mut unclear, mut stopped) = (false, None);
         let answer = operator.ask(|backend| {
             let answer = match seen.held() {
                 // Not for less than it is kept anyway, or the job could run before its time.
@@ -147,10 +147,12 @@ impl Wish {
                     backend.acquire(&claim).map(|answer| matches!(answer, Acquired::Granted(_)))
                 }
             };
-            unclear |= answer.as_ref().is_err_and(|trouble| trouble.unclear);
-            self.unless_full(answer)
+            let Err(trouble) = answer else { return answer.map(Ok) };
+            unclear |= trouble.unclear;
+            stopped = signals.next();
+            if stopped.is_some() { Ok(Err(trouble)) } else { self.unless_full(Err(trouble)) }
         });
-        let stopped = signals.next();
+        let stopped = stopped.or_else(|| signals.next());
         if stopped.is_some() && (unclear || matches!(answer, Ok(Ok(true)))) {
             let (name, from) = (self.name.clone(), owner.as_str().to_owned());
             let back = Change { name, from, to: owner.ended(), left: rest(kept_until, seen.clock()) };

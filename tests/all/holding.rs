@@ -1,13 +1,14 @@
 //! `unlock`, `pause` and `resume` on every backend: what they say, what becomes of the runs, and what the store has.
 
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::servers::stores::{Store, Stored};
-use super::stage::Holder;
+use super::servers::stores::{SqliteStore, Store, Stored};
+use super::stage::{Holder, wait_until_signals_are_caught};
 use super::support::process::{DETACHED, Started, under, wait_for_state};
 use super::support::pty::Terminal;
-use super::support::{Finished, Place, finish, finish_child, is_alive, kill, start, wait_until};
+use super::support::{Finished, Place, finish, finish_child, is_alive, kill, row, start, wait_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How far, in milliseconds, a time in the store may be from the one that is wanted, since commands lie between.
@@ -285,7 +286,7 @@ fn what_was_not_shown_is_not_freed<S: Store>(site: &Site<S>) {
 fn a_pause_keeps_every_run_out_until_it_is_resumed<S: Store>(site: &Site<S>) {
     site.is_open("job");
     let runs = site.store.history("job");
-    let reason = "disk 'a' \"b\": ä@ü, 100 % \\ |:";
+    let reason = "disk 'a' \"b\": ä@ü, 100 %? |:";
     says(&site.finish(&["pause", "job", "--reason", reason]), &["paused `job` until it is resumed"]);
     let stored = site.stored("job");
     assert!(stored.owner.starts_with("paused:ada@") && stored.owner.contains(reason), "{stored:?}");
@@ -490,6 +491,34 @@ fn where_nothing_is_yet_nothing_is_made_but_by_a_pause<S: Store>(site: &Site<S>)
     }
     assert_eq!(site.finish(&["pause", "job"]).code(), Some(0));
     site.is_shut("job");
+}
+
+#[test]
+fn who_is_stopped_while_the_backend_is_busy_does_not_wait_for_it() {
+    let site = Site::new(SqliteStore::new());
+    site.is_open("job");
+    let url = site.store.url();
+    let writer = rusqlite::Connection::open(url.strip_prefix("sqlite:").unwrap()).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let command = site.shedlock(&["pause", "job", "--backend-timeout", "1h"]);
+    let pause = Started::new(&site.place, "pause", &mut under(&DETACHED, &command));
+    wait_until_signals_are_caught(pause.pid());
+    kill(pause.pid(), "TERM");
+    pause.finish().is_silent_with(128 + 15);
+    writer.execute_batch("COMMIT").unwrap();
+    site.is_open("job");
+}
+
+#[test]
+fn a_pause_is_of_no_boot_of_the_machine() {
+    let site = Site::new(SqliteStore::new());
+    let url = site.store.url();
+    let boot = |name| row(Path::new(url.strip_prefix("sqlite:").unwrap()), name).unwrap().boot_id;
+    finish(&mut site.run("kept", &["--at-least", "30s", "true"])).is_silent_with(0);
+    for name in ["free", "kept"] {
+        assert_eq!(site.finish(&["pause", name]).code(), Some(0));
+        assert_eq!(boot(name), None, "{name}");
+    }
 }
 
 #[test]
