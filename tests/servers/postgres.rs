@@ -80,6 +80,21 @@ impl Postgres {
         server
     }
 
+    /// A copy of this server that follows it.
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::fresh(&[]);
+        standby.stop();
+        let copy = format!(
+            "rm -rf data && PATH=$PATH:$(dirname /usr/lib/postgresql/*/bin/postgres) pg_basebackup -R -D data -c fast \
+             -X stream -h {} -p {} -U postgres",
+            self.path().display(),
+            self.port()
+        );
+        standby.directory().run("sh", &["-c", &copy]);
+        standby.start();
+        standby
+    }
+
     /// A new, empty database.
     pub(crate) fn database(&self) -> PostgresDatabase {
         self.database_of("postgres")

@@ -3,6 +3,7 @@
 //! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
 //! would not survive PgBouncer.
 
+mod asking;
 mod check;
 mod connect;
 mod operate;
@@ -19,24 +20,18 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::history::History;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, Url};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, RELEASE, RENEW, Statement, Table, Tables};
+use statements::{ACQUIRE, PAUSE, RELEASE, RENEW, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
 
-/// A statement is given no less than this.
-const SHORTEST: Duration = Duration::from_secs(1);
-
 /// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
-
-/// How many tables may be missing.
-const TABLES: usize = 2;
 
 /// The parameters of a statement, with their types.
 type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
@@ -71,134 +66,6 @@ impl Postgres {
         }))
     }
 
-    /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over, and the tables are
-    /// made where they are missing.
-    fn ask(&mut self, statement: &Statement, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
-        for _ in 1..self.servers.count() {
-            match self.ask_one(statement, values)? {
-                Err(failure) if trouble::is_read_only(&failure) => {
-                    self.session = None;
-                    self.servers.pass_over();
-                }
-                answer => return answer.map_err(|failure| self.explain(&failure)),
-            }
-        }
-        self.ask_one(statement, values)?.map_err(|failure| {
-            if trouble::is_read_only(&failure) {
-                self.session = None;
-                self.servers.pass_over();
-            }
-            self.explain(&failure)
-        })
-    }
-
-    /// Asks the server that we are connected to. The outer error says that there is none.
-    fn ask_one(&mut self, statement: &Statement, values: Values<'_>) -> Result<Result<Vec<Row>, Failure>, Trouble> {
-        let now = Moment::now();
-        if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
-            self.begun = Some(now);
-        }
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.servers.connect()?,
-        };
-        let answer = self.ask_with_tables(&mut session, statement, values)?;
-        if answer.is_ok() {
-            self.begun = None;
-        }
-        // A connection on which the server answered is as good as before.
-        if answer.as_ref().err().is_none_or(trouble::is_answer) && !session.is_over() {
-            self.session = Some(session);
-        }
-        Ok(answer)
-    }
-
-    /// Asks, with a table that is missing made, and without the history where it may not be kept.
-    fn ask_with_tables(
-        &mut self,
-        session: &mut Session,
-        statement: &Statement,
-        values: Values<'_>,
-    ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
-        let limit = self.time_left();
-        let plain = self.tables.plain(statement);
-        let mut missing = TABLES;
-        loop {
-            let recorded = self.tables.recorded(statement).filter(|_| self.history.is_kept());
-            let failure = match session.query(recorded.as_ref().unwrap_or(&plain), values, limit) {
-                Ok(rows) => return Ok(Ok(rows)),
-                Err(failure) => failure,
-            };
-            let made = if trouble::is_no_table(&failure) && missing > 0 {
-                missing -= 1;
-                self.create(session, self.tables.missing(&trouble::said(&failure)), limit)?
-            } else if recorded.is_some() && self.is_refusal(&failure) {
-                // Whose fault it is shows without the history.
-                let answer = session.query(&plain, values, limit);
-                if answer.is_ok() {
-                    self.bar_history(&failure);
-                }
-                return Ok(answer);
-            } else {
-                Err(failure)
-            };
-            if let Err(failure) = made {
-                return Ok(Err(failure));
-            }
-        }
-    }
-
-    /// The server answered, and will not answer otherwise next time.
-    fn is_refusal(&self, failure: &Failure) -> bool {
-        trouble::is_answer(failure) && self.explain(failure).kind == TroubleKind::Lasting
-    }
-
-    /// How long the server may be busy with a statement: as long as somebody waits for the answer. Tries that have failed
-    /// before have had their share of it.
-    fn time_left(&self) -> Duration {
-        let now = Moment::now();
-        (self.begun.unwrap_or(now) + self.patience).since(now).max(SHORTEST)
-    }
-
-    /// Makes a table. A server that cannot be written is no place for it, and that is not the last word. Without the table of
-    /// locks there is no lock; without that of runs there is no history.
-    fn create(&mut self, session: &mut Session, table: Table, limit: Duration) -> Result<Result<(), Failure>, Trouble> {
-        let statement = self.tables.create(table);
-        let Err(failure) = session.execute(&statement, limit) else { return Ok(Ok(())) };
-        if trouble::is_made_already(&failure) {
-            return Ok(Ok(()));
-        }
-        if trouble::is_read_only(&failure) {
-            return Ok(Err(failure));
-        }
-        let trouble = self.explain(&failure);
-        if trouble.kind != TroubleKind::Lasting {
-            // Nothing was asked for yet.
-            return Err(Trouble { unclear: false, ..trouble });
-        }
-        let (label, name, said) = (self.servers.label(), self.tables.name(table), trouble::said(&failure));
-        let refusal = Trouble::lasting(format!("{label}: there is no table {name}, and it cannot be made: {said}"))
-            .hint(format!("have somebody who may run: {statement}"));
-        match table {
-            Table::Locks => Err(refusal),
-            Table::Runs => {
-                self.history.bar(refusal);
-                Ok(Ok(()))
-            }
-        }
-    }
-
-    /// Does without the history, whose table is there and cannot be used.
-    fn bar_history(&mut self, failure: &Failure) {
-        let (label, table) = (self.servers.label(), self.tables.name(Table::Runs));
-        let message = format!("{label}: the table {table} cannot be used: {}", trouble::said(failure));
-        let hint = match trouble::is_forbidden(failure) {
-            true => format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {}", self.servers.user()),
-            false => format!("rename it, and have made instead: {}", self.tables.create(Table::Runs)),
-        };
-        self.history.bar(Trouble::lasting(message).hint(hint));
-    }
-
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> Trouble {
         let message = "keeps no milliseconds, and a lock would end before its time";
@@ -222,7 +89,7 @@ impl Backend for Postgres {
             (&claim.owner.host(), Type::TEXT),
         ];
         for _ in 0..RACES {
-            let rows = self.ask(&ACQUIRE, values)?;
+            let rows = self.ask(if claim.owner.is_pause() { &PAUSE } else { &ACQUIRE }, values)?;
             if let Some(row) = rows.first() {
                 let (acquired, left) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
                 if matches!(acquired, Acquired::Granted(_)) && left + ROUNDING < claim.lease {
@@ -292,14 +159,23 @@ impl Backend for Postgres {
 /// Reads the answer to [`ACQUIRE`], and for how long the lock is held.
 fn read(row: &Row) -> Result<(Acquired, Duration), tokio_postgres::Error> {
     let (since, until, now): (f64, f64, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-    let time = |epoch: f64| epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000));
-    let left = if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER };
+    let left = left(until, now);
     if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
         let token = row.try_get::<_, Option<i64>>(5)?.and_then(|id| id.try_into().ok());
         return Ok((Acquired::Granted(Grant { locked_at, until, token }), left));
     }
     let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left };
     Ok((Acquired::Held(record), left))
+}
+
+/// A time of the server, which may have none: `infinity` is not one.
+fn time(epoch: f64) -> Option<Timestamp> {
+    epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000))
+}
+
+/// For how long a lock is held, if it is.
+fn left(until: f64, now: f64) -> Duration {
+    if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER }
 }
 
 /// Whole microseconds, which is what the server counts in, of its seconds; none of what is negative.

@@ -27,6 +27,8 @@ pub(super) enum Failure {
     Silence,
     /// The server was busy with the statement for too long. It was told to leave it, and has left it.
     Cancelled,
+    /// The server answers, and can only be read, so what it says need not be so any more.
+    ReadOnly,
 }
 
 /// A connection. It is served only while an operation waits.

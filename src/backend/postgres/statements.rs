@@ -51,6 +51,9 @@ pub(super) const ACQUIRE: Statement = Statement {
     )),
 };
 
+/// A pause is no run.
+pub(super) const PAUSE: Statement = Statement { lock: ACQUIRE.lock, history: None };
+
 /// `$1` name, `$2` owner, `$3` lease.
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
@@ -83,6 +86,52 @@ pub(super) const RELEASE: Statement = Statement {
         "",
     )),
 };
+
+/// What people look at begins with `{server}`: the time, and whether the server can only be read, which is a standby or one that
+/// was told so, and not one that tells this user only.
+const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery() OR \
+    current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_settings \
+        WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
+
+/// `{row}`: one at least, whatever else there is.
+const ROW: &str = "(VALUES (1)) AS server (row)";
+
+/// Of the server alone.
+pub(super) const NOW: Statement = Statement { lock: "SELECT {server}", history: None };
+
+/// `$1` names or null.
+pub(super) const LIST: Statement = Statement {
+    lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held} \
+        FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name = ANY ($1)",
+    history: None,
+};
+
+/// `$1` names or null, `$2` milliseconds since 1970 or null, `$3` how many of each name or null, `$4` how many or null.
+pub(super) const RUNS: Statement = Statement {
+    lock: "SELECT {server}, run.* FROM {row} LEFT JOIN \
+        (SELECT id::int8, name::text, owner::text, host::text, date_part('epoch', started_at) AS started, \
+                date_part('epoch', ended_at), exit_code::int8, outcome::text \
+         FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
+               WHERE ($1 IS NULL OR name = ANY ($1)) \
+                     AND ($2 IS NULL OR ended_at IS NULL OR date_part('epoch', ended_at) >= $2::float8 / 1000)) AS placed \
+         WHERE $3 IS NULL OR place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \
+        ORDER BY started DESC, id DESC",
+    history: None,
+};
+
+/// One that is repeated finds its own owner, and does the same again. `$1` name, `$2` the owner that is stored, `$3` the one to be
+/// stored, `$4` for how long from now on.
+pub(super) const CHANGE: Statement = Statement {
+    lock: "WITH {utc}, changed AS (UPDATE {table} AS lock SET locked_by = $3, lock_until = CURRENT_TIMESTAMP + $4, \
+                            locked_at = CASE WHEN locked_by = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
+                            FROM zone WHERE name = $1 AND locked_by IN ($2, $3) AND {held} RETURNING true) \
+        SELECT {server}, EXISTS (SELECT FROM changed)",
+    history: None,
+};
+
+/// `$1` and `$2` the tables: whether they are there.
+pub(super) const TABLES: Statement =
+    Statement { lock: "SELECT {server}, to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL", history: None };
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
     lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
@@ -146,8 +195,30 @@ impl Tables {
         if said.contains(name.get(..LONGEST_NAME).unwrap_or(&name)) { Table::Runs } else { Table::Locks }
     }
 
+    /// The statements that make the tables, for people; `user` is one of the locks.
+    pub(super) fn schema(&self, user: &str) -> String {
+        let mut schema =
+            "-- What shedlock needs in a PostgreSQL database. Run it with psql, as whoever is to own the tables.\n"
+                .to_owned();
+        let mut rights = String::new();
+        if let Some((name, _)) = self.locks.split_once('.') {
+            schema += &format!("-- The schema has to be there: CREATE SCHEMA {name};\n");
+            rights += &format!("-- GRANT USAGE ON SCHEMA {name} TO {user};\n");
+        }
+        let (locks, history) = (&self.locks, &self.history);
+        schema
+            + &format!("\n-- The locks, as the Java library ShedLock has them:\n{};\n", self.create(Table::Locks))
+            + "\n-- The runs of each lock, and the tokens. Without it there are neither, and the locks work:\n"
+            + &format!("{};\n", self.create(Table::Runs))
+            + "\n-- What whoever takes locks needs, if that is not the owner of the tables; to look at them, SELECT is enough:\n"
+            + &rights
+            + &format!("-- GRANT SELECT, INSERT, UPDATE ON {locks} TO {user};\n")
+            + &format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};\n")
+    }
+
     fn fill(&self, statement: &str) -> String {
         let filled = statement.replace("{utc}", UTC).replace("{held}", HELD);
+        let filled = filled.replace("{server}", SERVER).replace("{row}", ROW);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)
     }
 }

@@ -25,7 +25,7 @@ fn is_handshake(error: &Error) -> bool {
 
 /// The server can be read only, as a standby can.
 pub(super) fn is_read_only(failure: &Failure) -> bool {
-    is(failure, &SqlState::READ_ONLY_SQL_TRANSACTION)
+    matches!(failure, Failure::ReadOnly) || is(failure, &SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// There is no such table.
@@ -98,6 +98,7 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
         Failure::Said(error) => error,
         Failure::Silence => return silence(label).unclear(),
         Failure::Cancelled => return locked(label, table),
+        Failure::ReadOnly => return Trouble::passing(format!("{label}: the server can only be read")).hint(READ_ONLY),
     };
     match error.as_db_error() {
         Some(answer) if *answer.code() == SqlState::LOCK_NOT_AVAILABLE => locked(label, table),
@@ -141,6 +142,7 @@ pub(super) fn said(failure: &Failure) -> String {
     match failure {
         Failure::Said(error) => error.as_db_error().map_or_else(|| cause(error), |answer| answer.message().to_owned()),
         Failure::Silence | Failure::Cancelled => "no answer in time".to_owned(),
+        Failure::ReadOnly => "the server can only be read".to_owned(),
     }
 }
 
@@ -168,13 +170,15 @@ fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
         ("08P01", _) if said.contains("no more connections") || said.contains("query_wait_timeout") => {
             Trouble::new(TroubleKind::Full, text).hint(FULL)
         }
-        ("25006", _) => Trouble::passing(text)
-            .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
+        ("25006", _) => Trouble::passing(text).hint(READ_ONLY),
         // No connection, a collision with another transaction, too few resources, an operator, the system.
         (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => Trouble::passing(text),
         _ => Trouble::lasting(text),
     }
 }
+
+const READ_ONLY: &str =
+    "a lock needs a server that can be written; name all servers in the URL, with commas between them";
 
 const FULL: &str = "raise the server's max_connections, put PgBouncer before it, or spread the starts with --splay";
 

@@ -76,28 +76,13 @@ fn a_server_that_can_only_be_read_is_passed_over_in_either_order() {
     }
 }
 
-/// A copy of a server that follows it.
-fn standby_of(primary: &Postgres) -> Postgres {
-    let standby = Postgres::fresh(&[]);
-    standby.stop();
-    let copy = format!(
-        "rm -rf data && PATH=$PATH:$(dirname /usr/lib/postgresql/*/bin/postgres) pg_basebackup -R -D data -c fast \
-         -X stream -h {} -p {} -U postgres",
-        primary.path().display(),
-        primary.port()
-    );
-    standby.directory().run("sh", &["-c", &copy]);
-    standby.start();
-    standby
-}
-
 #[test]
 fn a_failover_to_a_standby_is_followed() {
     let primary = Postgres::fresh(&[]);
     let database = primary.database();
     let bare = Site::new(database.url());
     bare.works();
-    let standby = standby_of(&primary);
+    let standby = primary.standby();
     assert_eq!(standby.psql("select pg_is_in_recovery()"), "t");
     let ports = [standby.port(), primary.port()].map(|port| format!("127.0.0.1:{port}")).join(",");
     let site = Site::new(format!("postgres://postgres@{ports}/{}", database.name));
