@@ -4,7 +4,11 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "postgres")]
+use super::servers::stores::PostgresStore;
 use super::servers::stores::{SqliteStore, Store, Stored};
+#[cfg(feature = "postgres")]
+use super::servers::unique;
 use super::stage::{Holder, wait_until_signals_are_caught};
 use super::support::process::{DETACHED, Started, under, wait_for_state};
 use super::support::pty::Terminal;
@@ -507,6 +511,57 @@ fn who_is_stopped_while_the_backend_is_busy_does_not_wait_for_it() {
     pause.finish().is_silent_with(128 + 15);
     writer.execute_batch("COMMIT").unwrap();
     site.is_open("job");
+}
+
+/// A user of the database with these rights on the table of locks, and no other.
+#[cfg(feature = "postgres")]
+fn humble(store: &PostgresStore, rights: &str) -> String {
+    let role = unique("humble");
+    store.0.psql(&format!("create role {role} login; grant {rights} on shedlock to {role}"));
+    role
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn who_may_only_read_changes_nothing_and_is_told_the_right_that_is_missing() {
+    let site = Site::new(PostgresStore::new());
+    site.store.make_table();
+    let reader = humble(&site.store, "select");
+    assert!(site.store.java_take("job", "java-host", MINUTE));
+    assert_eq!(site.finish(&["pause", "paused"]).code(), Some(0));
+    let before = ["job", "paused"].map(|name| timeless(site.stored(name)));
+    let url = site.store.0.login(&reader).url();
+    for arguments in [&["unlock", "--force", "job"][..], &["resume", "paused"], &["pause", "other"]] {
+        let refused = finish(site.shedlock(arguments).env("SHEDLOCK_BACKEND", &url));
+        refused.complains(125, "permission denied for table shedlock");
+        assert!(refused.stderr.contains(&format!("hint: {reader} needs SELECT, INSERT and UPDATE")), "{refused:?}");
+    }
+    // What is only looked at needs no more than that.
+    let refused = finish(site.shedlock(&["pause", "job"]).env("SHEDLOCK_BACKEND", &url));
+    refuses(&refused, "the lock `job` is held by java-host", "--wait");
+    assert_eq!(["job", "paused"].map(|name| timeless(site.stored(name))), before);
+    assert_eq!(site.store.stored("other"), None);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn the_rights_of_a_java_application_are_enough() {
+    let site = Site::new(PostgresStore::new());
+    site.store.make_table();
+    let role = humble(&site.store, "select, insert, update");
+    assert!(site.store.java_take("job", "java-host", MINUTE));
+    site.store.java_release("job", "java-host", Duration::ZERO);
+    let url = site.store.0.login(&role).url();
+    for (arguments, said) in [
+        (&["pause", "job"][..], "paused `job` until it is resumed"),
+        (&["resume", "job"], "it is free"),
+        (&["pause", "job", "--for", "1h"], "(in 1h)"),
+        (&["unlock", "--force", "job"], "`job` is free now; it was paused by"),
+    ] {
+        let done = finish(site.shedlock(arguments).env("SHEDLOCK_BACKEND", &url));
+        assert_eq!((done.code(), done.stderr.as_str()), (Some(0), ""), "{done:?}");
+        assert!(done.stdout.contains(said), "{done:?}");
+    }
 }
 
 #[test]
