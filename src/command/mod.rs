@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod extend;
+mod held;
 pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod man;
@@ -17,6 +18,7 @@ pub(crate) mod schema;
 pub(crate) mod status;
 pub(crate) mod unlock;
 pub(crate) mod verify;
+mod waiting;
 
 use std::io::{ErrorKind, Write, stdout};
 

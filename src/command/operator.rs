@@ -47,6 +47,11 @@ impl Operator {
         }
     }
 
+    /// Closes the connection before a pause.
+    pub(super) fn disconnect(&mut self) {
+        self.reach.backend.disconnect();
+    }
+
     /// The URL of the backend, without a password.
     pub(super) fn address(&self) -> &str {
         self.reach.backend.address()

@@ -1,10 +1,267 @@
-//! `shedlock pause`.
+//! `shedlock pause`: takes a lock for a person, so that no job runs under it.
+
+use std::thread;
+use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::exit::Exit;
+use super::held::{LOOKS, Seen, refuse, rest, say, suggestion};
+use super::operator::{self, Operator};
+use super::waiting::Waiting;
+use crate::backend::{Acquired, FOR_EVER, Kept, Trouble, TroubleKind};
+use crate::clock::Moment;
+use crate::config::Mistake;
+use crate::exit::{Exit, Outcome};
+use crate::job::Signals;
+use crate::lock::{Change, Claim, Holder, LockName, Owner, Record, Wanted};
+use crate::run::Patience;
+use crate::signal::Signal;
+use crate::{duration, home, report};
 
-/// Keeps every host from running a job.
-pub(crate) fn pause(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// How much sooner than was asked for a pause may end, for a store's roundings and the time that the asking took.
+const TOLERANCE: Duration = Duration::from_secs(15);
+
+/// What somebody wants.
+struct Wish {
+    name: LockName,
+    user: String,
+    host: String,
+    random: u64,
+    reason: String,
+    lasting: Duration,
+    wait: Patience,
+}
+
+/// What came of a try.
+enum Taken {
+    Ours,
+    /// Somebody else was quicker.
+    Not,
+    /// We were told to stop meanwhile, and have given it back.
+    Stopped(Signal),
+}
+
+/// An answer, or the trouble of a server that has no room for us, if we can wait for that.
+type Answer<T> = anyhow::Result<Result<T, Trouble>>;
+
+/// Keeps every host, and the applications in Java, from running a job.
+pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let wish = Wish::of(matches)?;
+    let mut operator = Operator::new(matches, Some(&wish.name))?;
+    let mut waiting = Waiting::new(wish.wait);
+    // Whether the store had the lock when we came; and what was last seen of it while it could not be taken.
+    let (mut known, mut held, mut full) = (None, None, None);
+    let mut races = 0;
+    loop {
+        let sent = Moment::now();
+        let mut left = Duration::MAX;
+        match wish.look(&mut operator)? {
+            Ok(seen) => {
+                let known = *known.get_or_insert(seen.is_known());
+                match seen.held().map(|record| (record, Holder::of(&record.owner))) {
+                    // The taking was answered late, or by a connection that broke.
+                    Some((record, _)) if wish.is_ours(record) => return wish.done(&mut operator, known),
+                    Some((_, holder)) if holder.is_paused() => {
+                        let hint = format!("`shedlock resume {}` ends a pause", wish.name);
+                        return Ok(refuse(&format!("the lock `{}` {}", wish.name, seen.state()), Some(&hint)));
+                    }
+                    Some((record, holder)) if !holder.has_ended() => {
+                        left = record.left;
+                        held = Some(seen.state());
+                    }
+                    _ => match wish.take(&mut operator, &seen)? {
+                        Ok(Taken::Ours) => return wish.done(&mut operator, known),
+                        Ok(Taken::Stopped(signal)) => return Ok(Outcome::Stopped(signal).exit(0)),
+                        Ok(Taken::Not) if races < LOOKS => {
+                            races += 1;
+                            continue;
+                        }
+                        Ok(Taken::Not) => held = Some("changes hands again and again".to_owned()),
+                        Err(trouble) => full = Some(trouble),
+                    },
+                }
+            }
+            Err(trouble) => full = Some(trouble),
+        }
+        let Some(pause) = waiting.pause(sent, left) else {
+            return match (held, full) {
+                (None, Some(trouble)) => Err(operator::failure(trouble)),
+                (held, _) => Ok(wish.not_paused(&held.unwrap_or_default())),
+            };
+        };
+        // Who waits keeps no connection.
+        operator.disconnect();
+        thread::sleep(pause);
+    }
+}
+
+impl Wish {
+    fn of(matches: &ArgMatches) -> anyhow::Result<Self> {
+        let text = |option| matches.get_one::<String>(option).map(String::as_str);
+        let of = |option: &str, why: String| Mistake::new(format!("--{option} {why}"));
+        Ok(Self {
+            name: operator::name(matches)?,
+            user: user(),
+            host: hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default(),
+            random: getrandom::u64()?,
+            reason: reason(text("reason").unwrap_or_default()).map_err(|why| of("reason", why))?,
+            lasting: text("for").map_or(Ok(FOR_EVER), lasting).map_err(|why| of("for", why))?,
+            wait: text("wait").map_or(Ok(Patience::UpTo(Duration::ZERO)), patience).map_err(|why| of("wait", why))?,
+        })
+    }
+
+    fn look(&self, operator: &mut Operator) -> Answer<Seen> {
+        operator.ask(|backend| self.unless_full(Seen::once(backend, &self.name)))
+    }
+
+    /// Whoever waits takes a full server for no error.
+    fn unless_full<T>(&self, answer: Result<T, Trouble>) -> Result<Result<T, Trouble>, Trouble> {
+        match answer {
+            Err(trouble) if trouble.kind == TroubleKind::Full && self.wait.waits() => Ok(Err(trouble)),
+            answer => answer.map(Ok),
+        }
+    }
+
+    fn is_ours(&self, record: &Record) -> bool {
+        Holder::of(&record.owner).is_paused() && record.owner.ends_with(&format!(":{:016x}", self.random))
+    }
+
+    /// Takes a lock that was seen to be free, or kept after a run. Whoever is told to stop meanwhile gives it back: a pause of
+    /// which its maker does not know would keep the job from running for ever.
+    fn take(&self, operator: &mut Operator, seen: &Seen) -> Answer<Taken> {
+        let kept_until = seen.held().and_then(|record| record.until);
+        let owner = Owner::of_pause(&self.user, &self.host, self.random, kept_until, &self.reason);
+        let (signals, inherited) = Signals::hold_back()?;
+        let (mut unclear, mut stopped) = (false, None);
+        let answer = operator.ask(|backend| {
+            let answer = match seen.held() {
+                // Not for less than it is kept anyway, or the job could run before its time.
+                Some(record) => {
+                    let (from, left) = (record.owner.clone(), self.lasting.max(record.left));
+                    let change = Change { name: self.name.clone(), from, to: owner.as_str().to_owned(), left };
+                    backend.change(&change).map(|kept| kept == Kept::Kept)
+                }
+                None => {
+                    // A pause is no run, and has no record.
+                    let claim = Claim { name: self.name.clone(), owner: owner.clone(), lease: self.lasting, keep: 0 };
+                    backend.acquire(&claim).map(|answer| matches!(answer, Acquired::Granted(_)))
+                }
+            };
+            let Err(trouble) = answer else { return answer.map(Ok) };
+            unclear |= trouble.unclear;
+            stopped = signals.next();
+            if stopped.is_some() { Ok(Err(trouble)) } else { self.unless_full(Err(trouble)) }
+        });
+        let stopped = stopped.or_else(|| signals.next());
+        if stopped.is_some() && (unclear || matches!(answer, Ok(Ok(true)))) {
+            let (name, from) = (self.name.clone(), owner.as_str().to_owned());
+            let back = Change { name, from, to: owner.ended(), left: rest(kept_until, seen.clock()) };
+            let _ = operator.ask(|backend| backend.change(&back));
+        }
+        // Once it is ours there is only to say so.
+        if stopped.is_some() || !matches!(answer, Ok(Ok(true))) {
+            signals.let_in(&inherited);
+        }
+        match (stopped, answer) {
+            (Some(stopped), _) => Ok(Ok(Taken::Stopped(stopped.signal))),
+            (None, Ok(answer)) => Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not })),
+            (None, Err(error)) if unclear => {
+                let hint = format!("it may be paused all the same: `shedlock status {}` tells", self.name);
+                Err(Mistake::new(format!("{error:#}")).hint(hint).into())
+            }
+            (None, Err(error)) => Err(error),
+        }
+    }
+
+    /// Says that it is paused, and until when; and warns of a name that was perhaps mistyped.
+    fn done(&self, operator: &mut Operator, known: bool) -> anyhow::Result<Exit> {
+        let seen = Seen::of(operator, &self.name).ok();
+        let ours = seen.as_ref().and_then(Seen::held).filter(|record| self.is_ours(record));
+        let mut line = format!("paused `{}`", self.name);
+        if let Some(until) = seen.as_ref().filter(|_| ours.is_some()).and_then(Seen::until) {
+            line += &format!(" until {until}");
+        }
+        if ours.is_some_and(|record| record.left + TOLERANCE < self.lasting) {
+            line += ", which is as long as the backend can";
+        }
+        let exit = say(&[line])?;
+        if let Some(seen) = seen.filter(|_| !known && !self.has_run(operator)) {
+            let hint = suggestion(operator, &self.name, &seen, |_| true);
+            report::error(&format!("warning: no run of `{}` is known", self.name), hint.as_deref());
+        }
+        Ok(exit)
+    }
+
+    /// Whether the history has a run of it. A store may know of a free lock only by that.
+    fn has_run(&self, operator: &mut Operator) -> bool {
+        let wanted = Wanted { names: vec![self.name.to_string()], limit: Some(1), ..Wanted::default() };
+        operator.ask(|backend| backend.runs(&wanted)).is_ok_and(|found| !found.runs.is_empty())
+    }
+
+    fn not_paused(&self, state: &str) -> Exit {
+        let message = format!("the lock `{}` {state}; it is not paused", self.name);
+        let hint = match self.wait.waits() {
+            true => "its job did not end in time; --wait forever waits for as long as it takes",
+            false => "--wait DURATION waits for the end of its job",
+        };
+        refuse(&message, Some(hint))
+    }
+}
+
+/// The person: after sudo(8) not root.
+fn user() -> String {
+    let sudo = std::env::var("SUDO_USER").ok().filter(|user| !user.is_empty());
+    sudo.or_else(home::user).unwrap_or_else(|| nix::unistd::geteuid().to_string())
+}
+
+/// Reads a reason; the error is the end of a sentence that begins with the option, here and below.
+fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
+        return Err(format!("{text:?} is more than one line, or has a control character"));
+    }
+    match text.chars().count() {
+        length if length > Owner::LONGEST_REASON => {
+            Err(format!("has {length} characters; it may have {}", Owner::LONGEST_REASON))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn lasting(text: &str) -> Result<Duration, String> {
+    let lasting = duration::parse(text)?;
+    if lasting < Duration::from_secs(1) {
+        return Err(format!("`{text}` is shorter than 1s"));
+    }
+    Ok(lasting)
+}
+
+fn patience(text: &str) -> Result<Patience, String> {
+    match text {
+        "forever" => Ok(Patience::Forever),
+        text => duration::parse(text).map(Patience::UpTo),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_a_line_of_up_to_100_characters() {
+        assert_eq!(reason(" disk 'a' \"b\": ä@ü "), Ok("disk 'a' \"b\": ä@ü".to_owned()));
+        assert!(reason(&"ä".repeat(100)).is_ok());
+        assert!(reason(&"ä".repeat(101)).unwrap_err().contains("101 characters"));
+        for bad in ["a\nb", "a\tb", "a\u{1b}[1m", "a\u{2028}b"] {
+            assert!(reason(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_lasts_a_second_or_longer() {
+        assert_eq!(lasting("1s"), Ok(Duration::from_secs(1)));
+        assert!(lasting("999ms").unwrap_err().contains("shorter than 1s"));
+        assert!(lasting("soon").is_err());
+        assert_eq!(patience("forever"), Ok(Patience::Forever));
+    }
 }

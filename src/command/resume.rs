@@ -1,10 +1,49 @@
-//! `shedlock resume`.
+//! `shedlock resume`: ends a pause, and only a pause.
+
+use std::time::Duration;
 
 use clap::ArgMatches;
 
+use super::held::{LOOKS, Seen, refuse, rest, say, suggestion};
+use super::operator::{self, Operator};
+use crate::backend::Kept;
 use crate::exit::Exit;
+use crate::lock::{Change, Holder, Lock, Owner, Record};
 
-/// Ends a pause.
-pub(crate) fn resume(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// Ends a pause. The lock is then held for as long as it was to be when the pause began, for at-least or every.
+pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let name = operator::name(matches)?;
+    let mut operator = Operator::new(matches, Some(&name))?;
+    let mut seen = Seen::of(&mut operator, &name)?;
+    for _ in 0..LOOKS {
+        let Some(record) = seen.held().filter(|record| is_pause(record)) else { break };
+        let ended = format!("{}{}", record.owner, Owner::ENDED);
+        let kept_until = Holder::of(&record.owner).pause().and_then(|pause| pause.kept_until);
+        let mut left = Duration::ZERO;
+        let done = operator.ask(|backend| {
+            // What the asking takes is not added: a run that fires at the very end is to get in.
+            left = rest(kept_until, seen.clock());
+            backend.change(&Change { name: name.clone(), from: record.owner.clone(), to: ended.clone(), left })
+        })?;
+        let end = kept_until.filter(|_| !left.is_zero());
+        let after = match done {
+            Kept::Kept => None,
+            Kept::Lost => Some(Seen::of(&mut operator, &name)?),
+        };
+        // Our first try has ended the pause, and its answer was lost; or somebody else has ended it.
+        if after.as_ref().is_none_or(|after| after.held().is_none_or(|record| record.owner == ended)) {
+            return say(&[match end {
+                Some(end) => format!("`{name}` is no longer paused; it stays kept after its last run until {end}"),
+                None => format!("`{name}` is no longer paused; it is free"),
+            }]);
+        }
+        seen = after.unwrap_or(seen);
+    }
+    let wanted = |lock: &Lock| lock.is_held() && is_pause(&lock.record);
+    let hint = suggestion(&mut operator, &name, &seen, wanted);
+    Ok(refuse(&format!("the lock `{name}` is not paused: it {}", seen.state()), hint.as_deref()))
+}
+
+fn is_pause(record: &Record) -> bool {
+    Holder::of(&record.owner).is_paused()
 }

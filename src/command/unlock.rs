@@ -1,10 +1,132 @@
-//! `shedlock unlock`.
+//! `shedlock unlock`: frees a lock that somebody holds, after showing who.
+
+use std::io::{IsTerminal, Write, stderr, stdin};
+use std::time::Duration;
 
 use clap::ArgMatches;
 
+use super::held::{LOOKS, Seen, refuse, say, suggestion};
+use super::operator::{self, Operator};
+use crate::backend::Kept;
 use crate::exit::Exit;
+use crate::lock::{Change, Holder, Lock, LockName, Record};
+use crate::report;
 
-/// Frees a lock.
-pub(crate) fn unlock(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// Whether the lock may be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Consent {
+    Forced,
+    /// There is a terminal to ask on.
+    ToAsk,
+    Missing,
+}
+
+/// Frees a lock. What is freed is what was seen: a lock that has changed hands since is another's.
+pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let name = operator::name(matches)?;
+    let mut operator = Operator::new(matches, Some(&name))?;
+    let consent = match matches.get_flag("force") {
+        true => Consent::Forced,
+        false if stdin().is_terminal() && stderr().is_terminal() => Consent::ToAsk,
+        false => Consent::Missing,
+    };
+    let mut seen = Seen::of(&mut operator, &name)?;
+    for look in 0..LOOKS {
+        let Some(record) = seen.held() else { return Ok(not_held(&mut operator, &name, &seen)) };
+        // Somebody has agreed to the freeing of what was shown, not of what is there now.
+        if look > 0 && consent == Consent::ToAsk {
+            break;
+        }
+        let (state, effect) = (seen.state(), effect(&name, record));
+        match consent {
+            Consent::Missing => {
+                let message = format!("the lock `{name}` {state}; without a terminal to ask on it is left as it is");
+                return Ok(refuse(&message, Some("--force frees it without asking")));
+            }
+            Consent::ToAsk => {
+                // Whoever is asked may be at lunch.
+                operator.disconnect();
+                if !is_agreed(&format!("the lock `{name}` {state}"), &effect) {
+                    return Ok(refuse(&format!("the lock `{name}` is left as it is"), None));
+                }
+            }
+            Consent::Forced => {}
+        }
+        let owner = &record.owner;
+        // The owner stays, without a mark: a run that finds its lock free with the mark would take that for its own release.
+        let change = Change { name: name.clone(), from: owner.clone(), to: owner.clone(), left: Duration::ZERO };
+        let freed = operator.ask(|backend| backend.change(&change))?;
+        if freed == Kept::Lost {
+            seen = Seen::of(&mut operator, &name)?;
+        }
+        // If it was lost and is free, its holder has given it back, or our first try has freed it and its answer was lost.
+        if freed == Kept::Kept || seen.held().is_none() {
+            let mut lines = vec![format!("`{name}` is free now; it {}", state.replacen("is ", "was ", 1))];
+            lines.extend((consent == Consent::Forced).then_some(effect));
+            return say(&lines);
+        }
+    }
+    let message = format!("the lock `{name}` has changed hands meanwhile and is left as it is: it {}", seen.state());
+    Ok(refuse(&message, None))
+}
+
+fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
+    let hint = suggestion(operator, name, seen, Lock::is_held);
+    refuse(&format!("the lock `{name}` is not held"), hint.as_deref())
+}
+
+/// What comes of freeing a lock, which depends on who holds it.
+fn effect(name: &LockName, record: &Record) -> String {
+    let holder = Holder::of(&record.owner);
+    if holder.is_paused() {
+        let resume = format!("`shedlock resume {name}` ends a pause more gently");
+        return format!("{resume}: the lock is kept on for as long as its last run was to keep it");
+    }
+    if holder.has_ended() {
+        return "no job runs under it: what its last run kept it for, --at-least or --every, is no longer kept"
+            .to_owned();
+    }
+    match holder.process() {
+        Some((host, pid)) => format!(
+            "a job without --lease does not learn of it and goes on running, like a script after `shedlock acquire`; one with \
+             --lease is stopped within about a third of the lease; look for it on {host}, pid {pid}"
+        ),
+        None => "the application that holds it, such as one in Java, does not learn of it and goes on".to_owned(),
+    }
+}
+
+/// Asks on the terminal. No answer is no.
+fn is_agreed(what: &str, effect: &str) -> bool {
+    report::error(what, Some(effect));
+    let _ = write!(stderr(), "free it? [y/N] ");
+    let mut answer = String::new();
+    let ended = stdin().read_line(&mut answer).map_or(true, |_| !answer.ends_with('\n'));
+    if ended {
+        let _ = writeln!(stderr());
+    }
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+
+    #[test]
+    fn what_comes_of_it_depends_on_who_holds_it() {
+        let name = LockName::new("job").unwrap();
+        let run = Owner::new("web1", 42, 7);
+        let pause = Owner::of_pause("ada", "web1", 7, None, "");
+        for (owner, said) in [
+            (run.as_str(), "look for it on web1, pid 42"),
+            (&run.ended(), "no job runs under it"),
+            (pause.as_str(), "`shedlock resume job` ends a pause more gently"),
+            (&pause.ended(), "no job runs under it"),
+            ("java-host", "the application that holds it"),
+        ] {
+            let record = Record { owner: owner.to_owned(), since: None, until: None, left: Duration::MAX };
+            let effect = effect(&name, &record);
+            assert!(effect.contains(said), "{owner}: {effect}");
+        }
+    }
 }

@@ -43,8 +43,25 @@ impl Signals {
             // The kernel reaps the children of a process that ignores it, and we would never learn how the job ended.
             set_disposition(Signal::CHLD, libc::SIG_DFL);
         }
+        let (signals, mask) = Self::block(Signal::all())?;
+        Ok((signals, Inherited { mask, ignored_child }))
+    }
+
+    /// Blocks what would end us, the stop signals, until they are let in again, and opens the descriptor that tells of them.
+    pub(crate) fn hold_back() -> std::io::Result<(Self, Inherited)> {
+        let (signals, mask) = Self::block(Signal::all().filter(|signal| signal.asks_to_stop()))?;
+        Ok((signals, Inherited { mask, ignored_child: false }))
+    }
+
+    /// Lets in what was held back.
+    pub(crate) fn let_in(self, inherited: &Inherited) {
+        let _ = set_mask(libc::SIG_SETMASK, &inherited.mask);
+    }
+
+    /// Blocks those of the signals that are not ignored; returns the mask before, too.
+    fn block(signals: impl Iterator<Item = Signal>) -> std::io::Result<(Self, libc::sigset_t)> {
         let mut watched = empty_set();
-        for signal in Signal::all() {
+        for signal in signals {
             if !is_ignored(signal) {
                 add(&mut watched, signal);
             }
@@ -59,7 +76,7 @@ impl Signals {
         #[expect(unsafe_code, reason = "the call above returns a number")]
         // SAFETY: the descriptor was made just now, and nobody else has it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        Ok((Self { descriptor, watched }, Inherited { mask, ignored_child }))
+        Ok((Self { descriptor, watched }, mask))
     }
 
     /// Readable once a signal has come.

@@ -51,6 +51,16 @@ impl<'a> Holder<'a> {
         !self.ended && self.pause().is_some()
     }
 
+    /// The host and the pid of the shedlock that took the lock, for a run or to hand it over; `None` where the owner has not
+    /// our form, as a Java application's has not.
+    pub(crate) fn process(&self) -> Option<(&'a str, &'a str)> {
+        let mut parts = self.owner.split(':');
+        let (host, pid, random) = (parts.next()?, parts.next()?, parts.next()?);
+        // After these there may be the at-least of a lock that was handed over.
+        let ours = parts.nth(1).is_none() && pid.parse::<u32>().is_ok();
+        (ours && random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some((host, pid))
+    }
+
     /// The host that the holder is on, as far as an owner can say.
     pub(crate) fn host(&self) -> &'a str {
         match self.pause() {
@@ -85,6 +95,17 @@ mod tests {
         let owner = Owner::new("paused", 1, 2);
         assert!(!owner.is_pause() && Holder::of(owner.as_str()).pause().is_none());
         assert_eq!(Holder::of(owner.as_str()).host(), "paused");
+    }
+
+    #[test]
+    fn only_a_run_has_a_process() {
+        assert_eq!(Holder::of("web1:42:00000000000000ff").process(), Some(("web1", "42")));
+        assert_eq!(Holder::of("web1:42:00000000000000ff:ended").process(), Some(("web1", "42")));
+        assert_eq!(Holder::of("web1:42:00000000000000ff:30s").process(), Some(("web1", "42")));
+        for other in ["java-host", "", "a:b:00000000000000ff", "web1:42:ff", "web1:42:00000000000000ff:30s:x"] {
+            assert_eq!(Holder::of(other).process(), None, "{other}");
+        }
+        assert_eq!(Holder::of(Owner::of_pause("a", "b", 1, None, "").as_str()).process(), None);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
+use super::holding::holding;
 use crate::backend::Trouble;
 use crate::clock::Timestamp;
 use crate::duration;
 use crate::exit::Outcome;
-use crate::lock::{Owner, Record};
+use crate::lock::{Holder, Record};
 use crate::run::{Notice, NoticeKind, OnBackendError, OnLost};
 
 /// How much is told; each level includes those before it.
@@ -182,17 +183,16 @@ impl Line {
 
     fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
         let time = |time: Option<Timestamp>| time.map_or_else(|| "unknown".to_owned(), |time| time.to_string());
-        let owner = record.owner.strip_suffix(Owner::ENDED);
-        let who = match owner {
-            Some(owner) => format!("is kept after the run of {owner}"),
-            None => format!("is held by {}", record.owner),
-        };
-        let (since, until) = (time(record.since), time(record.until));
-        let message = format!("the lock {who} since {since} until {until}; {consequence}");
-        Self::new(Verbosity::Info, event, message)
+        let message = format!("the lock {}; {consequence}", holding(record, None));
+        let line = Self::new(Verbosity::Info, event, message)
             .field("holder", record.owner.as_str())
-            .field("since", since)
-            .field("until", until)
+            .field("since", time(record.since))
+            .field("until", time(record.until));
+        let holder = Holder::of(&record.owner);
+        match holder.pause().filter(|_| holder.is_paused()) {
+            Some(pause) => line.field("paused", true).field("reason", pause.reason),
+            None => line,
+        }
     }
 
     fn hint(self, hint: &str) -> Self {
@@ -208,13 +208,34 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Grant;
+    use crate::lock::{Grant, Owner};
 
     #[test]
     fn a_lock_without_times_is_shown_all_the_same() {
         let record = Record { owner: "host".to_owned(), since: None, until: None, left: std::time::Duration::MAX };
         let line = Line::of(&Notice::Held(record));
         assert_eq!(line.message, "the lock is held by host since unknown until unknown; the job is not run");
+    }
+
+    #[test]
+    fn a_run_that_finds_its_lock_paused_is_told_by_whom_and_why() {
+        let owner = Owner::of_pause("ada", "web1", 7, None, "disk: replaced").as_str().to_owned();
+        let until = Some(Timestamp(3_600_000));
+        let record = Record { owner, since: Some(Timestamp(0)), until, left: std::time::Duration::from_secs(9) };
+        let line = Line::of(&Notice::Held(record.clone()));
+        let told = "the lock is paused by ada@web1 since 1970-01-01T00:00:00.000Z until 1970-01-01T01:00:00.000Z: \
+                    disk: replaced; the job is not run";
+        assert_eq!(line.message, told);
+        let field =
+            |line: &Line, key| line.fields.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
+        assert_eq!(
+            (field(&line, "paused"), field(&line, "reason")),
+            (Some(true.into()), Some("disk: replaced".into()))
+        );
+        assert!(line.hint.is_none());
+        let line = Line::of(&Notice::Held(Record { owner: format!("{}:ended", record.owner), ..record }));
+        assert!(line.message.starts_with("the lock is kept after the pause by ada@web1 since"), "{}", line.message);
+        assert_eq!(field(&line, "paused"), None);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
 
 /// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
 /// nothing to a terminal.
-fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }

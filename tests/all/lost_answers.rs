@@ -103,6 +103,13 @@ impl<S: Store> Site<S> {
         command
     }
 
+    /// A command beside `run`.
+    fn operate(&self, arguments: &[&str]) -> Command {
+        let mut command = self.place.shedlock(arguments);
+        command.env("SHEDLOCK_BACKEND", &self.url);
+        command
+    }
+
     fn is_held(&self) -> bool {
         self.store.stored(NAME).is_some_and(|stored| stored.is_held())
     }
@@ -152,6 +159,8 @@ on_every_server! {
     a_taking_that_is_given_up_is_given_back: |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: |request| request == 1;
     a_release_whose_answers_are_all_lost_has_freed_the_lock: |request| request >= 1;
+    a_person_does_not_notice_that_answers_are_lost: |request| request % 2 == 1;
+    who_does_not_know_whether_it_is_paused_is_told_so: |request| request >= 1;
 }
 
 fn a_taking_whose_answer_is_lost_is_found_to_be_ours<S: Store>(site: &Site<S>) {
@@ -185,4 +194,29 @@ fn a_release_whose_answers_are_all_lost_has_freed_the_lock<S: Store>(site: &Site
     let ended = finish(&mut site.run(&["--backend-timeout", "1s", "sh", "-c", "exit 7"]));
     ended.complains(7, "the lock frees when its time is up");
     assert!(!site.is_held());
+}
+
+fn a_person_does_not_notice_that_answers_are_lost<S: Store>(site: &Site<S>) {
+    // Its name is known then.
+    finish(site.place.run(NAME, ["true"]).env("SHEDLOCK_BACKEND", site.store.url())).is_silent_with(0);
+    for (arguments, says, held) in [
+        (&["pause", NAME][..], "until it is resumed", true),
+        (&["resume", NAME], "it is free", false),
+        (&["pause", NAME], "until it is resumed", true),
+        (&["unlock", "--force", NAME], "is free now; it was paused by", false),
+    ] {
+        let ended = finish(&mut site.operate(arguments));
+        assert_eq!((ended.code(), ended.stderr.as_str()), (Some(0), ""), "{arguments:?}: {ended:?}");
+        assert!(ended.stdout.contains(says), "{arguments:?}: {ended:?}");
+        assert_eq!(site.is_held(), held, "{arguments:?}: {:?}", site.store.stored(NAME));
+    }
+    // As long as the relay has lost some.
+    assert!(site.requests() >= 12, "{}", site.requests());
+}
+
+fn who_does_not_know_whether_it_is_paused_is_told_so<S: Store>(site: &Site<S>) {
+    let ended = finish(&mut site.operate(&["pause", NAME, "--backend-timeout", "1s"]));
+    ended.complains(125, "backend");
+    assert!(ended.stderr.contains("hint: it may be paused all the same"), "{ended:?}");
+    assert!(site.is_held());
 }

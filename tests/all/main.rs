@@ -18,6 +18,7 @@ mod generated;
 mod handles;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod herd;
+mod holding;
 mod init;
 mod job;
 mod leases;

@@ -1,0 +1,128 @@
+//! What `unlock`, `pause` and `resume` share: a look at the lock, what they say of it, and which one was perhaps meant.
+
+use std::time::Duration;
+
+use crate::backend::{Operate, Trouble};
+use crate::clock::{Moment, Timestamp};
+use crate::exit::{self, Exit};
+use crate::job;
+use crate::lock::{Lock, LockName, Locks, Record};
+use crate::report;
+
+use super::operator::Operator;
+
+/// How often a lock that changes hands is looked at again before that is told instead.
+pub(super) const LOOKS: usize = 10;
+
+/// A lock as it was seen.
+pub(super) struct Seen {
+    /// The store's clock.
+    now: Timestamp,
+    /// When the store was asked.
+    asked: Moment,
+    lock: Option<Lock>,
+}
+
+impl Seen {
+    /// Looks at the lock of this name.
+    pub(super) fn of(operator: &mut Operator, name: &LockName) -> anyhow::Result<Self> {
+        operator.ask(|backend| Self::once(backend, name))
+    }
+
+    /// Looks, and does not try again.
+    pub(super) fn once(backend: &mut dyn Operate, name: &LockName) -> Result<Self, Trouble> {
+        let asked = Moment::now();
+        let Locks { now, mut locks } = backend.locks(&[name.as_str()])?;
+        // A server may take names for equal that are written differently.
+        let place = locks.iter().position(|lock| lock.name == name.as_str()).unwrap_or_default();
+        let lock = (place < locks.len()).then(|| locks.swap_remove(place));
+        Ok(Self { now, asked, lock })
+    }
+
+    /// What the store's clock shows by now. It is ahead by up to the time that the look took.
+    pub(super) fn clock(&self) -> Timestamp {
+        self.now + Moment::now().since(self.asked)
+    }
+
+    /// Who holds it.
+    pub(super) fn held(&self) -> Option<&Record> {
+        self.lock.as_ref().filter(|lock| lock.is_held()).map(|lock| &lock.record)
+    }
+
+    /// Whether the store has the lock, held or not.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// Until when it is held.
+    pub(super) fn until(&self) -> Option<String> {
+        self.held().map(|record| report::until(record, Some(self.now)))
+    }
+
+    /// `is held by … since … until …`, or `is free`.
+    pub(super) fn state(&self) -> String {
+        self.held().map_or_else(|| "is free".to_owned(), |record| report::holding(record, Some(self.now)))
+    }
+}
+
+/// For how long a lock is to be held that is to stay held until then, at `now`.
+pub(super) fn rest(kept_until: Option<Timestamp>, now: Timestamp) -> Duration {
+    kept_until.map_or(Duration::ZERO, |until| Duration::from_millis(until.0.saturating_sub(now.0)))
+}
+
+/// Ends with the answer no.
+pub(super) fn refuse(message: &str, hint: Option<&str>) -> Exit {
+    job::ignore_pipe();
+    report::error(message, hint);
+    Exit { code: exit::NO, raise: None }
+}
+
+/// Prints lines of an answer, whatever there is in an owner that others have written.
+pub(super) fn say(lines: &[String]) -> anyhow::Result<Exit> {
+    let text: String = lines.iter().map(|line| format!("{}\n", report::visible(line))).collect();
+    super::print(text.as_bytes())
+}
+
+/// The lock that was perhaps meant, as a hint: one that is `wanted`, or, if there is none of the name that was given, any.
+pub(super) fn suggestion(
+    operator: &mut Operator,
+    name: &LockName,
+    seen: &Seen,
+    wanted: impl Fn(&Lock) -> bool,
+) -> Option<String> {
+    let locks = operator.ask(|backend| backend.locks(&[])).ok()?.locks;
+    let near = nearest(name.as_str(), &locks, wanted, seen.is_known())?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+fn nearest<'a>(name: &str, locks: &'a [Lock], wanted: impl Fn(&Lock) -> bool, only_wanted: bool) -> Option<&'a str> {
+    let letters = name.chars().count();
+    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let near = |lock: &&Lock| {
+        lock.name != name && distance(&lock.name) <= (letters / 3).max(1) && distance(&lock.name) < letters.max(2)
+    };
+    let fit = locks.iter().filter(near).filter(|lock| !only_wanted || wanted(lock));
+    fit.min_by_key(|lock| (!wanted(lock), distance(&lock.name))).map(|lock| lock.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(name: &str, held: bool) -> Lock {
+        let left = Duration::from_secs(held.into());
+        Lock { name: name.to_owned(), record: Record { owner: "a".to_owned(), since: None, until: None, left } }
+    }
+
+    #[test]
+    fn a_name_that_is_held_is_suggested_before_one_that_is_nearer() {
+        let locks = [lock("nightly", false), lock("Nihgtly-1", true), lock("weekly", true)];
+        assert_eq!(nearest("nightly-", &locks, Lock::is_held, false), Some("Nihgtly-1"));
+        assert_eq!(nearest("nightlx", &locks[..1], Lock::is_held, false), Some("nightly"));
+        assert_eq!(nearest("nightlx", &locks[..1], Lock::is_held, true), None);
+        assert_eq!(nearest("nightly", &locks[..1], Lock::is_held, false), None);
+        assert_eq!(nearest("backup", &locks, Lock::is_held, false), None);
+        assert_eq!(nearest("JOB", &[lock("job", true)], Lock::is_held, false), Some("job"));
+        assert_eq!(nearest("a", &[lock("xy", true)], Lock::is_held, false), None);
+    }
+}

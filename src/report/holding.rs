@@ -1,0 +1,130 @@
+//! The words for a lock that somebody holds: who, since when, until when, and why if that was said.
+
+use std::time::Duration;
+
+use crate::backend::FOR_EVER;
+use crate::clock::Timestamp;
+use crate::lock::{Holder, Record};
+
+/// How much shorter than for ever a lock may look that was taken for that, by the rounding of stores.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// The end of a sentence that begins with the lock. Where `now` is known, the store's clock, it says how long ago and how
+/// long yet as well.
+pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
+    let holder = Holder::of(&record.owner);
+    let pause = holder.pause();
+    let who = match (pause, holder.has_ended()) {
+        (Some(pause), false) => format!("is paused by {}", pause.by),
+        (Some(pause), true) => format!("is kept after the pause by {}", pause.by),
+        (None, true) => format!("is kept after the run of {}", holder.owner()),
+        (None, false) => format!("is held by {}", record.owner),
+    };
+    let said = format!("{who} since {} until {}", time(record.since, now, ago), until(record, now));
+    match pause.filter(|pause| holder.is_paused() && !pause.reason.is_empty()) {
+        Some(pause) => format!("{said}: {}", pause.reason),
+        None => said,
+    }
+}
+
+/// Until when the lock is held.
+pub(crate) fn until(record: &Record, now: Option<Timestamp>) -> String {
+    match has_no_end(record) {
+        true => "it is resumed".to_owned(),
+        false => time(record.until, now, ahead),
+    }
+}
+
+fn time(time: Option<Timestamp>, now: Option<Timestamp>, relative: fn(Timestamp, Timestamp) -> String) -> String {
+    match (time, now) {
+        (Some(time), Some(now)) => format!("{time} ({})", relative(now, time)),
+        (Some(time), None) => time.to_string(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// Whether this is a pause that only a person ends.
+fn has_no_end(record: &Record) -> bool {
+    let (Some(since), Some(until)) = (record.since, record.until) else { return false };
+    Holder::of(&record.owner).is_paused() && until + SLACK >= since + FOR_EVER
+}
+
+/// How long ago a moment was, in a word or two.
+fn ago(now: Timestamp, then: Timestamp) -> String {
+    format!("{} ago", roughly(Duration::from_millis(now.0.saturating_sub(then.0))))
+}
+
+/// How far off a moment is that is to come.
+fn ahead(now: Timestamp, then: Timestamp) -> String {
+    format!("in {}", roughly(Duration::from_millis(then.0.saturating_sub(now.0))))
+}
+
+/// A duration in its two largest units, to the nearest second where they are so small.
+fn roughly(duration: Duration) -> String {
+    let seconds = (duration + Duration::from_millis(500)).as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |large: u64, large_unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large}{large_unit}"),
+        _ => format!("{large}{large_unit}{small}{small_unit}"),
+    };
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, 1..10) => two(minutes, "m", seconds % 60, "s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, _) => two(hours, "h", minutes % 60, "m"),
+        (1..10, _, _) => two(days, "d", hours % 24, "h"),
+        _ => format!("{days}d"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+
+    fn record(owner: &str, since: u64, until: u64) -> Record {
+        let left = Duration::from_millis(until);
+        Record { owner: owner.to_owned(), since: Some(Timestamp(since)), until: Some(Timestamp(until)), left }
+    }
+
+    #[test]
+    fn times_are_told_absolutely_and_by_the_stores_clock() {
+        let held = holding(&record("web1:42:00000000000000ff", 0, 3_600_000), Some(Timestamp(300_000)));
+        assert_eq!(
+            held,
+            "is held by web1:42:00000000000000ff since 1970-01-01T00:00:00.000Z (5m ago) \
+             until 1970-01-01T01:00:00.000Z (in 55m)"
+        );
+        let kept = holding(&record("web1:42:00000000000000ff:ended", 0, 1000), None);
+        assert!(kept.starts_with("is kept after the run of web1:42:00000000000000ff since 1970"), "{kept}");
+    }
+
+    #[test]
+    fn a_pause_without_an_end_lasts_until_it_is_resumed() {
+        let pause = Owner::of_pause("ada", "web1", 1, None, "");
+        let end = (FOR_EVER - SLACK / 2).as_millis().try_into().unwrap();
+        let told = holding(&record(pause.as_str(), 0, end), Some(Timestamp(2000)));
+        assert_eq!(told, "is paused by ada@web1 since 1970-01-01T00:00:00.000Z (2s ago) until it is resumed");
+        let told = holding(&record(pause.as_str(), 0, end / 2), None);
+        assert!(told.ends_with("until 1974-12-30T23:59:45.000Z"), "{told}");
+        assert!(holding(&record("java", 0, end), None).ends_with("until 1979-12-29T23:59:30.000Z"));
+    }
+
+    #[test]
+    fn a_duration_is_told_in_its_largest_units() {
+        for (seconds, told) in [
+            (0, "0s"),
+            (59, "59s"),
+            (61, "1m1s"),
+            (300, "5m"),
+            (1799, "29m"),
+            (7200, "2h"),
+            (86_399, "23h59m"),
+            (90_000, "1d1h"),
+            (864_001, "10d"),
+        ] {
+            assert_eq!(roughly(Duration::from_secs(seconds)), told);
+        }
+        assert_eq!(roughly(Duration::from_millis(7_199_990)), "2h");
+    }
+}
