@@ -53,6 +53,7 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
                 // Any other is known as well; these are the likely ones.
                 argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
             }),
+            Kind::Value("DIR") => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::DirPath)),
             Kind::Value("FILE") => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::FilePath)),
             // No file's name: that would be offered otherwise.
             Kind::Value(_) => run.mut_arg(option.long, |argument| argument.value_hint(ValueHint::Other)),

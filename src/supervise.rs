@@ -1,22 +1,20 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use crate::alarm::Alarm;
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
 use crate::lock::Claim;
-use crate::report::Reporter;
+use crate::report::{Counted, Metrics, Reporter};
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
 use crate::variables;
 
@@ -39,6 +37,8 @@ pub(crate) struct Supervisor {
     was_guarded: bool,
     suspended: Duration,
     reporter: Reporter,
+    /// `None` without --metrics-dir, and of a nested run: the outer one counts.
+    metrics: Option<Metrics>,
 }
 
 impl Supervisor {
@@ -49,6 +49,7 @@ impl Supervisor {
         command: Command,
         backend: Box<dyn Backend>,
         reporter: Reporter,
+        metrics: Option<Metrics>,
     ) -> anyhow::Result<Self> {
         // The keeper's thread inherits the mask, so the signals are caught first.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
@@ -69,6 +70,7 @@ impl Supervisor {
             was_guarded: false,
             suspended: Moment::suspended(),
             reporter,
+            metrics,
         })
     }
 
@@ -152,9 +154,18 @@ impl Supervisor {
                 }
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
-            Action::Tell(notice) => self.reporter.tell(&notice),
+            Action::Tell(notice) => {
+                if let Notice::Ended(outcome) = notice {
+                    self.count(outcome);
+                }
+                self.reporter.tell(&notice);
+            }
             Action::Exit(outcome) => {
                 self.dismiss_guardian();
+                self.count(outcome);
+                if let Some(trouble) = self.metrics.take().and_then(Metrics::finish) {
+                    self.reporter.tell(&Notice::Metrics(trouble));
+                }
                 self.reporter.finish();
                 return Done::Exit(outcome);
             }
@@ -168,14 +179,33 @@ impl Supervisor {
         match under {
             Under::Nothing => variables::forget(&mut environment),
             Under::Lock { grant, until } => variables::describe(claim, grant, *until, address, &mut environment),
-            Under::Enclosing(record) => variables::describe_enclosing(claim, record, address, &mut environment),
+            Under::Enclosing(record) => {
+                self.metrics = None;
+                variables::describe_enclosing(claim, record, address, &mut environment);
+            }
         }
         match self.command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
+                if let Some(metrics) = &mut self.metrics {
+                    metrics.started();
+                }
                 Event::Spawned
             }
             Err(trouble) => Event::SpawnFailed(trouble),
+        }
+    }
+
+    /// Counts the run, once: when its job has ended, while the lock is given back, or else at its end. Who is told to stop
+    /// before there was an answer has neither run nor been refused.
+    fn count(&mut self, outcome: Outcome) {
+        let counted = match outcome {
+            Outcome::Stopped(_) => return,
+            Outcome::Skipped => Counted::Skipped,
+            outcome => Counted::As(self.run.verdict(outcome)),
+        };
+        if let Some(metrics) = &mut self.metrics {
+            metrics.ended(counted, outcome.exit(0).code);
         }
     }
 
@@ -183,7 +213,7 @@ impl Supervisor {
     fn has_stalled(&mut self) -> bool {
         let suspended = Moment::suspended();
         let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
-        let late = self.alarm.at.map_or(Duration::ZERO, |at| Moment::now().since(at));
+        let late = self.alarm.late();
         slept > STALL || late > STALL
     }
 
@@ -228,7 +258,7 @@ impl Supervisor {
         let mut bells = [
             PollFd::new(self.signals.bell(), PollFlags::POLLIN),
             PollFd::new(self.keeper.bell(), PollFlags::POLLIN),
-            PollFd::new(self.alarm.timer.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.alarm.bell(), PollFlags::POLLIN),
         ];
         match poll(&mut bells, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -258,35 +288,4 @@ enum Done {
     Nothing,
     Event(Event),
     Exit(Outcome),
-}
-
-/// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
-/// would not.
-struct Alarm {
-    timer: TimerFd,
-    at: Option<Moment>,
-}
-
-impl Alarm {
-    fn new() -> nix::Result<Self> {
-        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-        Ok(Self { timer, at: None })
-    }
-
-    /// Rings at `at`, also if that has passed; never with `None`.
-    fn set(&mut self, at: Option<Moment>) -> nix::Result<()> {
-        if self.at == at && at.is_none_or(|at| at > Moment::now()) {
-            return Ok(());
-        }
-        self.at = at;
-        match at {
-            None => self.timer.unset(),
-            Some(at) => {
-                // Zero would disarm it.
-                let at = at.since_boot().max(Duration::from_nanos(1));
-                self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
-            }
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod layer;
 mod place;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -37,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
+    pub(crate) metrics_dir: Option<PathBuf>,
 }
 
 /// How the commands beside `run` reach the backend.
@@ -116,6 +118,7 @@ impl Settings {
                 Some("json") => Format::Json,
                 _ => Format::Text,
             },
+            metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
         })
     }
 }
@@ -267,6 +270,10 @@ fn patience(text: &str) -> Result<Patience, String> {
 
 fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
+}
+
+fn directory(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("is empty; name a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 fn runs(text: &str) -> Result<u32, String> {

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::duration;
 use crate::exit::Outcome;
 use crate::lock::{Owner, Record};
-use crate::run::{Notice, NoticeKind, OnBackendError, OnLost};
+use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost};
 
 /// How much is told; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,6 +157,7 @@ impl Line {
                 let consequence = "; the lock, if it was taken, frees when its time is up";
                 Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
             }
+            Notice::Metrics(trouble) => Line::metrics(trouble),
         }
     }
 
@@ -182,6 +183,20 @@ impl Line {
             .field("holder", record.owner.as_str())
             .field("since", since)
             .field("until", until)
+    }
+
+    fn metrics(trouble: &MetricsTrouble) -> Self {
+        let warning = |message| Self::new(Verbosity::Warnings, "metrics", message);
+        match trouble {
+            MetricsTrouble::NotWritten(place, why) => {
+                warning(format!("the metrics in {place} were not written: {why}"))
+                    .hint("--metrics-dir is a directory that is there, and that this user may read and write")
+            }
+            MetricsTrouble::TooSlow(place) => warning(format!("the metrics in {place} were not written in time")),
+            MetricsTrouble::Foreign(file) => {
+                warning(format!("{file} was damaged or not from shedlock, so its counters begin anew"))
+            }
+        }
     }
 
     fn hint(self, hint: &str) -> Self {

@@ -22,6 +22,7 @@ mod job;
 mod leases;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
+mod metrics;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod nested;
