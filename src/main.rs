@@ -53,8 +53,9 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
             &format!("internal error: {panic}").replace('\n', " "),
             Some("this is a bug in shedlock; please report it"),
         );
-        // A driver that panics is a backend that does not answer: the job that may be running goes on, and ends as ever.
-        while std::thread::current().name() == Some(keeper::THREAD) {
+        // A driver that panics is a backend that does not answer, and the metrics' thread a directory that does not: the job
+        // that may be running goes on, and ends as ever.
+        while matches!(std::thread::current().name(), Some(keeper::THREAD | report::METRICS_THREAD)) {
             std::thread::park();
         }
         job::exit(exit::FAILED);

@@ -15,7 +15,7 @@ use crate::handover;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Handle};
-use crate::report::Reporter;
+use crate::report::{Counted, Metrics, Reporter};
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
 use crate::variables::{self, Way};
 
@@ -38,6 +38,8 @@ pub(crate) struct Supervisor {
     was_guarded: bool,
     suspended: Duration,
     reporter: Reporter,
+    /// `None` without --metrics-dir, and of a nested run: the outer one counts.
+    metrics: Option<Metrics>,
 }
 
 /// What is done under the lock.
@@ -55,6 +57,7 @@ impl Supervisor {
         work: Work,
         backend: Box<dyn Backend>,
         reporter: Reporter,
+        metrics: Option<Metrics>,
     ) -> anyhow::Result<Self> {
         // The keeper's thread inherits the mask, so the signals are caught first.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
@@ -75,6 +78,7 @@ impl Supervisor {
             was_guarded: false,
             suspended: Moment::suspended(),
             reporter,
+            metrics,
         })
     }
 
@@ -159,9 +163,18 @@ impl Supervisor {
                 }
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
-            Action::Tell(notice) => self.reporter.tell(&notice),
+            Action::Tell(notice) => {
+                if let Notice::Ended(outcome) = notice {
+                    self.count(outcome);
+                }
+                self.reporter.tell(&notice);
+            }
             Action::Exit(outcome) => {
                 self.dismiss_guardian();
+                self.count(outcome);
+                if let Some(trouble) = self.metrics.take().and_then(Metrics::finish) {
+                    self.reporter.tell(&Notice::Metrics(trouble));
+                }
                 self.reporter.finish();
                 return Done::Exit(outcome);
             }
@@ -179,11 +192,17 @@ impl Supervisor {
         match under {
             Under::Nothing => variables::forget(&mut environment),
             Under::Lock { grant, until } => variables::describe(claim, grant, *until, backend, &mut environment),
-            Under::Enclosing(record) => variables::describe_enclosing(claim, record, backend, &mut environment),
+            Under::Enclosing(record) => {
+                self.metrics = None;
+                variables::describe_enclosing(claim, record, backend, &mut environment);
+            }
         }
         match command.start(&environment, &self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
+                if let Some(metrics) = &mut self.metrics {
+                    metrics.started();
+                }
                 Event::Spawned
             }
             Err(trouble) => Event::SpawnFailed(trouble),
@@ -195,6 +214,19 @@ impl Supervisor {
         match handover::hand_over(&handle) {
             Ok(()) => Event::HandedOver,
             Err(why) => Event::NotHandedOver(why),
+        }
+    }
+
+    /// Counts the run, once: when its job has ended, while the lock is given back, or else at its end. Who is told to stop
+    /// before there was an answer has neither run nor been refused.
+    fn count(&mut self, outcome: Outcome) {
+        let counted = match outcome {
+            Outcome::Stopped(_) => return,
+            Outcome::Skipped => Counted::Skipped,
+            outcome => Counted::As(self.run.verdict(outcome)),
+        };
+        if let Some(metrics) = &mut self.metrics {
+            metrics.ended(counted, outcome.exit(0).code);
         }
     }
 

@@ -248,4 +248,11 @@ pub(crate) const OPTIONS: &[Opt] = &[
     },
     short(flag("quiet", REPORT, "Tell errors only"), 'q'),
     choice("log-format", &["text", "json"], REPORT, "One line, or one JSON object, per event"),
+    value(
+        "metrics-dir",
+        "DIR",
+        "off",
+        REPORT,
+        "Write what became of the last runs of the job on this host to shedlock-NAME.prom in the directory DIR, for the textfile collector of Prometheus' node_exporter. DIR has to be there. Trouble with it is a warning",
+    ),
 ];

@@ -35,7 +35,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
-    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter)?
+    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))

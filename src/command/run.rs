@@ -13,7 +13,7 @@ use crate::config::{Mistake, Settings, Surroundings};
 use crate::exit::{Exit, Outcome};
 use crate::job::Command;
 use crate::lock::{Claim, Owner};
-use crate::report::Reporter;
+use crate::report::{Metrics, Reporter};
 use crate::run::Run;
 use crate::supervise::{Supervisor, Work};
 use crate::variables;
@@ -37,8 +37,11 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         keep: settings.history_keep,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
+    let at_most = settings.policy.at_most;
+    let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);
-    let outcome: Outcome = Supervisor::new(run, claim, Work::Job(command, settings.way), settings.backend, reporter)?
+    let work = Work::Job(command, settings.way);
+    let outcome: Outcome = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?
         .supervise()
         .map_err(|error| anyhow!("{error:#}"))?;
     Ok(outcome.exit(settings.conflict_exit_code))

@@ -7,6 +7,7 @@ mod place;
 mod reach;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) command: Vec<OsString>,
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
+    pub(crate) metrics_dir: Option<PathBuf>,
 }
 
 /// What the process finds itself in; looked at once, by the caller.
@@ -146,6 +148,7 @@ impl Settings {
                 Some("json") => Format::Json,
                 _ => Format::Text,
             },
+            metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
         })
     }
 }
@@ -263,6 +266,10 @@ fn patience(text: &str) -> Result<Patience, String> {
 /// Reads an exit code.
 pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
+}
+
+fn directory(text: &str) -> Result<PathBuf, String> {
+    if text.trim().is_empty() { Err("is empty; name a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 fn exit_codes(text: &str) -> Result<Vec<u8>, String> {

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::duration;
 use crate::exit::Outcome;
 use crate::lock::{Holder, Record};
-use crate::run::{Notice, NoticeKind, OnBackendError, OnLost};
+use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost};
 
 /// How much is told; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,6 +169,7 @@ impl Line {
                 let consequence = "; the lock, if it was taken, frees when its time is up";
                 Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
             }
+            Notice::Metrics(trouble) => Line::metrics(trouble),
         }
     }
 
@@ -182,7 +183,7 @@ impl Line {
     }
 
     fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
-        let time = |time: Option<Timestamp>| time.map_or_else(|| "unknown".to_owned(), |time| time.to_string());
+        let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
         let message = format!("the lock {}; {consequence}", holding(record, None));
         let line = Self::new(Verbosity::Info, event, message)
             .field("holder", record.owner.as_str())
@@ -192,6 +193,20 @@ impl Line {
         match holder.pause().filter(|_| holder.is_paused()) {
             Some(pause) => line.field("paused", true).field("reason", pause.reason),
             None => line,
+        }
+    }
+
+    fn metrics(trouble: &MetricsTrouble) -> Self {
+        let warning = |message| Self::new(Verbosity::Warnings, "metrics", message);
+        match trouble {
+            MetricsTrouble::NotWritten(place, why) => {
+                warning(format!("the metrics in {place} were not written: {why}"))
+                    .hint("--metrics-dir is a directory that is there, and that this user may read and write")
+            }
+            MetricsTrouble::TooSlow(place) => warning(format!("the metrics in {place} were not written in time")),
+            MetricsTrouble::Foreign(file) => {
+                warning(format!("{file} was damaged or not from shedlock, so its counters begin anew"))
+            }
         }
     }
 

@@ -34,11 +34,11 @@ use std::time::Duration;
 use crate::backend::{Kept, Trouble};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::Record;
+use crate::lock::{Record, Verdict};
 use crate::signal::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, Under, WhenFull};
 pub(crate) use extending::Sight;
-pub(crate) use notice::{Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
+pub(crate) use notice::{MetricsTrouble, Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{
     Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
 };
@@ -133,6 +133,11 @@ impl Run {
             Event::Tick => self.on_time(now, &mut todo),
         }
         todo
+    }
+
+    /// How the history calls this outcome.
+    pub(crate) fn verdict(&self, outcome: Outcome) -> Verdict {
+        self.policy.verdict(outcome)
     }
 
     /// When [`Event::Tick`] is due; `None` means that only other events matter.

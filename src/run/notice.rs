@@ -47,6 +47,18 @@ pub(crate) enum Notice {
     NotReleased(Trouble),
     /// What a request without an answer may have taken could not be given back.
     NotGivenBack(Trouble),
+    Metrics(MetricsTrouble),
+}
+
+/// Why the metrics are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MetricsTrouble {
+    /// They could not be written in this directory, and why.
+    NotWritten(String, String),
+    /// They were not written in time in this directory.
+    TooSlow(String),
+    /// In this file was something else, and the counters begin anew.
+    Foreign(String),
 }
 
 /// How a lock was lost.

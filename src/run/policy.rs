@@ -73,14 +73,18 @@ impl Policy {
 
     /// What the history says of a run that came to `outcome`.
     pub(super) fn closing(&self, outcome: Outcome) -> Closing {
-        let verdict = match outcome {
+        Closing::Ended { verdict: self.verdict(outcome), exit_code: Some(outcome.exit(0).code) }
+    }
+
+    /// The same in a word.
+    pub(super) fn verdict(&self, outcome: Outcome) -> Verdict {
+        match outcome {
             Outcome::Lost => Verdict::Lost,
             Outcome::Expired => Verdict::Expired,
             Outcome::NotFound | Outcome::CannotExecute | Outcome::Failed => Verdict::Error,
             _ if self.is_success(outcome) => Verdict::Success,
             _ => Verdict::Failure,
-        };
-        Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod checker;
 mod configuration;
 mod contention;
 mod cron;
+mod events;
 mod every_backend;
 mod exit_codes;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
@@ -24,6 +25,7 @@ mod job;
 mod leases;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
+mod metrics;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod nested;

@@ -1,0 +1,285 @@
+//! The numbers of one job on this host, and their text: what Prometheus reads. No file is touched here.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::lock::LockName;
+
+/// How a run can be counted, as the label says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// In the words of the history.
+    As(crate::lock::Verdict),
+    /// The lock was held.
+    Skipped,
+}
+
+/// The values of the label `outcome`. All are there from the first run on, so that an increase from nothing is one.
+const OUTCOMES: [&str; 6] = ["success", "failure", "skipped", "expired", "lost", "error"];
+
+/// What has become of a run so far.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) at_most: Duration,
+    /// When the job was started, if it was.
+    pub(super) started: Option<Timestamp>,
+    pub(super) ended: Option<Ended>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) counted: Counted,
+    pub(super) exit_code: u8,
+    /// How long the job ran, if it did.
+    pub(super) lasted: Option<Duration>,
+}
+
+/// The numbers. What has never been is `None`, and is not written: 0 would be a time, a code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    at_most: Option<Duration>,
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
+    success: Option<Timestamp>,
+    duration: Option<Duration>,
+    exit_code: Option<u8>,
+    runs: [u64; OUTCOMES.len()],
+}
+
+const AT_MOST: &str = "shedlock_at_most_seconds";
+const START: &str = "shedlock_last_start_timestamp_seconds";
+const END: &str = "shedlock_last_end_timestamp_seconds";
+const SUCCESS: &str = "shedlock_last_success_timestamp_seconds";
+const DURATION: &str = "shedlock_last_duration_seconds";
+const EXIT_CODE: &str = "shedlock_last_exit_code";
+const RUNS: &str = "shedlock_runs_total";
+
+/// What `# HELP` says. It has to be the same in every file that node_exporter reads.
+const HELP: [(&str, &str); 7] = [
+    (AT_MOST, "The longest that the job may run, --at-most."),
+    (START, "When the job was last started."),
+    (END, "When the job last ended, however it did."),
+    (SUCCESS, "When the job last ended with success."),
+    (DURATION, "How long the job ran when it last ended."),
+    (EXIT_CODE, "What shedlock exited with after the last run that was not skipped."),
+    (RUNS, "Runs by outcome."),
+];
+
+impl Counted {
+    fn word(self) -> &'static str {
+        match self {
+            Self::As(verdict) => verdict.as_str(),
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl Tally {
+    /// Takes in what has become of a run.
+    pub(super) fn enter(&mut self, entry: &Entry) {
+        self.at_most = Some(entry.at_most);
+        self.start = entry.started.or(self.start);
+        let Some(ended) = &entry.ended else { return };
+        if let Some(index) = OUTCOMES.iter().position(|outcome| *outcome == ended.counted.word()) {
+            self.runs[index] += 1;
+        }
+        if ended.counted != Counted::Skipped {
+            self.exit_code = Some(ended.exit_code);
+        }
+        if let (Some(started), Some(lasted)) = (entry.started, ended.lasted) {
+            // Not what the clock says now: it may have been set meanwhile, and a job that has ended would seem to run.
+            self.end = Some(started + lasted);
+            self.duration = Some(lasted);
+            if ended.counted == Counted::As(crate::lock::Verdict::Success) {
+                self.success = self.end;
+            }
+        }
+    }
+
+    /// Writes the numbers, in version 0.0.4 of Prometheus' text format. The counters come last, so that a file that was
+    /// cut lacks one.
+    pub(super) fn text(&self, name: &LockName) -> String {
+        let seconds = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
+        let gauges = [
+            (AT_MOST, self.at_most.map(self::seconds)),
+            (START, seconds(self.start)),
+            (END, seconds(self.end)),
+            (SUCCESS, seconds(self.success)),
+            (DURATION, self.duration.map(self::seconds)),
+            (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
+        ];
+        let mut text = String::new();
+        for (metric, value) in gauges {
+            if let Some(value) = value {
+                text += &format!("{}{}{value}\n", head(metric, "gauge"), series(metric, name, None));
+            }
+        }
+        text += &head(RUNS, "counter");
+        for (outcome, count) in OUTCOMES.iter().zip(self.runs) {
+            text += &format!("{}{count}\n", series(RUNS, name, Some(outcome)));
+        }
+        text
+    }
+
+    /// Reads what [`Tally::text`] wrote, or another version of it; `None` if it is not that.
+    pub(super) fn read(text: &str, name: &LockName) -> Option<Self> {
+        let mut tally = Self::default();
+        let mut counted = [false; OUTCOMES.len()];
+        // Without it the last number may have been cut.
+        text.ends_with('\n').then_some(())?;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let value = |metric| line.strip_prefix(&series(metric, name, None));
+            if let Some(value) = value(AT_MOST) {
+                tally.at_most = Some(duration(value)?);
+            } else if let Some(value) = value(START) {
+                tally.start = Some(timestamp(value)?);
+            } else if let Some(value) = value(END) {
+                tally.end = Some(timestamp(value)?);
+            } else if let Some(value) = value(SUCCESS) {
+                tally.success = Some(timestamp(value)?);
+            } else if let Some(value) = value(DURATION) {
+                tally.duration = Some(duration(value)?);
+            } else if let Some(value) = value(EXIT_CODE) {
+                tally.exit_code = Some(value.parse().ok()?);
+            } else if line.starts_with(RUNS) {
+                let of = |outcome| line.strip_prefix(&series(RUNS, name, Some(outcome)));
+                let (index, value) =
+                    OUTCOMES.iter().enumerate().find_map(|(index, outcome)| Some((index, of(outcome)?)))?;
+                tally.runs[index] = value.parse().ok()?;
+                counted[index] = true;
+            } else if !line.starts_with("shedlock_") {
+                return None;
+            }
+        }
+        counted.iter().all(|counted| *counted).then_some(tally)
+    }
+}
+
+fn head(metric: &str, kind: &str) -> String {
+    let help = HELP.iter().find_map(|(of, help)| (*of == metric).then_some(*help)).unwrap_or_default();
+    format!("# HELP {metric} {help}\n# TYPE {metric} {kind}\n")
+}
+
+/// What stands before a value.
+fn series(metric: &str, name: &LockName, outcome: Option<&str>) -> String {
+    let name = name.as_str().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let outcome = outcome.map(|outcome| format!(",outcome=\"{outcome}\"")).unwrap_or_default();
+    format!("{metric}{{name=\"{name}\"{outcome}}} ")
+}
+
+/// Seconds, and thousandths if there are any.
+fn seconds(time: Duration) -> String {
+    let millis = time.subsec_millis();
+    if millis == 0 { time.as_secs().to_string() } else { format!("{}.{millis:03}", time.as_secs()) }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse().ok()?).ok()
+}
+
+fn timestamp(text: &str) -> Option<Timestamp> {
+    let millis = duration(text)?.as_secs_f64() * 1000.0;
+    // A float that is too large becomes the largest.
+    Some(Timestamp(millis.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Verdict;
+
+    fn name(name: &str) -> LockName {
+        LockName::new(name).unwrap()
+    }
+
+    fn ended(counted: Counted, exit_code: u8, lasted: Option<u64>) -> Option<Ended> {
+        Some(Ended { counted, exit_code, lasted: lasted.map(Duration::from_millis) })
+    }
+
+    fn entry(started: Option<u64>, ended: Option<Ended>) -> Entry {
+        Entry { at_most: Duration::from_secs(90), started: started.map(Timestamp), ended }
+    }
+
+    fn after(entries: &[Entry]) -> Tally {
+        let mut tally = Tally::default();
+        entries.iter().for_each(|entry| tally.enter(entry));
+        tally
+    }
+
+    #[test]
+    fn what_has_never_been_is_left_out_but_every_counter_is_there() {
+        let text = after(&[entry(None, ended(Counted::Skipped, 75, None))]).text(&name("a"));
+        assert_eq!(
+            text,
+            "# HELP shedlock_at_most_seconds The longest that the job may run, --at-most.\n\
+             # TYPE shedlock_at_most_seconds gauge\n\
+             shedlock_at_most_seconds{name=\"a\"} 90\n\
+             # HELP shedlock_runs_total Runs by outcome.\n\
+             # TYPE shedlock_runs_total counter\n\
+             shedlock_runs_total{name=\"a\",outcome=\"success\"} 0\n\
+             shedlock_runs_total{name=\"a\",outcome=\"failure\"} 0\n\
+             shedlock_runs_total{name=\"a\",outcome=\"skipped\"} 1\n\
+             shedlock_runs_total{name=\"a\",outcome=\"expired\"} 0\n\
+             shedlock_runs_total{name=\"a\",outcome=\"lost\"} 0\n\
+             shedlock_runs_total{name=\"a\",outcome=\"error\"} 0\n"
+        );
+    }
+
+    #[test]
+    fn every_outcome_has_a_counter() {
+        let verdicts = [Verdict::Success, Verdict::Failure, Verdict::Expired, Verdict::Lost, Verdict::Error];
+        let all: Vec<Counted> = verdicts.map(Counted::As).into_iter().chain([Counted::Skipped]).collect();
+        let entries: Vec<Entry> = all.iter().map(|counted| entry(None, ended(*counted, 1, None))).collect();
+        assert_eq!(after(&entries).runs, [1; OUTCOMES.len()]);
+    }
+
+    #[test]
+    fn a_success_and_then_a_failure_and_then_a_skip() {
+        let tally = after(&[
+            entry(Some(10_000), ended(Counted::As(Verdict::Success), 0, Some(1_500))),
+            entry(Some(20_000), ended(Counted::As(Verdict::Failure), 3, Some(250))),
+            entry(None, ended(Counted::Skipped, 75, None)),
+            entry(Some(30_000), None),
+        ]);
+        let text = tally.text(&name("a"));
+        for line in [
+            "shedlock_last_start_timestamp_seconds{name=\"a\"} 30\n",
+            "shedlock_last_end_timestamp_seconds{name=\"a\"} 20.250\n",
+            "shedlock_last_success_timestamp_seconds{name=\"a\"} 11.500\n",
+            "shedlock_last_duration_seconds{name=\"a\"} 0.250\n",
+            "shedlock_last_exit_code{name=\"a\"} 3\n",
+            "shedlock_runs_total{name=\"a\",outcome=\"success\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let name = name("a \"b\" \\ ü");
+        let tally = after(&[entry(Some(1_800_000_000_123), ended(Counted::As(Verdict::Success), 0, Some(61_001)))]);
+        assert_eq!(Tally::read(&tally.text(&name), &name), Some(tally));
+    }
+
+    #[test]
+    fn a_line_of_a_later_version_is_passed_over() {
+        let name = name("a");
+        let text = Tally::default().text(&name);
+        let more = format!("# TYPE shedlock_mood gauge\nshedlock_mood{{name=\"a\"}} 1\n{text}");
+        assert_eq!(Tally::read(&more, &name), Some(Tally::default()));
+    }
+
+    #[test]
+    fn what_was_cut_anywhere_or_is_no_work_of_ours_is_not_read() {
+        let a = name("a");
+        let text = after(&[entry(Some(1), ended(Counted::As(Verdict::Success), 0, Some(2)))]).text(&a);
+        for end in 0..text.len() {
+            assert_eq!(Tally::read(&text[..end], &a), None, "{}", &text[..end]);
+        }
+        assert_eq!(Tally::read(&text, &name("b")), None);
+        assert_eq!(Tally::read(&format!("up 1\n{text}"), &a), None);
+        assert_eq!(Tally::read(&text.replace("success\"} 1", "success\"} -1"), &a), None);
+        assert_eq!(Tally::read(&text.replace("_seconds{name=\"a\"} ", "_seconds{name=\"a\"} N"), &a), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! One job's file for Prometheus' node_exporter: its name, and how it is changed. It may block, as any file may.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::libc;
+
+use super::tally::{Entry, Tally};
+use crate::lock::LockName;
+
+/// How long the part of a file's name may be that stands for the lock's: with what is added to it, a name has at most
+/// 255 bytes.
+const LONGEST: usize = 200;
+/// No file of ours is so long.
+const MOST: u64 = 65_536;
+
+/// The file.
+pub(super) struct Textfile {
+    directory: PathBuf,
+    name: LockName,
+}
+
+/// What was found in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// What an earlier run wrote, or nothing.
+    Own,
+    /// Something else, which is gone now.
+    Foreign,
+}
+
+impl Textfile {
+    pub(super) fn new(directory: PathBuf, name: LockName) -> Self {
+        Self { directory, name }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory.join(format!("shedlock-{}.prom", encoded(&self.name)))
+    }
+
+    /// Takes in what has become of a run. Who reads the file finds all of it, before or after; who is killed here leaves
+    /// it as it was.
+    ///
+    /// The directory itself is what runs lock against each other, so that no file is there for that alone. Nothing is
+    /// forced to the disk: what a power cut takes is a counter that begins anew, which Prometheus knows how to read.
+    pub(super) fn enter(&self, entry: &Entry) -> io::Result<Found> {
+        let directory = File::open(&self.directory)?;
+        let _lock = Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+        let (mut tally, found) = match self.read()? {
+            None => (Tally::default(), Found::Own),
+            Some(text) => match Tally::read(&text, &self.name) {
+                Some(tally) => (tally, Found::Own),
+                None => (Tally::default(), Found::Foreign),
+            },
+        };
+        tally.enter(entry);
+        self.write(&tally.text(&self.name))?;
+        Ok(found)
+    }
+
+    /// What is there; empty if it is not even a file.
+    fn read(&self) -> io::Result<Option<String>> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(self.path()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            // A link, which could lead anywhere.
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(Some(String::new())),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        if file.metadata()?.is_file() {
+            file.take(MOST).read_to_end(&mut bytes)?;
+        }
+        Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        // One name for all: what somebody who was killed has left is not in the way for long. It does not end in `.prom`.
+        let draft = self.directory.join(format!(".shedlock-{}.prom.tmp", encoded(&self.name)));
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+        let written = file
+            .write_all(text.as_bytes())
+            // Who reads it is another user.
+            .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
+            .and_then(|()| fs::rename(&draft, self.path()));
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+}
+
+/// The lock's name as a part of a file's: what is not a letter, a digit, `.`, `_` or `-` becomes `%` and two digits for
+/// each byte. A very long one is cut, and ends in a hash of all of it; it stays longer than any that is not cut.
+fn encoded(name: &LockName) -> String {
+    let name = name.as_str();
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    let encoded: String = name.bytes().map(encode).collect();
+    if encoded.len() <= LONGEST { encoded } else { format!("{}-{:032x}", &encoded[..LONGEST], hash(name)) }
+}
+
+/// FNV-1a with 128 bits: the same in every version, which that of the standard library does not promise.
+fn hash(text: &str) -> u128 {
+    let fold = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str) -> String {
+        let path = Textfile::new(PathBuf::from("/d"), LockName::new(name).unwrap()).path();
+        path.to_str().unwrap().strip_prefix("/d/").unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_files_name_has_no_more_than_letters_digits_and_three_marks() {
+        assert_eq!(file("nightly-report_2.0"), "shedlock-nightly-report_2.0.prom");
+        assert_eq!(file("../a b"), "shedlock-..%2Fa%20b.prom");
+        assert_eq!(file("50%"), "shedlock-50%25.prom");
+        assert_eq!(file("ü"), "shedlock-%C3%BC.prom");
+    }
+
+    #[test]
+    fn two_names_never_share_a_file_and_none_is_too_long() {
+        let long = "\u{1f512}".repeat(63);
+        let names =
+            [format!("{long}a"), format!("{long}b"), long, "ü".repeat(64), "a/b".to_owned(), "a%2Fb".to_owned()];
+        let mut files: Vec<String> = names.iter().map(|name| file(name)).collect();
+        for file in &files {
+            assert!(file.len() + "..tmp".len() <= 255, "{file}");
+        }
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len(), names.len());
+        assert_eq!(hash("foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+}
