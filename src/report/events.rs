@@ -48,7 +48,7 @@ pub(crate) const COMMON: [Field; 7] = [
 ];
 
 /// What some have.
-pub(crate) const FIELDS: [Field; 5] = [
+pub(crate) const FIELDS: [Field; 7] = [
     Field {
         name: "holder",
         kind: TEXT,
@@ -65,6 +65,12 @@ pub(crate) const FIELDS: [Field; 5] = [
         meaning: "until when the lock is held, unless it is renewed; null if it is stored as no time",
     },
     Field {
+        name: "paused",
+        kind: r#"{"const": true}"#,
+        meaning: "there and true if the lock is paused, see shedlock-pause(1)",
+    },
+    Field { name: "reason", kind: TEXT, meaning: "why it is paused, if that was said" },
+    Field {
         name: "token",
         kind: r#"{"type": "integer", "minimum": 0}"#,
         meaning: "the fencing token, if there is one",
@@ -78,6 +84,10 @@ pub(crate) const FIELDS: [Field; 5] = [
 
 const HOLDER: &[(&str, Presence)] = &[("holder", Always), ("since", Always), ("until", Always)];
 
+/// Of a lock that may be paused.
+const HELD: &[(&str, Presence)] =
+    &[("holder", Always), ("since", Always), ("until", Always), ("paused", Sometimes), ("reason", Sometimes)];
+
 const fn event(name: &'static str, levels: &'static [Verbosity], meaning: &'static str) -> Event {
     Event { name, levels, fields: &[], meaning }
 }
@@ -88,9 +98,15 @@ const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Even
 
 /// All of them, in the order of a run's life.
 pub(crate) const EVENTS: &[Event] = &[
-    with(HOLDER, event("held", &[Info], "the lock is held, and the job is not run")),
+    with(HELD, event("held", &[Info], "the lock is held, and the job is not run")),
     with(
-        &[("holder", Sometimes), ("since", Sometimes), ("until", Sometimes)],
+        &[
+            ("holder", Sometimes),
+            ("since", Sometimes),
+            ("until", Sometimes),
+            ("paused", Sometimes),
+            ("reason", Sometimes),
+        ],
         event(
             "waiting",
             &[Debug],
@@ -110,9 +126,14 @@ pub(crate) const EVENTS: &[Event] = &[
     event("unrecorded", &[Info], "there is no token, and no history of this run"),
     event("unguarded", &[Info], "there is no guardian"),
     event("not_started", &[Errors], "the command could not be started"),
+    event("not_handed_over", &[Errors], "`shedlock acquire` could not write its handle, and the lock is given back"),
     event("renewed", &[Debug], "the lock was renewed"),
     event("not_renewed", &[Warnings], "the lock is not renewed yet, and that is tried again"),
     event("checking", &[Debug], "the job is held after a standstill, until the lock is checked"),
+    with(
+        &[("until", Always)],
+        event("extended", &[Info], "the lock was extended, see shedlock-extend(1), and the job goes on"),
+    ),
     event("lost", &[Errors, Warnings], "the lock was lost; a warning if the job runs on, or has ended"),
     event("expired", &[Errors], "--at-most is used up, and the job is stopped"),
     event("runs_on", &[Warnings], "--at-most is used up, and the job runs on without the lock"),
@@ -218,6 +239,8 @@ mod tests {
             Notice::Full(trouble.clone()),
             Notice::Unguarded("it was killed".to_owned()),
             Notice::Checking,
+            Notice::NotHandedOver("no space left".to_owned()),
+            Notice::Extended(Timestamp(1)),
             Notice::NotStarted(not_started),
             Notice::Expired(second),
             Notice::RunsOn(second),
@@ -235,6 +258,11 @@ mod tests {
         ];
         for time in [None, Some(Timestamp(0))] {
             all.extend([Notice::Held(record(time)), Notice::Waiting(record(time)), Notice::Nested(record(time))]);
+        }
+        for reason in ["", "disk"] {
+            let pause = Owner::of_pause("ada", "web1", 1, None, reason);
+            let paused = Record { owner: pause.as_str().to_owned(), ..record(None) };
+            all.extend([Notice::Held(paused.clone()), Notice::Waiting(paused)]);
         }
         for policy in [OnBackendError::Fail, OnBackendError::Skip, OnBackendError::Run] {
             all.push(Notice::Backend(trouble.clone(), policy));

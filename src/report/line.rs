@@ -191,6 +191,7 @@ impl Line {
             .field("until", time(record.until));
         let holder = Holder::of(&record.owner);
         match holder.pause().filter(|_| holder.is_paused()) {
+            Some(pause) if pause.reason.is_empty() => line.field("paused", true),
             Some(pause) => line.field("paused", true).field("reason", pause.reason),
             None => line,
         }
