@@ -72,6 +72,11 @@ impl Timestamp {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         humantime::parse_rfc3339_weak(text).ok().map(Self::from)
     }
+
+    /// Returns how long before it `earlier` was; zero if it was not.
+    pub(crate) const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
 }
 
 impl Add<Duration> for Timestamp {

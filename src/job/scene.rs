@@ -44,7 +44,7 @@ fn play(owner: &str, group: &str, script: &str) -> ! {
     let (_signals, inherited) = Signals::catch().unwrap();
     let group = if group == "own" { Group::Own } else { Group::Shared };
     let mut environment = Environment::inherited();
-    environment.set("SHEDLOCK_LOCK_OWNERS", &format!("outer:1:1 {owner}"));
+    environment.set("SHEDLOCK_LOCK_OWNERS", format!("outer:1:1 {owner}"));
     let words = ["sh", "-c", script].map(Into::into);
     let command = Command::new(&words, group, true).unwrap();
     let job = command.start(&environment, &inherited, guardian.as_ref()).unwrap_or_else(|_| super::exit(9));

@@ -25,9 +25,7 @@ pub(crate) enum Sight {
 /// What is known of the end of at-most, and what is done to know it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// At-most, which an extension makes longer.
-    at_most: Duration,
-    /// When that is used up by the backend's clock.
+    /// When at-most is used up by the backend's clock.
     until: Timestamp,
     /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
     reach: Moment,
@@ -54,19 +52,17 @@ impl Extent {
 impl Run {
     /// What is known of a lock that was granted, and is ours until `end`.
     pub(super) fn extent(&self, grant: Grant, end: Moment, limit: Moment) -> Extent {
-        let at_most = self.policy.at_most;
-        let until = grant.until.max(grant.locked_at + at_most);
-        Extent { at_most, until, reach: limit.max(end), look: Look::Due(self.first_look(limit)) }
+        let until = grant.until.max(grant.locked_at + self.policy.at_most);
+        Extent { until, reach: limit.max(end), look: Look::Due(self.first_look(limit)) }
     }
 
     /// How long after it was taken the lock is to stay held.
     pub(super) fn hold(&self, running: &Running, outcome: Outcome, lease: Lease) -> Duration {
-        let waited = lease.taken.since(self.started);
-        match running.extent.filter(|extent| extent.at_most != self.policy.at_most) {
-            None => self.timing.hold(&self.policy, outcome, lease.grant, waited),
-            Some(Extent { at_most, .. }) => {
-                self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, lease.grant, waited)
-            }
+        let (grant, waited) = (lease.grant, lease.taken.since(self.started));
+        let at_most = running.extent.map_or(Duration::ZERO, |extent| extent.until.since(grant.locked_at));
+        match at_most >= self.policy.at_most + EXTENDED {
+            true => self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, grant, waited),
+            false => self.timing.hold(&self.policy, outcome, grant, waited),
         }
     }
 
@@ -120,7 +116,7 @@ impl Run {
 
     pub(super) fn on_seen(
         &mut self,
-        answer: Result<Sight, Trouble>,
+        answer: &Result<Sight, Trouble>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
@@ -135,7 +131,7 @@ impl Run {
             // After a standstill it may have ended because its time was up, as the job's is.
             Ok(Sight::Gone) if late => {}
             Ok(Sight::Gone) => self.on_lost(NoticeKind::Gone, now, todo),
-            Ok(Sight::Ours { until: Some(until), left }) => self.on_end_seen(until, sent, left.min(FOR_EVER), todo),
+            Ok(Sight::Ours { until: Some(until), left }) => self.on_end_seen(*until, sent, (*left).min(FOR_EVER), todo),
             Ok(Sight::Ours { until: None, .. }) => {}
             // As long as there is time, it is asked again.
             Err(_) => self.set_look(Look::Due(now + self.timing.look_ahead / 4)),
@@ -145,7 +141,7 @@ impl Run {
     /// The lock is ours for `left` from `sent` on at least.
     fn on_end_seen(&mut self, until: Timestamp, sent: Moment, left: Duration, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        let (Some(extent), Some(lease)) = (running.extent, running.lease) else { return };
+        let Some(extent) = running.extent else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
         // than was meant.
         if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
@@ -156,9 +152,8 @@ impl Run {
         let renewed = sent + left.min(self.policy.lease());
         let renews = self.policy.renews();
         let again = self.timing.renew_at(sent);
-        let at_most = Duration::from_millis(until.0.saturating_sub(lease.grant.locked_at.0));
         let Phase::Running(running) = &mut self.phase else { return };
-        running.extent = Some(Extent { at_most, until, reach: limit, look });
+        running.extent = Some(Extent { until, reach: limit, look });
         running.limit = Some(limit);
         running.end = match renews {
             true => running.end.max(renewed),

@@ -119,7 +119,7 @@ impl Run {
             Event::Acquired { answer, sent } => self.on_acquired(answer, sent, now, &mut todo),
             Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
-            Event::Seen { answer, sent } => self.on_seen(answer, sent, now, &mut todo),
+            Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, &mut todo),
             Event::Released(answer) => self.on_released(answer, &mut todo),
             Event::Spawned => self.on_spawned(now),
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
