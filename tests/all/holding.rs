@@ -378,7 +378,7 @@ fn who_is_stopped_while_pausing_has_paused_it_or_not<S: Store>(site: &Site<S>) {
     for step in 0..30 {
         let command = under(&DETACHED, &site.shedlock(&["pause", "job"]));
         let pause = Started::new(&site.place, &format!("pause-{step}"), &mut { command });
-        let until = Instant::now() + Duration::from_millis(step);
+        let until = Instant::now() + Duration::from_millis(2 * step);
         while Instant::now() < until {
             std::hint::spin_loop();
         }
