@@ -1,5 +1,6 @@
 //! `unlock`, `pause` and `resume` on every backend: what they say, what becomes of the runs, and what the store has.
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -378,7 +379,7 @@ fn who_is_stopped_while_pausing_has_paused_it_or_not<S: Store>(site: &Site<S>) {
     for step in 0..30 {
         let command = under(&DETACHED, &site.shedlock(&["pause", "job"]));
         let pause = Started::new(&site.place, &format!("pause-{step}"), &mut { command });
-        let until = Instant::now() + Duration::from_millis(step);
+        let until = Instant::now() + Duration::from_millis(2 * step);
         while Instant::now() < until {
             std::hint::spin_loop();
         }
@@ -511,6 +512,23 @@ fn who_is_stopped_while_the_backend_is_busy_does_not_wait_for_it() {
     pause.finish().is_silent_with(128 + 15);
     writer.execute_batch("COMMIT").unwrap();
     site.is_open("job");
+}
+
+#[test]
+fn who_is_stopped_once_it_is_paused_says_so_all_the_same() {
+    let site = Site::new(SqliteStore::new());
+    site.is_open("job");
+    // There is no room for the answer yet.
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b'\n'; 65_536]).unwrap();
+    let mut child = under(&DETACHED, &site.shedlock(&["pause", "job"])).stdout(writer).spawn().unwrap();
+    wait_until("the pause", || site.is_held("job").then_some(()));
+    let pid = i32::try_from(child.id()).unwrap();
+    wait_for_state(pid, "S");
+    kill(pid, "TERM");
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert_eq!((child.wait().unwrap().code(), answer.trim()), (Some(0), "paused `job` until it is resumed"));
 }
 
 /// A user of the database with these rights on the table of locks, and no other.
