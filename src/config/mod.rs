@@ -273,7 +273,7 @@ fn exit_code(text: &str) -> Result<u8, String> {
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("is empty; name a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
+    if text.trim().is_empty() { Err("is empty; name a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 fn runs(text: &str) -> Result<u32, String> {

@@ -171,14 +171,15 @@ impl Line {
     }
 
     fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
-        let time = |time: Option<Timestamp>| time.map_or_else(|| "unknown".to_owned(), |time| time.to_string());
+        let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+        let shown = |time: &Option<String>| time.clone().unwrap_or_else(|| "unknown".to_owned());
         let owner = record.owner.strip_suffix(Owner::ENDED);
         let who = match owner {
             Some(owner) => format!("is kept after the run of {owner}"),
             None => format!("is held by {}", record.owner),
         };
         let (since, until) = (time(record.since), time(record.until));
-        let message = format!("the lock {who} since {since} until {until}; {consequence}");
+        let message = format!("the lock {who} since {} until {}; {consequence}", shown(&since), shown(&until));
         Self::new(Verbosity::Info, event, message)
             .field("holder", record.owner.as_str())
             .field("since", since)

@@ -10,6 +10,7 @@ use nix::libc::PIPE_BUF;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 
+use super::events;
 use super::line::{Line, Verbosity};
 use crate::clock::Timestamp;
 use crate::lock::Claim;
@@ -77,6 +78,7 @@ impl Reporter {
     /// Writes the notice, if it is loud enough.
     pub(crate) fn tell(&self, notice: &Notice) {
         let line = Line::of(notice);
+        debug_assert!(events::knows(&line), "the table of events has no such {}", line.event);
         if line.level > self.verbosity {
             return;
         }
@@ -115,7 +117,7 @@ impl Reporter {
         }
     }
 
-    fn json(&self, line: Line) -> String {
+    pub(super) fn json(&self, line: Line) -> String {
         let mut object = Map::new();
         object.insert("time".to_owned(), Timestamp::now().to_string().into());
         object.insert("level".to_owned(), line.level.name().into());

@@ -7,6 +7,7 @@ mod checker;
 mod configuration;
 mod contention;
 mod cron;
+mod events;
 mod every_backend;
 mod exit_codes;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]

@@ -871,6 +871,7 @@ const BAD_VALUES: &[(&str, &str)] = &[
     ("verbose", "loud"),
     ("quiet", "perhaps"),
     ("log-format", "xml"),
+    ("metrics-dir", " "),
 ];
 
 const FLAGS: &[&str] = &["foreground", "new-group", "no-die-with-shedlock", "verbose", "quiet"];

@@ -1,0 +1,282 @@
+//! The table of events: their levels, their fields in JSON, and what they mean. The manual page and the JSON schema are
+//! made from it, and every line that is told is held against it.
+
+use super::line::{Line, Verbosity};
+use Presence::{Always, Sometimes};
+use Verbosity::{Debug, Errors, Info, Warnings};
+
+/// An event, as it is called in JSON.
+#[derive(Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    /// How loud it can be.
+    levels: &'static [Verbosity],
+    /// What its object has beside the fields of all.
+    fields: &'static [(&'static str, Presence)],
+    pub(crate) meaning: &'static str,
+}
+
+/// A field of an event's object.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    /// Of the values, in JSON Schema.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the schema is written by a test"))]
+    kind: &'static str,
+    pub(crate) meaning: &'static str,
+}
+
+/// Whether an event has a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Always,
+    Sometimes,
+}
+
+const TIME: &str = r#"{"type": "string", "format": "date-time", "pattern": "Z$"}"#;
+const PERHAPS_A_TIME: &str = r#"{"type": ["string", "null"], "format": "date-time", "pattern": "Z$"}"#;
+const TEXT: &str = r#"{"type": "string", "minLength": 1}"#;
+
+/// What every object has; `hint` not always.
+pub(crate) const COMMON: [Field; 7] = [
+    Field { name: "time", kind: TIME, meaning: "when it was written, by the clock of this host, in UTC" },
+    Field { name: "level", kind: TEXT, meaning: "how loud it is: `error`, `warning`, `info` or `debug`" },
+    Field { name: "event", kind: TEXT, meaning: "one of those below" },
+    Field { name: "name", kind: TEXT, meaning: "the lock" },
+    Field { name: "owner", kind: TEXT, meaning: "this run" },
+    Field { name: "message", kind: TEXT, meaning: "what the text format would have said" },
+    Field { name: "hint", kind: TEXT, meaning: "what to do about it; not always there" },
+];
+
+/// What some have.
+pub(crate) const FIELDS: [Field; 5] = [
+    Field {
+        name: "holder",
+        kind: TEXT,
+        meaning: "who holds the lock. With `:ended` at its end it is a run that has ended and left its lock held for --at-least or --every",
+    },
+    Field {
+        name: "since",
+        kind: PERHAPS_A_TIME,
+        meaning: "since when the lock is held; null if it is stored as no time",
+    },
+    Field {
+        name: "until",
+        kind: PERHAPS_A_TIME,
+        meaning: "until when the lock is held, unless it is renewed; null if it is stored as no time",
+    },
+    Field {
+        name: "token",
+        kind: r#"{"type": "integer", "minimum": 0}"#,
+        meaning: "the fencing token, if there is one",
+    },
+    Field {
+        name: "exit_code",
+        kind: r#"{"type": "integer", "minimum": 0, "maximum": 255}"#,
+        meaning: "the job's exit code, 128+n, or 124 or 123 if it was stopped",
+    },
+];
+
+const HOLDER: &[(&str, Presence)] = &[("holder", Always), ("since", Always), ("until", Always)];
+
+const fn event(name: &'static str, levels: &'static [Verbosity], meaning: &'static str) -> Event {
+    Event { name, levels, fields: &[], meaning }
+}
+
+const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Event {
+    Event { fields, ..event }
+}
+
+/// All of them, in the order of a run's life.
+pub(crate) const EVENTS: &[Event] = &[
+    with(HOLDER, event("held", &[Info], "the lock is held, and the job is not run")),
+    with(
+        &[("holder", Sometimes), ("since", Sometimes), ("until", Sometimes)],
+        event(
+            "waiting",
+            &[Debug],
+            "the lock is held, or the server has no room, and this run waits; in the second case it has no holder",
+        ),
+    ),
+    with(HOLDER, event("nested", &[Info], "an enclosing run holds the lock, and the job is run as a part of that")),
+    event(
+        "backend_error",
+        &[Errors, Warnings],
+        "the backend could not be asked; a warning if --on-backend-error lets the run go on or counts it as held",
+    ),
+    with(
+        &[("until", Always), ("token", Sometimes)],
+        event("granted", &[Info], "the lock is ours, and the job is started"),
+    ),
+    event("unrecorded", &[Info], "there is no token, and no history of this run"),
+    event("unguarded", &[Info], "there is no guardian"),
+    event("not_started", &[Errors], "the command could not be started"),
+    event("renewed", &[Debug], "the lock was renewed"),
+    event("not_renewed", &[Warnings], "the lock is not renewed yet, and that is tried again"),
+    event("checking", &[Debug], "the job is held after a standstill, until the lock is checked"),
+    event("lost", &[Errors, Warnings], "the lock was lost; a warning if the job runs on, or has ended"),
+    event("expired", &[Errors], "--at-most is used up, and the job is stopped"),
+    event("runs_on", &[Warnings], "--at-most is used up, and the job runs on without the lock"),
+    event("stop_timeout", &[Warnings], "the job did not end within --stop-timeout, and is killed"),
+    event("undead", &[Warnings], "SIGKILL has not ended all of the job, and the lock is kept"),
+    with(&[("exit_code", Always)], event("ended", &[Info], "the job has ended")),
+    event("released", &[Debug], "the lock was given back"),
+    event("not_released", &[Warnings], "the lock was not given back, and frees at its time"),
+    event("not_given_back", &[Info], "the same of a lock that was perhaps never taken, or was lost"),
+    event("metrics", &[Warnings], "the metrics were not written as they should be, see --metrics-dir"),
+];
+
+/// Whether the table knows the line as it is.
+pub(super) fn knows(line: &Line) -> bool {
+    let Some(event) = EVENTS.iter().find(|event| event.name == line.event) else { return false };
+    let has = |field: &str| line.fields.iter().any(|(name, _)| *name == field);
+    event.levels.contains(&line.level)
+        && event.fields.iter().all(|(field, presence)| *presence == Sometimes || has(field))
+        && line.fields.iter().all(|(name, _)| event.fields.iter().any(|(field, _)| field == name))
+}
+
+impl Event {
+    /// Its levels, as they are called in JSON.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &'static str> {
+        self.levels.iter().map(|level| level.name())
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(|(field, _)| *field)
+    }
+}
+
+/// The schema of the objects.
+#[cfg(test)]
+pub(crate) fn schema() -> serde_json::Value {
+    use serde_json::{Map, Value, json};
+    let property = |field: &Field| {
+        let mut kind: Map<String, Value> = serde_json::from_str(field.kind).unwrap();
+        kind.insert("description".to_owned(), sentence(field.meaning).into());
+        (field.name.to_owned(), Value::Object(kind))
+    };
+    let one = |event: &Event| {
+        let properties = FIELDS.iter().filter(|field| event.fields().any(|name| name == field.name));
+        let mut properties: Map<String, Value> = properties.map(property).collect();
+        properties.insert("event".to_owned(), json!({ "const": event.name }));
+        properties.insert("level".to_owned(), json!({ "enum": event.levels().collect::<Vec<_>>() }));
+        let required = event.fields.iter().filter(|(_, presence)| *presence == Always).map(|(field, _)| *field);
+        json!({
+            "description": sentence(event.meaning),
+            "properties": properties,
+            "required": required.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "An event of shedlock run",
+        "description": "What shedlock run --log-format json writes to stderr, one object in each line.",
+        "type": "object",
+        "properties": COMMON.iter().map(property).collect::<Map<String, Value>>(),
+        "required": COMMON.iter().map(|field| field.name).filter(|name| *name != "hint").collect::<Vec<_>>(),
+        "oneOf": EVENTS.iter().map(one).collect::<Vec<_>>(),
+        "unevaluatedProperties": false,
+    })
+}
+
+#[cfg(test)]
+fn sentence(meaning: &str) -> String {
+    let (first, rest) = meaning.trim_start_matches('`').split_at(1);
+    format!("{}{}.", first.to_uppercase(), rest.replace('`', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::Trouble;
+    use crate::clock::Timestamp;
+    use crate::exit::Outcome;
+    use crate::lock::{Claim, Grant, LockName, Owner, Record};
+    use crate::report::{Format, Reporter};
+    use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost, SpawnTrouble, SpawnTroubleKind};
+    use crate::signal::Signal;
+
+    /// Every notice, in each way that tells it differently.
+    fn notices() -> Vec<Notice> {
+        let trouble = Trouble::passing("backend x: no".to_owned()).hint("try again");
+        let record =
+            |time| Record { owner: "host:1:0".to_owned(), since: time, until: time, left: Duration::from_secs(1) };
+        let grant = |token| Grant { locked_at: Timestamp(0), until: Timestamp(1), token };
+        let not_started = SpawnTrouble {
+            command: "x".into(),
+            kind: SpawnTroubleKind::NotFound,
+            reason: "no such file".to_owned(),
+            hint: None,
+        };
+        let second = Duration::from_secs(1);
+        let mut all = vec![
+            Notice::Granted(grant(None)),
+            Notice::Granted(grant(Some(7))),
+            Notice::Unrecorded(trouble.clone()),
+            Notice::Full(trouble.clone()),
+            Notice::Unguarded("it was killed".to_owned()),
+            Notice::Checking,
+            Notice::NotStarted(not_started),
+            Notice::Expired(second),
+            Notice::RunsOn(second),
+            Notice::StopTimeout(second),
+            Notice::Renewed,
+            Notice::NotRenewed(trouble.clone()),
+            Notice::LostUnnoticed,
+            Notice::Undead,
+            Notice::Released,
+            Notice::NotReleased(trouble.clone()),
+            Notice::NotGivenBack(trouble.clone()),
+            Notice::Metrics(MetricsTrouble::NotWritten("d".to_owned(), "no".to_owned())),
+            Notice::Metrics(MetricsTrouble::TooSlow("d".to_owned())),
+            Notice::Metrics(MetricsTrouble::Foreign("f".to_owned())),
+        ];
+        for time in [None, Some(Timestamp(0))] {
+            all.extend([Notice::Held(record(time)), Notice::Waiting(record(time)), Notice::Nested(record(time))]);
+        }
+        for policy in [OnBackendError::Fail, OnBackendError::Skip, OnBackendError::Run] {
+            all.push(Notice::Backend(trouble.clone(), policy));
+        }
+        for on_lost in [OnLost::Kill, OnLost::Ignore] {
+            all.extend([NoticeKind::Gone, NoticeKind::NotRenewed].map(|kind| Notice::Lost(kind, on_lost)));
+        }
+        for outcome in [Outcome::Exited(255), Outcome::Killed(Signal::KILL), Outcome::Expired, Outcome::Lost] {
+            all.push(Notice::Ended(outcome));
+        }
+        all
+    }
+
+    #[test]
+    fn every_line_that_can_be_told_is_in_the_table_and_every_event_is_told() {
+        let lines: Vec<Line> = notices().iter().map(Line::of).collect();
+        for line in &lines {
+            assert!(knows(line), "{} {:?}", line.event, line.level);
+        }
+        let told = lines.iter().map(|line| (line.event, line.level.name())).collect::<BTreeSet<_>>();
+        let listed = EVENTS.iter().flat_map(|event| event.levels().map(|level| (event.name, level)));
+        assert_eq!(told, listed.collect());
+        let has = |field: &str| lines.iter().any(|line| line.fields.iter().any(|(name, _)| *name == field));
+        assert!(FIELDS.iter().all(|field| has(field.name)));
+    }
+
+    #[test]
+    fn every_line_is_valid_by_the_schema_and_by_that_of_its_own_event_alone() {
+        let claim = Claim {
+            name: LockName::new("job").unwrap(),
+            owner: Owner::new("host", 1, 2),
+            lease: Duration::from_secs(1),
+            keep: 0,
+        };
+        let validator = jsonschema::options().should_validate_formats(true).build(&schema()).unwrap();
+        let reporter = Reporter::new(Debug, Format::Json, claim);
+        for notice in notices() {
+            let mut line: serde_json::Value = serde_json::from_str(&reporter.json(Line::of(&notice))).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{line} {errors:?}");
+            line["more"] = 1.into();
+            assert!(!validator.is_valid(&line), "a field that is not in the table");
+        }
+    }
+}
