@@ -115,7 +115,9 @@ fn every_outcome_is_counted_and_prometheus_accepts_the_file() {
     let mut away = run(&place, "job", &["--backend", "sqlite:/no/such/directory/db", "true"]);
     finish(&mut away).complains(125, "/no/such/directory");
     seen([2, 2, 1, 1, 1, 3], 125);
-    assert_eq!(mode(&place.path("metrics/shedlock-job.prom")), 0o644);
+    let careful = under(&["sh", "-c", "umask 077; exec \"$@\"", "sh"], &run(&place, "job", &["true"]));
+    finish(&mut { careful }).is_silent_with(0);
+    assert_eq!(mode(&place.path("metrics/shedlock-job.prom")), 0o644, "node_exporter is another user");
     assert_eq!(names_in(&place.path("metrics")), ["shedlock-job.prom"], "nothing else is left there");
 }
 
