@@ -338,6 +338,8 @@ fn a_directory_that_is_missing_no_directory_forbidden_or_full_is_one_warning() {
     assert!(!place.path("nowhere").exists());
     fs::write(place.path("file"), "").unwrap();
     warns(&finish(&mut into("file")), 7, "the metrics in file were not written: not a directory");
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    warns(&finish(&mut into("pipe")), 7, "the metrics in pipe were not written: not a directory");
     let home = open_to_nobody(&place, "home");
     let mut inner = place.run("job", ["--metrics-dir", "metrics", "sh", "-c", "exit 7"]);
     inner.env("SHEDLOCK_BACKEND", format!("sqlite:{}/locks.db", home.display()));
