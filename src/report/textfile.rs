@@ -1,6 +1,6 @@
 //! One job's file for Prometheus' node_exporter: its name, and how it is changed. It may block, as any file may.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Textfile {
     /// The directory itself is what runs lock against each other, so that no file is there for that alone. Nothing is
     /// forced to the disk: what a power cut takes is a counter that begins anew, which Prometheus knows how to read.
     pub(super) fn enter(&self, entry: &Entry) -> io::Result<Found> {
-        let directory = File::open(&self.directory)?;
+        let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(&self.directory)?;
         let _lock = Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
         let (mut tally, found) = match self.read()? {
             None => (Tally::default(), Found::Own),

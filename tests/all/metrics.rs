@@ -115,7 +115,9 @@ fn every_outcome_is_counted_and_prometheus_accepts_the_file() {
     let mut away = run(&place, "job", &["--backend", "sqlite:/no/such/directory/db", "true"]);
     finish(&mut away).complains(125, "/no/such/directory");
     seen([2, 2, 1, 1, 1, 3], 125);
-    assert_eq!(mode(&place.path("metrics/shedlock-job.prom")), 0o644);
+    let careful = under(&["sh", "-c", "umask 077; exec \"$@\"", "sh"], &run(&place, "job", &["true"]));
+    finish(&mut { careful }).is_silent_with(0);
+    assert_eq!(mode(&place.path("metrics/shedlock-job.prom")), 0o644, "node_exporter is another user");
     assert_eq!(names_in(&place.path("metrics")), ["shedlock-job.prom"], "nothing else is left there");
 }
 
@@ -336,6 +338,8 @@ fn a_directory_that_is_missing_no_directory_forbidden_or_full_is_one_warning() {
     assert!(!place.path("nowhere").exists());
     fs::write(place.path("file"), "").unwrap();
     warns(&finish(&mut into("file")), 7, "the metrics in file were not written: not a directory");
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    warns(&finish(&mut into("pipe")), 7, "the metrics in pipe were not written: not a directory");
     let home = open_to_nobody(&place, "home");
     let mut inner = place.run("job", ["--metrics-dir", "metrics", "sh", "-c", "exit 7"]);
     inner.env("SHEDLOCK_BACKEND", format!("sqlite:{}/locks.db", home.display()));
