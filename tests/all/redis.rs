@@ -242,6 +242,7 @@ fn the_scripts_write_and_read_times_as_everybody_does() {
 fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
     let common = concat!(
         include_str!("../../src/backend/redis/common.lua"),
+        include_str!("../../src/backend/redis/lock.lua"),
         include_str!("../../src/backend/redis/history.lua")
     );
     let script = |own| [common, own].concat();
@@ -377,6 +378,7 @@ fn a_token_is_drawn_also_where_no_runs_are_remembered() {
     let script = |own| {
         let common = concat!(
             include_str!("../../src/backend/redis/common.lua"),
+            include_str!("../../src/backend/redis/lock.lua"),
             include_str!("../../src/backend/redis/history.lua")
         );
         [common, own].concat()

@@ -9,6 +9,7 @@ mod answer;
 mod check;
 mod connect;
 mod operate;
+mod questions;
 mod statements;
 mod trouble;
 
@@ -52,30 +53,42 @@ impl MySql {
 
     /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over.
     fn ask(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Answer, Trouble> {
+        self.any_server(|backend| backend.ask_one(&message))?.map_err(|failure| self.explain(&failure))
+    }
+
+    /// Asks one server after the other, as long as they cannot be written.
+    fn any_server<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Self) -> Result<Result<T, Failure>, Trouble>,
+    ) -> Result<Result<T, Failure>, Trouble> {
         let mut left = self.servers.count();
         loop {
             left -= 1;
-            match self.ask_one(&message)? {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => {
-                    if failure.is_read_only() {
-                        self.servers.pass_over();
-                    }
-                    if left == 0 || !failure.is_read_only() {
-                        return Err(self.explain(&failure));
-                    }
-                }
+            let failure = match ask(self)? {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(failure) => failure,
+            };
+            if failure.is_read_only() {
+                self.servers.pass_over();
             }
+            if left == 0 || !failure.is_read_only() {
+                return Ok(Err(failure));
+            }
+        }
+    }
+
+    /// The connection that is open, or one that is opened. Who does not put it back closes it.
+    fn connected(&mut self) -> Result<Conn, Trouble> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.servers.connect(),
         }
     }
 
     /// Asks the server that we are connected to, makes the tables where they are missing, and goes without the history where
     /// that cannot be had. The outer error says that there is no such server.
     fn ask_one(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Result<Answer, Failure>, Trouble> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.servers.connect()?,
-        };
+        let mut connection = self.connected()?;
         let (mut made, mut made_history) = (false, false);
         loop {
             let failure = match answer::ask(&mut connection, &message(&self.tables, self.history)) {
@@ -106,21 +119,24 @@ impl MySql {
     }
 
     fn create(&self, connection: &mut Conn) -> Result<(), Trouble> {
-        let statement = self.tables.create();
-        let Err(error) = connection.query_drop(&statement) else { return Ok(()) };
-        let failure = Failure::new(error, Step::Lock);
-        let trouble = self.explain(&failure);
-        Err(match trouble.kind {
+        let Err(error) = connection.query_drop(self.tables.create()) else { return Ok(()) };
+        Err(self.no_table(&Failure::new(error, Step::Lock)))
+    }
+
+    /// The table of locks could not be made.
+    fn no_table(&self, failure: &Failure) -> Trouble {
+        let trouble = self.explain(failure);
+        match trouble.kind {
             TroubleKind::Lasting => Trouble::lasting(format!(
                 "{}: there is no table {}, and it cannot be made: {}",
                 self.servers.label(),
                 self.tables.table(),
                 failure.cause()
             ))
-            .hint(format!("have somebody who may run: {statement}")),
+            .hint(format!("have somebody who may run: {}", self.tables.create())),
             // Nothing was asked for yet.
             _ => Trouble { unclear: false, ..trouble },
-        })
+        }
     }
 
     /// An error may pass; what does not is no error.
@@ -171,16 +187,17 @@ impl MySql {
 
 impl Backend for MySql {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
-        let mut missed = false;
+        let (mut missed, is_pause) = (false, claim.owner.is_pause());
         for _ in 0..RACES {
-            let Answer { rows, coarse, token, .. } = self.ask(|tables, history| tables.acquire(claim, history))?;
+            let Answer { rows, coarse, token, .. } =
+                self.ask(|tables, history| tables.acquire(claim, history.of_a(is_pause)))?;
             if coarse && rows.iter().any(|row| row.ours) {
                 return Err(self.too_coarse());
             }
             match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
                 Ok(Some(row)) if row.held => match row.grant() {
                     Some(grant) => {
-                        if token.is_none() && self.history == History::With {
+                        if token.is_none() && self.history.of_a(is_pause) == History::With {
                             self.unrecorded = Some(self.no_history("its column `id` draws no number", false));
                         }
                         return Ok(Acquired::Granted(Grant { token, ..grant }));
@@ -219,7 +236,8 @@ impl Backend for MySql {
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
-        let answer = self.ask(|tables, history| tables.release(claim, hold, closing, history))?;
+        let answer =
+            self.ask(|tables, history| tables.release(claim, hold, closing, history.of_a(claim.owner.is_pause())))?;
         self.disconnect();
         // Another may have taken it before we looked.
         Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)))

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::connect::Servers;
-use crate::lock::{Claim, Closing};
+use crate::lock::{Change, Claim, Closing};
 
-const NOW: &str = "UTC_TIMESTAMP(3)";
+pub(super) const NOW: &str = "UTC_TIMESTAMP(3)";
 
 /// Before each of the others: a statement that gives up waiting for a row says so while we still listen. One that waited
 /// longer would take the lock for nobody. `{wait}` is in seconds.
@@ -47,6 +47,11 @@ const RELEASE: &str = "UPDATE {table} \
     locked_at = locked_at, locked_by = {ended} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
+/// The owner is compared as it is written, also where the table would take another for it.
+const CHANGE: &str = "UPDATE {table} SET lock_until = {now} + INTERVAL {micros} MICROSECOND, \
+    locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
+const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
+
 const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {name} AND owner = {owner}";
 const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
     WHERE id = @shedlock AND ended_at IS NULL";
@@ -62,18 +67,33 @@ const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until 
     TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until FROM {table} WHERE name = {name}";
 
 /// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
-const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} \
-    (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY, \
-    lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
-    locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table}
+    (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
+    lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
+    locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
     locked_by VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL) ENGINE = InnoDB";
 
-const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
-    (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, \
-    name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
-    owner VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
-    host VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL, started_at DATETIME(3) NOT NULL, \
+const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history}
+    (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    owner VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    host VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL, started_at DATETIME(3) NOT NULL,
     ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4, INDEX name (name, id)) ENGINE = InnoDB";
+
+const SCHEMA: &str = "\
+-- What shedlock needs in MySQL or MariaDB, to be run in the database that the URL names. It makes the tables by itself when it
+-- first takes a lock, if it may; what is there is left as it is.
+
+-- The locks, as the Java library ShedLock has them:
+{create};
+
+-- The runs of each lock, and the tokens. Without it there are neither, and the locks work:
+{create_history};
+
+-- What whoever takes locks needs, from the hosts that it comes from; to look at them, SELECT is enough:
+-- GRANT SELECT, INSERT, UPDATE ON {table} TO {user}@'%';
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user}@'%';
+";
 
 /// The statements of one operation.
 pub(super) struct Message {
@@ -121,6 +141,13 @@ pub(super) enum History {
     Without,
 }
 
+impl History {
+    /// A pause is no run: it leaves no record and draws no number.
+    pub(super) fn of_a(self, is_pause: bool) -> Self {
+        if is_pause { Self::Without } else { self }
+    }
+}
+
 impl Tables {
     pub(super) fn new(table: &str, servers: &Servers) -> Self {
         let quote = |name: &str| name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".");
@@ -137,12 +164,25 @@ impl Tables {
         self.history.replace('`', "")
     }
 
+    /// In one line, as the next one is.
     pub(super) fn create(&self) -> String {
-        self.name(CREATE)
+        one_line(&self.name(CREATE))
     }
 
     pub(super) fn create_history(&self) -> String {
-        self.name(CREATE_HISTORY)
+        one_line(&self.name(CREATE_HISTORY))
+    }
+
+    /// Both, as a client of the server runs them, and the rights that `user` needs.
+    pub(super) fn schema(&self, user: &str) -> String {
+        let text = SCHEMA.replace("{create}", CREATE).replace("{create_history}", CREATE_HISTORY);
+        self.name(&text).replace("{user}", &format!("`{}`", user.replace('`', "``")))
+    }
+
+    /// Succeeds where the table can be seen.
+    pub(super) fn probe(&self, step: Step) -> String {
+        let table = if step == Step::Lock { &self.table } else { &self.history };
+        format!("SELECT 1 FROM {table} LIMIT 0")
     }
 
     pub(super) fn acquire(&self, claim: &Claim, history: History) -> Message {
@@ -172,30 +212,56 @@ impl Tables {
         self.message(&[RELEASE, OWN, &close, PRUNE], claim, hold)
     }
 
-    /// A whole transaction, and the look. It commits also for servers without autocommit.
-    fn message(&self, statements: &[&str], claim: &Claim, duration: Duration) -> Message {
-        let text = [&[PATIENCE], statements, &["COMMIT", LOOK]].concat().join("; ");
+    /// The lock is ours in the look if it bears the new owner, and has not always borne it.
+    pub(super) fn change(&self, change: &Change) -> Message {
+        let another = change.to != change.from;
+        let statement = CHANGE.replace("{since}", if another { "{now}" } else { "locked_at" });
         let text = self
-            .name(&text)
-            .replace("{wait}", &self.patience.as_secs().to_string())
-            .replace("{now}", NOW)
-            .replace("{micros}", &micros(duration).to_string())
+            .transaction(&[&statement], change.left)
+            .replace("{name}", &literal(change.name.as_str()))
+            .replace("locked_by = {owner}", "{stored} = {to}")
+            .replace("locked_by = {ended}", "FALSE")
+            .replace("{stored}", STORED)
+            .replace("{from}", &literal(&change.from))
+            .replace("{to}", &literal(&change.to));
+        Self::cut(text)
+    }
+
+    fn message(&self, statements: &[&str], claim: &Claim, duration: Duration) -> Message {
+        let text = self
+            .transaction(statements, duration)
             .replace("{keep}", &claim.keep.max(1).to_string())
             .replace("{name}", &literal(claim.name.as_str()))
             .replace("{owner}", &literal(claim.owner.as_str()))
             .replace("{host}", &literal(claim.owner.host()))
             .replace("{ended}", &literal(&claim.owner.ended()));
+        Self::cut(text)
+    }
+
+    /// A whole transaction, and the look. It commits also for servers without autocommit.
+    fn transaction(&self, statements: &[&str], duration: Duration) -> String {
+        self.name(&[&[PATIENCE], statements, &["COMMIT", LOOK]].concat().join("; "))
+            .replace("{wait}", &self.patience.as_secs().to_string())
+            .replace("{now}", NOW)
+            .replace("{micros}", &micros(duration).to_string())
+    }
+
+    fn cut(text: String) -> Message {
         let commit = text.matches(';').count() - 1;
         Message { text, write: PATIENCE.matches(';').count() + 1, record: None, commit }
     }
 
-    fn name(&self, text: &str) -> String {
+    pub(super) fn name(&self, text: &str) -> String {
         text.replace("{table}", &self.table).replace("{history}", &self.history)
     }
 }
 
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
 /// A text as a literal that means the same to every server, whatever characters its settings give a meaning to.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
 }
 
@@ -217,6 +283,12 @@ mod tests {
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let change = |claim: &Claim, to: &str| Change {
+            name: claim.name.clone(),
+            from: claim.owner.as_str().to_owned(),
+            to: to.to_owned(),
+            left: claim.lease,
+        };
         for (message, statements) in [
             (tables.acquire(&claim, History::With), 8),
             (tables.acquire(&claim, History::Without), 5),
@@ -224,6 +296,8 @@ mod tests {
             (tables.release(&claim, claim.lease, closing, History::With), 9),
             (tables.release(&claim, claim.lease, Closing::Unused, History::With), 9),
             (tables.release(&claim, claim.lease, closing, History::Without), 5),
+            (tables.change(&change(&claim, claim.owner.as_str())), 5),
+            (tables.change(&change(&claim, "another's")), 5),
         ] {
             let text = message.text;
             assert!(!text.contains('{') && !text.contains("DROP") && !text.contains("o'h"), "{text}");

@@ -19,6 +19,12 @@ impl Failure {
         Self { error, step }
     }
 
+    /// The server says of itself that it is read only, also to a user who may write all the same.
+    pub(super) fn of_read_only() -> Self {
+        let (state, message) = ("HY000".to_owned(), "The server is read only".to_owned());
+        Self::new(Error::MySqlError(MySqlError { state, code: READ_ONLY[0], message }), Step::Lock)
+    }
+
     /// The lock can be had all the same: it is the history that is missing, of another shape or not ours to write, and will
     /// be when we ask again.
     pub(super) fn spares_the_lock(&self) -> bool {

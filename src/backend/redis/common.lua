@@ -1,9 +1,10 @@
--- What every script begins with. KEYS: the lock. ARGV[1]: the owner. Only what Lua 5.1 and Redis 6 know is used.
+-- What every script begins with. KEYS[1]: a lock. Only what Lua 5.1 and Redis 6 know is used.
 
 -- Changes nothing, but only a master lets one do it: a replica may be behind, and has no say in who holds a lock.
--- A server without memory must still give locks back.
+-- A server without memory must still give locks back, and of what is no lock only a master speaks.
 local allowed = redis.pcall('SETRANGE', KEYS[1], 0, '')
-if type(allowed) == 'table' and allowed.err and not string.find(allowed.err, 'OOM', 1, true) then
+if type(allowed) == 'table' and allowed.err and not string.find(allowed.err, 'OOM', 1, true)
+  and not string.find(allowed.err, 'WRONGTYPE', 1, true) then
   return allowed
 end
 
@@ -51,11 +52,4 @@ end
 -- Redis would write a large number with an exponent.
 local function whole(number)
   return string.format('%.0f', number)
-end
-
--- The lock's value is ADDED:TIME@OWNER; anything else is somebody's all the same.
-local value = redis.call('GET', KEYS[1])
-local added, owner
-if value then
-  added, owner = string.match(value, '^ADDED:([^@]*)@(.*)$')
 end

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ::redis::{Script, Value, cmd};
+use ::redis::{Script, ServerError, Value, cmd};
 
 use super::super::network::Host;
 use super::super::{Trouble, TroubleKind};
@@ -13,11 +13,16 @@ use super::link::{Link, Login, Peer, Terms};
 use super::trouble;
 
 /// How often a cluster may send us on within one request.
-const REDIRECTIONS: usize = 5;
+pub(super) const REDIRECTIONS: usize = 5;
 
 /// Refusals that a call with one key may not meet: no rights to the others; some of them are on one node, while their slot is
 /// on its way, and some on another; the braces of the lock's name put them elsewhere.
 const DISPENSABLE: [&str; 3] = ["NOPERM", "TRYAGAIN", "CROSSSLOT"];
+
+/// Whether the same call with its first keys alone may be answered.
+pub(super) fn is_dispensable(error: &ServerError) -> bool {
+    DISPENSABLE.contains(&trouble::code(error))
+}
 
 /// The servers of a URL.
 pub(super) enum Route {
@@ -69,8 +74,33 @@ impl Network {
         self.link = None;
     }
 
+    /// The connection to go on with, which is opened if there is none. Who does not give it back closes it.
+    pub(super) fn link(&mut self) -> Result<Link, Trouble> {
+        match self.link.take() {
+            Some(link) => Ok(link),
+            None => self.connect(),
+        }
+    }
+
+    pub(super) fn keep(&mut self, link: Link) {
+        self.link = Some(link);
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// Runs a script where it can be run. A refusal of what it can do without is an answer.
     pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, Trouble> {
+        self.run_unless(call, |error| call.keys.len() > 1 && is_dispensable(error))
+    }
+
+    /// Runs a script where it can be run. A refusal that is an answer is returned.
+    pub(super) fn run_unless(
+        &mut self,
+        call: &Call<'_>,
+        is_answer: impl Fn(&ServerError) -> bool,
+    ) -> Result<Value, Trouble> {
         let mut replicas = 0;
         let mut redirections = 0;
         let mut asking = Asking::No;
@@ -86,7 +116,7 @@ impl Network {
                 return Ok(answer);
             };
             let code = trouble::code(error);
-            if call.keys.len() > 1 && DISPENSABLE.contains(&code) {
+            if is_answer(error) {
                 self.link = Some(link);
                 return Ok(answer);
             }
@@ -113,7 +143,7 @@ impl Network {
     }
 
     /// Has the next connection begin with another host: this one may be frozen, or not be the master any more.
-    fn look_elsewhere(&mut self) {
+    pub(super) fn look_elsewhere(&mut self) {
         self.first = self.first.wrapping_add(1);
         self.node = None;
     }
@@ -164,7 +194,7 @@ fn both(one: Option<Trouble>, other: Trouble) -> Trouble {
 
 /// Whether the node is told that the cluster sent us, as it wants to hear while a slot is on its way to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asking {
+pub(super) enum Asking {
     No,
     Yes,
 }
@@ -188,7 +218,7 @@ fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value,
 }
 
 /// Reads `SLOT HOST:PORT`. A node that does not know its own name leaves it out, and is where the answer came from.
-fn redirection(text: &str, from: &Host) -> Option<Host> {
+pub(super) fn redirection(text: &str, from: &Host) -> Option<Host> {
     let (_, place) = text.split_once(' ')?;
     let (name, port) = place.rsplit_once(':')?;
     let name = if name.is_empty() || name == "?" { from.name.clone() } else { name.to_owned() };

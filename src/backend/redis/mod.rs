@@ -6,11 +6,13 @@
 //!
 //! What Redis forgets is not locked: whoever takes a lock whose key was flushed, evicted or lost in a failover gets it.
 
+mod answer;
 mod check;
 mod connect;
 mod link;
 mod meant;
 mod operate;
+mod survey;
 mod trouble;
 
 use std::slice;
@@ -20,18 +22,22 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, Url};
-use crate::clock::Timestamp;
-use crate::lock::{Claim, Closing, Grant, Locks, Record};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, Url};
+use crate::lock::{Claim, Closing, Locks};
+use answer::SHOWN;
 use connect::{Call, Network, Route};
 use link::Terms;
 
-const ACQUIRE: &str = concat!(include_str!("common.lua"), include_str!("history.lua"), include_str!("acquire.lua"));
-const RENEW: &str = concat!(include_str!("common.lua"), include_str!("renew.lua"));
-const RELEASE: &str = concat!(include_str!("common.lua"), include_str!("history.lua"), include_str!("release.lua"));
+/// Makes a script of its parts.
+macro_rules! script {
+    ($($part:literal),*) => { concat!(include_str!("common.lua"), $(include_str!($part)),*) };
+}
 
-/// How much of a value is shown that is not of our form.
-const SHOWN: usize = 255;
+const ACQUIRE: &str = script!("lock.lua", "history.lua", "acquire.lua");
+const RENEW: &str = script!("lock.lua", "renew.lua");
+const RELEASE: &str = script!("lock.lua", "history.lua", "release.lua");
+const LIST: &str = script!("list.lua");
+const CHANGE: &str = script!("lock.lua", "change.lua");
 
 /// Locks in Redis.
 pub(crate) struct Redis {
@@ -58,9 +64,13 @@ enum Beside {
 
 impl Beside {
     fn key(self, lock: &str) -> String {
+        format!("{{{lock}{}", self.suffix())
+    }
+
+    const fn suffix(self) -> &'static str {
         match self {
-            Self::History => format!("{{{lock}}}:history"),
-            Self::Token => format!("{{{lock}}}:token"),
+            Self::History => "}:history",
+            Self::Token => "}:token",
         }
     }
 }
@@ -111,10 +121,11 @@ impl Redis {
 
     /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us.
     fn run(&mut self, script: &'static str, beside: &[Beside], claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
-        let key = self.key(claim)?;
+        let key = self.key(claim.name.as_str())?;
         let arguments = [&[claim.owner.as_str()], more].concat();
         let alone = Call { script, keys: slice::from_ref(&key), arguments: &arguments };
-        if beside.is_empty() || self.history == History::Denied {
+        // A pause is no run: it leaves no record and draws no token.
+        if beside.is_empty() || self.history == History::Denied || claim.owner.is_pause() {
             return self.network.run(&alone);
         }
         let mut keys = vec![key.clone()];
@@ -131,8 +142,7 @@ impl Redis {
         Ok(answer)
     }
 
-    fn key(&self, claim: &Claim) -> Result<String, Trouble> {
-        let name = claim.name.as_str();
+    fn key(&self, name: &str) -> Result<String, Trouble> {
         if self.network.is_cluster() && has_braces(name) {
             return Err(Trouble::lasting(format!(
                 "the lock's name `{name}` has a brace, which has a meaning of its own on a cluster"
@@ -173,7 +183,7 @@ impl Backend for Redis {
         let lease_text = lease.to_string();
         let more = [lease_text.as_str(), record, claim.name.as_str()];
         let answer = self.run(ACQUIRE, &[Beside::History, Beside::Token], claim, &more)?;
-        let (acquired, failure) = read(&answer, lease).ok_or_else(|| self.strange(&answer))?;
+        let (acquired, failure) = answer::of_acquire(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if let Acquired::Granted(grant) = acquired {
             self.released = None;
             // An earlier try may have gone without.
@@ -182,7 +192,7 @@ impl Backend for Redis {
             }
         }
         if let Some(failure) = failure {
-            self.unrecorded = Some(self.no_history(&self.key(claim)?, &failure));
+            self.unrecorded = Some(self.no_history(&self.key(claim.name.as_str())?, &failure));
         }
         Ok(acquired)
     }
@@ -245,43 +255,6 @@ fn has_braces(text: &str) -> bool {
     text.contains(['{', '}'])
 }
 
-/// Reads the answer to a taking, and what kept it from being recorded.
-fn read(answer: &Value, lease: u64) -> Option<(Acquired, Option<String>)> {
-    let Value::Array(answer) = answer else { return None };
-    match answer.as_slice() {
-        [Value::Int(1), Value::Int(now), Value::Int(token), Value::BulkString(failure)] => {
-            let now = u64::try_from(*now).ok()?;
-            let grant = Grant {
-                locked_at: Timestamp(now),
-                until: Timestamp(now.saturating_add(lease)),
-                token: u64::try_from(*token).ok().filter(|token| *token > 0),
-            };
-            let failure = String::from_utf8_lossy(failure);
-            let failure = failure.trim_start_matches('-').chars().take(SHOWN).collect::<String>();
-            Some((Acquired::Granted(grant), Some(failure).filter(|failure| !failure.is_empty())))
-        }
-        [Value::Int(0), Value::Int(now), Value::Int(left), Value::BulkString(value)] => {
-            let record = record(u64::try_from(*now).ok()?, *left, &String::from_utf8_lossy(value));
-            Some((Acquired::Held(record), None))
-        }
-        _ => None,
-    }
-}
-
-/// What there is to say of somebody else's lock.
-fn record(now: u64, left: i64, value: &str) -> Record {
-    // A key without an end has -1.
-    let left = u64::try_from(left).ok();
-    let ours = value.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
-    let (since, owner) = ours.map_or((None, value), |(time, owner)| (Timestamp::parse(time), owner));
-    Record {
-        owner: owner.chars().take(SHOWN).collect(),
-        since,
-        until: left.map(|left| Timestamp(now.saturating_add(left))),
-        left: left.map_or(FOR_EVER, Duration::from_millis),
-    }
-}
-
 /// In milliseconds, rounded up.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
@@ -340,16 +313,5 @@ mod tests {
             let error = open(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
             assert!(error.contains(why), "{bad}: {error}");
         }
-    }
-
-    #[test]
-    fn a_value_says_who_and_since_when_if_it_is_of_our_form() {
-        let java = record(1000, 500, "ADDED:2026-01-31T18:00:00.000Z@web1:0d5a@x");
-        assert_eq!(java.owner, "web1:0d5a@x");
-        assert_eq!(java.since, Timestamp::parse("2026-01-31T18:00:00.000Z"));
-        assert_eq!((java.until, java.left), (Some(Timestamp(1500)), Duration::from_millis(500)));
-        let odd = record(1000, -1, &"x".repeat(1000));
-        assert_eq!((odd.owner.len(), odd.since, odd.until, odd.left), (255, None, None, FOR_EVER));
-        assert_eq!(record(0, 1, "ADDED:soon").owner, "ADDED:soon");
     }
 }

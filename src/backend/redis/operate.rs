@@ -1,34 +1,651 @@
 //! What people ask of the store, and have done to it.
+//!
+//! Who may run no scripts, as a user who may only read, is shown all the same what commands to read show, by whatever server
+//! the URL names first: only a script can tell a master from a replica.
 
-use super::Redis;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ::redis::{ServerError, Value, cmd, from_redis_value};
+use serde_json::Value as Json;
+
+use super::answer::stored;
+use super::connect::{Call, is_dispensable};
+use super::survey::escaped;
+use super::{Beside, CHANGE, History, LIST, Redis, millis, trouble};
 use crate::backend::{Finding, Kept, Operate, Trouble};
-use crate::lock::{Change, Locks, Runs, Wanted};
+use crate::clock::Timestamp;
+use crate::lock::{Change, Lock, Locks, PastRun, Record, Runs, Wanted};
+
+/// What a user of the locks needs. `{rights}` are more on a cluster.
+const SCHEMA: &str = "\
+# Redis needs nothing made: a lock's keys come with its first run.
+# With ACLs, this user can do all that is needed, and no more:
+# ACL SETUSER {user} on >PASSWORD ~{space}* ~{{space}*}:* +eval +evalsha +select +time +get +set +setrange +del \
++pttl +pexpire +zadd +zrange +zrem +zremrangebyrank +scan{rights}
+";
 
 impl Redis {
-    /// The locks of these names, or all.
-    pub(super) fn list(&mut self, _names: &[&str]) -> Result<Locks, Trouble> {
-        Err(Trouble::lasting("not made yet"))
+    /// The locks of these names, or all. A lock that is free has no key; it is known by what its runs left behind.
+    pub(super) fn list(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        let names: Vec<&str> = names.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let mut listing = if names.is_empty() { self.list_all()? } else { self.list_named(&names)? };
+        listing.locks.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(listing)
+    }
+
+    /// One script where all keys are on one server.
+    fn list_named(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+        let keys = names.iter().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
+        if !self.network.is_cluster() || names.len() == 1 {
+            let with_tokens: Vec<String> =
+                keys.iter().cloned().chain(keys.iter().map(|key| Beside::Token.key(key))).collect();
+            let denied = self.history == History::Denied;
+            for keys in [with_tokens.as_slice(), keys.as_slice()].iter().skip(usize::from(denied)) {
+                let call = Call { script: LIST, keys, arguments: &[&names.len().to_string()] };
+                // The tokens are not needed to know who holds the locks.
+                let spare = |refusal: &ServerError| keys.len() > names.len() && is_dispensable(refusal);
+                let answer = self.network.run_unless(&call, |refusal| trouble::is_denied(refusal) || spare(refusal))?;
+                if !matches!(answer, Value::ServerError(_)) {
+                    return listed(&answer, names).ok_or_else(|| self.strange(&answer));
+                }
+            }
+        }
+        let now = self.now()?;
+        let tokens: Vec<String> = keys.iter().map(|key| Beside::Token.key(key)).collect();
+        let tokens = self.network.read(&tokens, |key| vec![cmd("GET").arg(key).clone()])?;
+        let known = |token: &[Value]| match token {
+            [Value::BulkString(_)] => Known::ByItsRuns,
+            _ => Known::Perhaps,
+        };
+        let known = names.iter().zip(&tokens).map(|(name, token)| ((*name).to_owned(), known(token)));
+        self.look_at(now, known.collect())
+    }
+
+    fn list_all(&mut self) -> Result<Locks, Trouble> {
+        let now = self.now()?;
+        let mut known = BTreeMap::new();
+        for key in self.network.keys_with(&self.space)? {
+            if let Some(name) = key.strip_prefix(&self.space) {
+                known.entry(name.to_owned()).or_insert(Known::Perhaps);
+            } else if let Some(name) = self.name_beside(&key, &[Beside::Token, Beside::History]) {
+                known.insert(name.to_owned(), Known::ByItsRuns);
+            }
+        }
+        self.look_at(now, known)
+    }
+
+    /// Reads the locks of these names.
+    fn look_at(&mut self, now: Timestamp, known: BTreeMap<String, Known>) -> Result<Locks, Trouble> {
+        let keys = known.keys().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
+        // In this order, a lock that ends in between is one that has ended.
+        let question = |key: &str| vec![cmd("GET").arg(key).clone(), cmd("PTTL").arg(key).clone()];
+        let answers = self.network.read(&keys, question)?;
+        let mut locks = Vec::new();
+        for ((name, known), answer) in known.into_iter().zip(answers) {
+            let record = match answer.as_slice() {
+                [Value::BulkString(value), Value::Int(left @ -1..)] => {
+                    Some(stored(now.0, *left, &String::from_utf8_lossy(value)))
+                }
+                [Value::ServerError(refusal), ..] if trouble::code(refusal) != "WRONGTYPE" => {
+                    return Err(trouble::of_answer(refusal).named(&self.address));
+                }
+                _ => (known == Known::ByItsRuns).then(free),
+            };
+            locks.extend(record.map(|record| Lock { name, record }));
+        }
+        Ok(Locks { now, locks })
+    }
+
+    /// The server's clock. After this we are connected to one that can be written, if we have the right to find that out.
+    fn now(&mut self) -> Result<Timestamp, Trouble> {
+        let keys = [self.space.clone()];
+        let call = Call { script: LIST, keys: &keys, arguments: &["0"] };
+        let answer = self.network.run_unless(&call, trouble::is_denied)?;
+        if let Some(locks) = listed(&answer, &[]) {
+            return Ok(locks.now);
+        }
+        let mut link = self.network.link()?;
+        let answer = link.ask(&[cmd("TIME")])?.pop().unwrap_or_default();
+        self.network.keep(link);
+        let time = from_redis_value::<(u64, u64)>(answer).ok();
+        // Who may not even ask for the time is shown this host's: the time that is left is right all the same.
+        Ok(time.map_or_else(Timestamp::now, |(seconds, micros)| Timestamp(seconds * 1000 + micros / 1000)))
+    }
+
+    /// The lock that this key is beside.
+    fn name_beside<'a>(&self, key: &'a str, kinds: &[Beside]) -> Option<&'a str> {
+        let rest = key.strip_prefix('{')?.strip_prefix(&self.space)?;
+        kinds.iter().find_map(|kind| rest.strip_suffix(kind.suffix()))
     }
 }
 
 impl Operate for Redis {
-    fn runs(&mut self, _wanted: &Wanted) -> Result<Runs, Trouble> {
-        Err(Trouble::lasting("not made yet"))
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, Trouble> {
+        let now = self.now()?;
+        let mut names: BTreeSet<String> = wanted.names.iter().cloned().collect();
+        if names.is_empty() {
+            let keys = self.network.keys_with(&format!("{{{}", self.space))?;
+            let found = keys.iter().filter_map(|key| self.name_beside(key, &[Beside::History]));
+            names.extend(found.map(str::to_owned));
+        }
+        let keys = names.iter().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
+        let histories: Vec<String> = keys.iter().map(|key| Beside::History.key(key)).collect();
+        let newest = [wanted.limit, wanted.of_each].into_iter().flatten().min().filter(|_| wanted.since.is_none());
+        let first = newest.map_or(0, |newest| -i64::from(newest.max(1)));
+        let question = |key: &str| vec![cmd("ZRANGE").arg(key).arg(first).arg(-1).clone()];
+        let mut runs = Vec::new();
+        for ((answers, name), key) in self.network.read(&histories, question)?.into_iter().zip(&names).zip(&keys) {
+            match answers.as_slice() {
+                [Value::Array(members)] => runs.extend(members.iter().filter_map(|member| run(member, name))),
+                [Value::ServerError(refusal)]
+                    if trouble::is_denied(refusal) || trouble::code(refusal) == "WRONGTYPE" =>
+                {
+                    let why = format!("{} {}", refusal.code(), refusal.details().unwrap_or_default());
+                    return Err(self.no_history(key, &why));
+                }
+                [Value::ServerError(refusal)] => return Err(trouble::of_answer(refusal).named(&self.address)),
+                other => return Err(self.strange(&Value::Array(other.to_vec()))),
+            }
+        }
+        Ok(Runs { now, runs: select(runs, wanted) })
     }
 
-    fn change(&mut self, _change: &Change) -> Result<Kept, Trouble> {
-        Err(Trouble::lasting("not made yet"))
+    fn change(&mut self, change: &Change) -> Result<Kept, Trouble> {
+        let keys = [self.key(change.name.as_str())?];
+        let left = millis(change.left).to_string();
+        let arguments = [change.from.as_str(), change.to.as_str(), left.as_str()];
+        let answer = self.network.run(&Call { script: CHANGE, keys: &keys, arguments: &arguments })?;
+        self.kept(&answer)
     }
 
     fn make(&mut self) -> Result<Vec<String>, Trouble> {
-        Err(Trouble::lasting("not made yet"))
+        self.now()?;
+        Ok(vec!["Redis needs nothing made".to_owned()])
     }
 
     fn schema(&self) -> String {
-        String::new()
+        let (user, rights) = match (&self.network.terms().user, self.network.is_cluster()) {
+            (user, true) => (user, " +cluster|slots"),
+            (user, false) => (user, ""),
+        };
+        SCHEMA
+            .replace("{user}", user.as_deref().unwrap_or("jobs"))
+            .replace("{space}", &escaped(&self.space))
+            .replace("{rights}", rights)
     }
 
     fn check(&mut self, tell: &mut dyn FnMut(Finding)) {
         self.probe(tell);
+    }
+}
+
+/// How a lock is known that has no key, since it is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// Not at all: it has never been.
+    Perhaps,
+    ByItsRuns,
+}
+
+/// A lock that nobody holds.
+fn free() -> Record {
+    Record { owner: String::new(), since: None, until: None, left: Duration::ZERO }
+}
+
+/// Reads the answer to the script.
+fn listed(answer: &Value, names: &[&str]) -> Option<Locks> {
+    let Value::Array(answer) = answer else { return None };
+    let [Value::Int(now), locks @ ..] = answer.as_slice() else { return None };
+    let now = u64::try_from(*now).ok()?;
+    let mut found = Vec::new();
+    for (name, lock) in names.iter().zip(locks) {
+        let Value::Array(lock) = lock else { return None };
+        let record = match lock.as_slice() {
+            [Value::BulkString(value), Value::Int(left), _] => stored(now, *left, &String::from_utf8_lossy(value)),
+            [_, _, Value::Int(1)] => free(),
+            _ => continue,
+        };
+        found.push(Lock { name: (*name).to_owned(), record });
+    }
+    Some(Locks { now: Timestamp(now), locks: found })
+}
+
+/// Reads a record, as far as it is one.
+fn run(member: &Value, name: &str) -> Option<PastRun> {
+    let Value::BulkString(member) = member else { return None };
+    let record: Json = serde_json::from_slice(member).ok()?;
+    let text = |key: &str| record.get(key)?.as_str().map(str::to_owned);
+    let time = |key: &str| Timestamp::parse(record.get(key)?.as_str()?);
+    Some(PastRun {
+        token: record.get("token")?.as_u64()?,
+        name: name.to_owned(),
+        owner: text("owner").unwrap_or_default(),
+        host: text("host").unwrap_or_default(),
+        started_at: time("started_at"),
+        ended_at: time("ended_at"),
+        exit_code: record.get("exit_code").and_then(Json::as_i64),
+        outcome: text("outcome"),
+    })
+}
+
+/// Those that are wanted, newest first.
+fn select(mut runs: Vec<PastRun>, wanted: &Wanted) -> Vec<PastRun> {
+    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
+    runs.sort_by_key(|run| Reverse((run.started_at, run.token)));
+    let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
+    runs.retain(|run| {
+        let before = of_name.entry(run.name.clone()).or_default();
+        *before += 1;
+        wanted.of_each.is_none_or(|most| *before <= most)
+    });
+    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use super::*;
+    use crate::backend::{Access, Acquired, Backend, TroubleKind, Url};
+    use crate::lock::{Claim, Closing, LockName, Owner, Verdict};
+    use crate::servers::{self, Redis as Server, RedisCluster, RedisDatabase};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn open(url: &str) -> Box<dyn Operate> {
+        let access = Access { password: None, patience: Duration::from_secs(10) };
+        Redis::open(&Url::parse(url).unwrap(), &access).unwrap()
+    }
+
+    fn claim(name: &str, number: u64) -> Claim {
+        Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease: MINUTE, keep: 100 }
+    }
+
+    #[track_caller]
+    fn take(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
+        match backend.acquire(claim).unwrap() {
+            Acquired::Granted(grant) => grant.token,
+            Acquired::Held(record) => panic!("held by {record:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn release(backend: &mut dyn Backend, claim: &Claim) {
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        assert_eq!(backend.release(claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
+    }
+
+    fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+        let (name, from, to) = (LockName::new(name).unwrap(), from.to_owned(), to.to_owned());
+        backend.change(&Change { name, from, to, left }).unwrap()
+    }
+
+    /// Names and owners; nothing stands for one that is free.
+    #[track_caller]
+    fn listed(backend: &mut dyn Operate, names: &[&str]) -> Vec<(String, String)> {
+        let locks = backend.locks(names).unwrap().locks;
+        for lock in &locks {
+            assert_eq!(lock.is_held(), !lock.record.owner.is_empty(), "{lock:?}");
+        }
+        locks.into_iter().map(|lock| (lock.name, lock.record.owner)).collect()
+    }
+
+    fn these(locks: &[(&str, &str)]) -> Vec<(String, String)> {
+        locks.iter().map(|(name, owner)| ((*name).to_owned(), (*owner).to_owned())).collect()
+    }
+
+    fn all() -> Wanted {
+        Wanted::default()
+    }
+
+    fn of(name: &str) -> Wanted {
+        Wanted { names: vec![name.to_owned()], ..all() }
+    }
+
+    /// A prefix and an environment that mean something in a pattern.
+    const ODD: &str = "a*b?[c]\\^-";
+
+    #[test]
+    fn the_locks_of_the_space_are_listed_and_nothing_else_that_is_like_them() {
+        let database = servers::redis().database();
+        for (prefix, query) in [("job-lock", String::new()), (ODD, format!("?prefix={}", ODD.replace('?', "%3F")))] {
+            let mut backend = open(&(database.url() + &query));
+            let key = |name: &str| format!("{prefix}:default:{name}");
+            let first = claim("taken", 1);
+            take(&mut *backend, &first);
+            take(&mut *backend, &claim("over", 2));
+            release(&mut *backend, &claim("over", 2));
+            database.cli(&["set", &key("bare"), "some host", "px", "60000"]);
+            database.cli(&["set", &key("for-ever"), "ADDED:soon@h@h"]);
+            database.cli(&["set", &key("{b}*"), "ADDED:2026-01-31T18:00:00.000Z@h", "px", "60000"]);
+            database.cli(&["zadd", &format!("{{{}}}:history", key("history")), "1", "odd"]);
+            for odd in ["hash", "{x}:token"] {
+                database.cli(&["hset", &key(odd), "a", "b"]);
+            }
+            for other in ["x".to_owned() + &key("x"), format!("{prefix}:other:x"), "axbyc\\^-:default:x".to_owned()] {
+                database.cli(&["set", &other, "ADDED:2026-01-31T18:00:00.000Z@other", "px", "60000"]);
+            }
+            let owner = first.owner.as_str();
+            let found = [
+                ("bare", "some host"),
+                ("for-ever", "h@h"),
+                ("history", ""),
+                ("over", ""),
+                ("taken", owner),
+                ("{b}*", "h"),
+            ];
+            assert_eq!(listed(&mut *backend, &[]), these(&found));
+            let named: Vec<&str> = found.iter().map(|lock| lock.0).chain(["hash", "nobody's"]).collect();
+            // Without a token nothing is known of it without looking for what is like it.
+            assert_eq!(listed(&mut *backend, &named), these(&[&found[..2], &found[3..]].concat()));
+            let for_ever = backend.locks(&["for-ever"]).unwrap().locks.remove(0).record;
+            assert_eq!((for_ever.left, for_ever.since, for_ever.until), (crate::backend::FOR_EVER, None, None));
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_complete_and_has_nothing_twice() {
+        let database = servers::redis().database();
+        let script = "for i = 1, 5000 do redis.call('SET', 'job-lock:default:' .. i, 'ADDED:x@h' .. i, 'PX', 60000) \
+                      redis.call('SET', 'other:' .. i, i) \
+                      redis.call('ZADD', '{job-lock:default:' .. i .. '}:history', i, '{\"token\":' .. i .. '}') end";
+        database.cli(&["eval", script, "0"]);
+        let mut backend = open(&database.url());
+        let mut wanted: Vec<_> = (1..=5000).map(|i: u32| (i.to_string(), format!("h{i}"))).collect();
+        wanted.sort();
+        assert_eq!(listed(&mut *backend, &[]), wanted);
+        let runs = backend.runs(&Wanted { of_each: Some(1), ..all() }).unwrap().runs;
+        assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), (1..=5000).rev().collect::<Vec<_>>());
+    }
+
+    /// It is on the path of a job that is about to be stopped.
+    #[test]
+    fn a_lock_that_is_named_costs_one_script() {
+        let server = Server::fresh(&[]);
+        let mut backend = open(&server.database().url());
+        take(&mut *backend, &claim("job", 1));
+        backend.locks(&["job"]).unwrap();
+        server.cli(&["config", "resetstat"]);
+        assert_eq!(backend.locks(&["job"]).unwrap().locks.len(), 1);
+        let counted = server.cli(&["info", "commandstats"]);
+        let calls = |line: &str| line.split_once(":calls=")?.1.split(',').next()?.parse::<u32>().ok();
+        let count = |command: &str| {
+            counted.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:"))).and_then(calls)
+        };
+        assert_eq!((count("evalsha"), count("eval"), count("select")), (Some(1), None, None), "{counted}");
+        // Inside the script, which counts for itself.
+        assert_eq!((count("get"), count("pttl"), count("time")), (Some(2), Some(1), Some(1)), "{counted}");
+    }
+
+    #[test]
+    fn a_cluster_is_asked_as_a_whole() {
+        let cluster = servers::redis_cluster();
+        let url = format!("{}?prefix={}", cluster.url(), servers::unique("locks"));
+        let mut backend = open(&url);
+        let names: Vec<String> = (10..40).map(|i| format!("job {i}")).collect();
+        let mut wanted = Vec::new();
+        for (number, name) in (0..).zip(&names) {
+            let claim = claim(name, number);
+            take(&mut *backend, &claim);
+            if number % 2 == 0 {
+                release(&mut *backend, &claim);
+            }
+            let owner = if number % 2 == 0 { "" } else { claim.owner.as_str() };
+            wanted.push((name.clone(), owner.to_owned()));
+        }
+        assert_eq!(listed(&mut *open(&url), &[]), wanted);
+        let named: Vec<&str> = names.iter().map(String::as_str).chain(["nobody's"]).collect();
+        assert_eq!(listed(&mut *open(&url), &named), wanted);
+        let held: Vec<_> = wanted.iter().filter(|lock| !lock.1.is_empty()).cloned().collect();
+        for lock in &wanted[..6] {
+            assert_eq!(listed(&mut *open(&url), &[&lock.0]), slice::from_ref(lock));
+        }
+        // Some have begun in the same millisecond.
+        let ran = |wanted: &Wanted| {
+            let runs = open(&url).runs(wanted).unwrap().runs;
+            assert!(runs.is_sorted_by_key(|run| Reverse(run.started_at)), "{runs:?}");
+            let mut names: Vec<_> = runs.into_iter().map(|run| run.name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(ran(&all()), names);
+        let some = Wanted { names: names[3..23].to_vec(), ..all() };
+        assert_eq!(ran(&some), names[3..23]);
+        assert_eq!(ran(&Wanted { limit: Some(15), ..some }).len(), 15);
+        for (name, owner) in &held {
+            assert_eq!(change(&mut *backend, name, owner, owner, Duration::ZERO), Kept::Kept);
+        }
+        assert!(listed(&mut *backend, &[]).iter().all(|lock| lock.1.is_empty()));
+        assert!(backend.locks(&["a{b"]).unwrap_err().message.contains("brace"));
+        assert_eq!(backend.make().unwrap().len(), 1);
+    }
+
+    /// Its keys are partly on one node and partly on another.
+    #[test]
+    fn a_lock_that_is_on_its_way_to_another_node_is_listed() {
+        let cluster = RedisCluster::fresh();
+        let (mut backend, owner) = (open(&cluster.url()), claim("here", 1).owner);
+        take(&mut *backend, &claim("here", 1));
+        take(&mut *backend, &claim("there", 2));
+        let slot = cluster.cli(&["cluster", "keyslot", "job-lock:default:here"]);
+        let has = |node: &&Server| node.cli(&["cluster", "countkeysinslot", &slot]) == "3";
+        let from = cluster.nodes.iter().find(has).unwrap();
+        let to = cluster.nodes.iter().find(|node| !has(node)).unwrap();
+        to.cli(&["cluster", "setslot", &slot, "importing", &from.cli(&["cluster", "myid"])]);
+        from.cli(&["cluster", "setslot", &slot, "migrating", &to.cli(&["cluster", "myid"])]);
+        from.cli(&["migrate", "127.0.0.1", &to.port().to_string(), "job-lock:default:here", "0", "1000"]);
+        let wanted = these(&[("here", owner.as_str()), ("there", claim("there", 2).owner.as_str())]);
+        assert_eq!(listed(&mut *open(&cluster.url()), &[]), wanted);
+        assert_eq!(listed(&mut *open(&cluster.url()), &["there", "here"]), wanted);
+        assert_eq!(listed(&mut *open(&cluster.url()), &["here"]), wanted[..1]);
+        assert_eq!(backend.runs(&all()).unwrap().runs.len(), 2);
+    }
+
+    #[test]
+    fn only_a_master_is_asked() {
+        let sentinel = servers::redis_sentinel();
+        let database = sentinel.master.database();
+        let first = claim("job", 1);
+        take(&mut *open(&database.url()), &first);
+        let replica = sentinel.replica.database_number(database.number);
+        let hosts = format!("redis://127.0.0.1:{},127.0.0.1:{}", sentinel.replica.port(), sentinel.master.port());
+        let url = format!("{hosts}/{}", database.number);
+        for url in [url, sentinel.url(&database)] {
+            for names in [["job"].as_slice(), &[]] {
+                assert_eq!(listed(&mut *open(&url), names), these(&[("job", first.owner.as_str())]));
+            }
+            assert_eq!(open(&url).runs(&of("job")).unwrap().runs.len(), 1);
+            assert_eq!(open(&url).runs(&all()).unwrap().runs.len(), 1);
+            assert_eq!(change(&mut *open(&url), "job", first.owner.as_str(), first.owner.as_str(), MINUTE), Kept::Kept);
+        }
+        let mut lone = open(&replica.url());
+        for trouble in [
+            lone.locks(&["job"]).unwrap_err(),
+            lone.locks(&[]).unwrap_err(),
+            lone.runs(&of("job")).unwrap_err(),
+            lone.make().unwrap_err(),
+        ] {
+            assert!(trouble.kind == TroubleKind::Passing && trouble.message.contains("is a replica"), "{trouble:?}");
+        }
+    }
+
+    /// The login of a user who has been given these rights.
+    fn user(server: &Server, rules: &[&str]) -> RedisDatabase {
+        let user = servers::unique("user");
+        server.cli(&[&["acl", "setuser", &user, "on", ">pw"], rules].concat());
+        server.database_number(0).login(&format!("{user}:pw"))
+    }
+
+    #[test]
+    fn who_may_only_read_sees_locks_and_runs() {
+        let server = Server::fresh_with_users();
+        let clerk = server.database_number(0).login("clerk:s3cret").url();
+        let (first, second) = (claim("a", 1), claim("b", 2));
+        take(&mut *open(&clerk), &first);
+        take(&mut *open(&clerk), &second);
+        release(&mut *open(&clerk), &second);
+        server.cli(&["hset", "job-lock:default:odd", "a", "b"]);
+        let locks = these(&[("a", first.owner.as_str()), ("b", "")]);
+        let reader = server.database_number(0).login("reader:s3cret");
+        let script = user(&server, &["~job-lock:*", "+@read", "+eval", "+evalsha", "+time", "-setrange"]);
+        let mut narrow = vec!["%R~job-lock:*", "%R~{job-lock:*"];
+        narrow.extend(["+get", "+pttl", "+zrange", "+scan"]);
+        let narrow = user(&server, &narrow);
+        for user in [&reader, &narrow] {
+            let mut backend = open(&user.url());
+            assert_eq!(listed(&mut *backend, &[]), locks);
+            assert_eq!(listed(&mut *backend, &["a"]), locks[..1]);
+            assert_eq!(listed(&mut *backend, &["b", "nobody's", "a", "odd"]), locks);
+            assert_eq!(backend.runs(&all()).unwrap().runs.len(), 2);
+            assert_eq!(backend.runs(&of("a")).unwrap().runs.len(), 1);
+            let now = backend.locks(&[]).unwrap().now;
+            assert!(now.0.abs_diff(Timestamp::now().0) < 20_000);
+            let name = LockName::new("a").unwrap();
+            let owner = first.owner.as_str().to_owned();
+            let trouble = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
+            assert!(trouble.message.contains("has not the rights"), "{trouble:?}");
+        }
+        assert_eq!(listed(&mut *open(&script.url()), &["a"]), locks[..1]);
+        // What is beside the locks is not theirs to see.
+        let trouble = open(&script.url()).runs(&of("a")).unwrap_err();
+        assert!(trouble.message.contains("no history in {job-lock:default:a}:history: NOPERM"), "{trouble:?}");
+        assert!(trouble.hint.unwrap().contains("+zrange"));
+    }
+
+    #[test]
+    fn the_user_of_the_schema_can_do_all_that_is_needed_and_needs_all_of_it() {
+        let server = Server::fresh_with_users();
+        for query in ["", "?environment=a*b"] {
+            let url = server.database_number(3).login("jobs:PASSWORD").url() + query;
+            let schema = open(&url).schema();
+            let line = schema.lines().find_map(|line| line.strip_prefix("# ACL SETUSER ")).unwrap().to_owned();
+            let rules: Vec<&str> = line.split(' ').collect();
+            assert_eq!(rules[0], "jobs");
+            let rights: Vec<&str> = rules.iter().copied().filter(|rule| rule.starts_with('+')).collect();
+            for left_out in rights.iter().map(Some).chain([None]) {
+                server.cli(&["script", "flush"]);
+                server.cli(&["flushall"]);
+                server.cli(&["acl", "deluser", "jobs"]);
+                let rules: Vec<&str> = rules.iter().copied().filter(|rule| Some(rule) != left_out).collect();
+                server.cli(&[&["acl", "setuser"], rules.as_slice()].concat());
+                assert_eq!(everything(&url).is_ok(), left_out.is_none(), "{left_out:?}: {:?}", everything(&url));
+            }
+        }
+    }
+
+    /// All that is done with locks, in a store in which there is nothing.
+    fn everything(url: &str) -> Result<(), String> {
+        let mut backend = open(url);
+        let told = |trouble: Trouble| format!("{trouble:?}");
+        let (first, second) = (claim("job", 1), claim("job", 2));
+        backend.make().map_err(told)?;
+        for claim in [&first, &second] {
+            let Acquired::Granted(grant) = backend.acquire(claim).map_err(told)? else { return Err("held".to_owned()) };
+            grant.token.ok_or("no token")?;
+            backend.renew(claim).map_err(told)?;
+            let owner = claim.owner.as_str().to_owned();
+            let name = claim.name.clone();
+            backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).map_err(told)?;
+            if !backend.locks(&[]).map_err(told)?.locks.iter().any(Lock::is_held) {
+                return Err("it is not listed".to_owned());
+            }
+            backend.locks(&["job"]).map_err(told)?;
+            let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+            backend.release(&Claim { keep: 1, ..claim.clone() }, Duration::ZERO, closing).map_err(told)?;
+            let runs = backend.runs(&all()).map_err(told)?.runs;
+            let closed: Vec<bool> = runs.iter().map(|run| run.ended_at.is_some()).collect();
+            if backend.unrecorded().is_some() || closed != [true] {
+                return Err("no history".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_missing_to_see_all_locks_is_told() {
+        let server = Server::fresh_with_users();
+        let user = user(&server, &["~job-lock:*", "~{job-lock:*", "+@all", "-scan"]);
+        for trouble in [open(&user.url()).locks(&[]).unwrap_err(), open(&user.url()).runs(&all()).unwrap_err()] {
+            assert!(trouble.message.contains("has not the rights"), "{trouble:?}");
+            assert!(trouble.hint.unwrap().contains("+scan"));
+        }
+        assert_eq!(listed(&mut *open(&user.url()), &["job"]), []);
+        // Also to a question that is too long for a stranger.
+        let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let trouble = open(&server.database_number(0).url()).locks(&names).unwrap_err();
+        assert!(trouble.message.contains("wants a password"), "{trouble:?}");
+    }
+
+    #[test]
+    fn a_history_that_is_something_else_is_trouble_and_odd_records_are_not() {
+        let database = servers::redis().database();
+        let mut backend = open(&database.url());
+        let token = take(&mut *backend, &claim("job", 1)).unwrap();
+        let history = "{job-lock:default:job}:history";
+        for odd in ["", "{}", "[1]", "null", "{\"token\":\"7\"}", "\u{e4}"] {
+            database.cli(&["zadd", history, "1", odd]);
+        }
+        let odd = "{\"token\":7,\"name\":3,\"started_at\":\"soon\",\"exit_code\":\"x\",\"more\":[{}]}";
+        database.cli(&["zadd", history, "7", odd]);
+        let runs = backend.runs(&of("job")).unwrap().runs;
+        assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [token, 7]);
+        assert_eq!((runs[1].name.as_str(), runs[1].started_at, runs[1].exit_code), ("job", None, None));
+        database.cli(&["set", "{job-lock:default:other}:history", "mine"]);
+        for wanted in [of("other"), all()] {
+            let trouble = backend.runs(&wanted).unwrap_err();
+            assert_eq!(trouble.kind, TroubleKind::Lasting);
+            assert!(
+                trouble.message.contains("no history in {job-lock:default:other}:history: WRONGTYPE"),
+                "{trouble:?}"
+            );
+            assert!(trouble.hint.unwrap().contains("redis-cli TYPE"));
+        }
+        assert_eq!(backend.runs(&of("job")).unwrap().runs.len(), 2);
+    }
+
+    #[test]
+    fn a_value_that_is_not_of_our_form_is_changed_as_a_whole() {
+        let database = servers::redis().database();
+        let mut backend = open(&database.url());
+        let key = "job-lock:default:job";
+        let value = "a host:of@another kind";
+        database.cli(&["set", key, value]);
+        assert_eq!(change(&mut *backend, "job", "another kind", "x", MINUTE), Kept::Lost);
+        assert_eq!(change(&mut *backend, "job", value, value, MINUTE), Kept::Kept);
+        assert_eq!(database.cli(&["get", key]), value);
+        let left: i64 = database.cli(&["pttl", key]).parse().unwrap();
+        assert!((30_000..=60_000).contains(&left), "{left}");
+        for _ in 0..2 {
+            // The first answer was lost.
+            assert_eq!(change(&mut *backend, "job", value, "next", MINUTE), Kept::Kept);
+        }
+        let changed = database.cli(&["get", key]);
+        assert!(changed.starts_with("ADDED:2") && changed.ends_with("Z@next"), "{changed}");
+        assert_eq!(change(&mut *backend, "job", "next", "nobody", Duration::ZERO), Kept::Kept);
+        assert_eq!(database.cli(&["exists", key]), "0");
+        database.cli(&["hset", key, "a", "b"]);
+        let name = LockName::new("job").unwrap();
+        let change = Change { name, from: "a".to_owned(), to: "b".to_owned(), left: MINUTE };
+        assert!(backend.change(&change).unwrap_err().message.contains("something that is no lock"));
+    }
+
+    #[test]
+    fn a_server_without_memory_lists_and_changes_locks() {
+        let server = Server::fresh(&[]);
+        let mut backend = open(&server.database_number(0).url());
+        let first = claim("job", 1);
+        let owner = first.owner.as_str();
+        take(&mut *backend, &first);
+        server.cli(&["config", "set", "maxmemory", "1"]);
+        for names in [["job"].as_slice(), &[]] {
+            assert_eq!(listed(&mut *backend, names), these(&[("job", owner)]));
+        }
+        assert_eq!(backend.runs(&all()).unwrap().runs.len(), 1);
+        assert_eq!(change(&mut *backend, "job", owner, "next", MINUTE), Kept::Kept);
+        assert_eq!(change(&mut *backend, "job", "next", "next", Duration::ZERO), Kept::Kept);
     }
 }

@@ -46,6 +46,12 @@ pub(super) fn code(error: &ServerError) -> &str {
     error.code()
 }
 
+/// Whether somebody with more rights would be given an answer.
+pub(super) fn is_denied(error: &ServerError) -> bool {
+    let text = error.details().unwrap_or_default();
+    code(error) == "NOPERM" || text.contains("executing the script can't")
+}
+
 /// What to do about trouble that passes by itself at times, and at times does not.
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
@@ -77,7 +83,8 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
     match code {
         "WRONGPASS" => Trouble::lasting("the server does not know this user with this password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
-        "NOAUTH" => Trouble::lasting("the server wants a password")
+        // A server that wants a password does not even read a long command.
+        _ if code == "NOAUTH" || has("unauthenticated") => Trouble::lasting("the server wants a password")
             .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
         "NOPERM" => Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS),
         "WRONGTYPE" => Trouble::lasting("the lock's key holds something that is no lock")

@@ -1,0 +1,71 @@
+//! What a server answers, in our words.
+
+use std::time::Duration;
+
+use ::redis::Value;
+
+use super::super::{Acquired, FOR_EVER};
+use crate::clock::Timestamp;
+use crate::lock::{Grant, Record};
+
+/// How much of a value is shown that is not of our form.
+pub(super) const SHOWN: usize = 255;
+
+/// Reads the answer to a taking, and what kept it from being recorded.
+pub(super) fn of_acquire(answer: &Value, lease: u64) -> Option<(Acquired, Option<String>)> {
+    let Value::Array(answer) = answer else { return None };
+    match answer.as_slice() {
+        [Value::Int(1), Value::Int(now), Value::Int(token), Value::BulkString(failure)] => {
+            let now = u64::try_from(*now).ok()?;
+            let grant = Grant {
+                locked_at: Timestamp(now),
+                until: Timestamp(now.saturating_add(lease)),
+                token: u64::try_from(*token).ok().filter(|token| *token > 0),
+            };
+            let failure = String::from_utf8_lossy(failure);
+            let failure = failure.trim_start_matches('-').chars().take(SHOWN).collect::<String>();
+            Some((Acquired::Granted(grant), Some(failure).filter(|failure| !failure.is_empty())))
+        }
+        [Value::Int(0), Value::Int(now), Value::Int(left), Value::BulkString(value)] => {
+            let record = record(u64::try_from(*now).ok()?, *left, &String::from_utf8_lossy(value));
+            Some((Acquired::Held(record), None))
+        }
+        _ => None,
+    }
+}
+
+/// What there is to say of somebody else's lock, in a line.
+fn record(now: u64, left: i64, value: &str) -> Record {
+    let record = stored(now, left, value);
+    Record { owner: record.owner.chars().take(SHOWN).collect(), ..record }
+}
+
+/// What a lock's key holds.
+pub(super) fn stored(now: u64, left: i64, value: &str) -> Record {
+    // A key without an end has -1.
+    let left = u64::try_from(left).ok();
+    let ours = value.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
+    let (since, owner) = ours.map_or((None, value), |(time, owner)| (Timestamp::parse(time), owner));
+    Record {
+        owner: owner.to_owned(),
+        since,
+        until: left.map(|left| Timestamp(now.saturating_add(left))),
+        left: left.map_or(FOR_EVER, Duration::from_millis),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_says_who_and_since_when_if_it_is_of_our_form() {
+        let java = record(1000, 500, "ADDED:2026-01-31T18:00:00.000Z@web1:0d5a@x");
+        assert_eq!(java.owner, "web1:0d5a@x");
+        assert_eq!(java.since, Timestamp::parse("2026-01-31T18:00:00.000Z"));
+        assert_eq!((java.until, java.left), (Some(Timestamp(1500)), Duration::from_millis(500)));
+        let odd = record(1000, -1, &"x".repeat(1000));
+        assert_eq!((odd.owner.len(), odd.since, odd.until, odd.left), (255, None, None, FOR_EVER));
+        assert_eq!(record(0, 1, "ADDED:soon").owner, "ADDED:soon");
+    }
+}

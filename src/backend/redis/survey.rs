@@ -1,0 +1,179 @@
+//! Reading many keys, wherever they are: all that begin in some way, and what is in them. It takes the rights to read, and
+//! no others. A cluster's replicas send us to their masters; whoever needs to know that a lone server is one runs a script.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::redis::{Cmd, Value, cmd, from_redis_value};
+
+use super::super::Trouble;
+use super::super::network::Host;
+use super::connect::{Asking, Network, REDIRECTIONS, redirection};
+use super::link::{Link, Peer};
+use super::trouble;
+
+/// How many keys a server looks through before it answers, and serves others.
+const STRIDE: usize = 1000;
+
+/// How many keys are asked for in one go.
+const PIPELINE: usize = 500;
+
+/// What is needed besides the rights to locks.
+const RIGHTS: &str = "to see all locks at once the user needs more: ACL SETUSER USER +scan";
+const CLUSTER_RIGHTS: &str = "to see all locks at once the user needs more: ACL SETUSER USER +scan +cluster|slots";
+
+impl Network {
+    /// All keys that have `part` in them, in no order; none twice.
+    pub(super) fn keys_with(&mut self, part: &str) -> Result<BTreeSet<String>, Trouble> {
+        let mut link = self.link()?;
+        let mut keys = BTreeSet::new();
+        if !self.is_cluster() {
+            scan(&mut link, part, &mut keys, RIGHTS).inspect_err(|_| self.look_elsewhere())?;
+            self.keep(link);
+            return Ok(keys);
+        }
+        for host in masters(&mut link)? {
+            let mut node = Link::open(&host, Peer::Server, self.terms())?;
+            scan(&mut node, part, &mut keys, CLUSTER_RIGHTS)?;
+        }
+        self.keep(link);
+        Ok(keys)
+    }
+
+    /// The answers to what is asked of each key, by the place of the key. Refusals are among them.
+    pub(super) fn read(
+        &mut self,
+        keys: &[String],
+        question: impl Fn(&str) -> Vec<Cmd>,
+    ) -> Result<Vec<Vec<Value>>, Trouble> {
+        let mut answers = vec![Vec::new(); keys.len()];
+        // Where to ask, and for which keys; at first all of them where we happen to be.
+        let mut rounds = vec![(None, Asking::No, (0..keys.len()).collect::<Vec<_>>())];
+        for _ in 0..=REDIRECTIONS {
+            let mut moved: BTreeMap<(String, Option<u16>, bool), Vec<usize>> = BTreeMap::new();
+            for (host, asking, places) in std::mem::take(&mut rounds) {
+                let mut link = match &host {
+                    None => self.link()?,
+                    Some(host) => Link::open(host, Peer::Server, self.terms())?,
+                };
+                for places in places.chunks(PIPELINE) {
+                    let commands: Vec<Vec<Cmd>> = places.iter().map(|place| question(&keys[*place])).collect();
+                    let found = pipeline(&mut link, &commands, asking).inspect_err(|_| self.look_elsewhere())?;
+                    for (place, found) in places.iter().zip(found) {
+                        match self.is_cluster().then(|| elsewhere(&found, link.host())).flatten() {
+                            Some((host, asking)) => {
+                                moved.entry((host.name, host.port, asking == Asking::Yes)).or_default().push(*place);
+                            }
+                            None => answers[*place] = found,
+                        }
+                    }
+                }
+                self.keep(link);
+            }
+            if moved.is_empty() {
+                return Ok(answers);
+            }
+            rounds = moved
+                .into_iter()
+                .map(|((name, port, asking), places)| {
+                    (Some(Host { name, port }), if asking { Asking::Yes } else { Asking::No }, places)
+                })
+                .collect();
+        }
+        Err(Trouble::passing("the cluster's nodes send us to and fro"))
+    }
+}
+
+/// Sends the questions of several keys in one go, and returns the answers to each.
+fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<Vec<Vec<Value>>, Trouble> {
+    let asked = |command: &Cmd| match asking {
+        Asking::No => vec![command.clone()],
+        Asking::Yes => vec![cmd("ASKING"), command.clone()],
+    };
+    let commands: Vec<Cmd> = questions.iter().flatten().flat_map(asked).collect();
+    let answers = link.ask(&commands)?;
+    if answers.len() < commands.len() {
+        let last = answers.into_iter().last().unwrap_or_default();
+        return Err(link
+            .check(last)
+            .err()
+            .unwrap_or_else(|| Trouble::passing("the server broke off").named(link.name())));
+    }
+    // Each ASKING has an answer of its own.
+    let step = if asking == Asking::Yes { 2 } else { 1 };
+    let mut answers = answers.into_iter().skip(step - 1).step_by(step);
+    Ok(questions.iter().map(|commands| answers.by_ref().take(commands.len()).collect()).collect())
+}
+
+/// Where the cluster sends us with a key.
+fn elsewhere(answers: &[Value], from: &Host) -> Option<(Host, Asking)> {
+    answers.iter().find_map(|answer| {
+        let Value::ServerError(error) = answer else { return None };
+        let asking = match trouble::code(error) {
+            "MOVED" => Asking::No,
+            "ASK" => Asking::Yes,
+            _ => return None,
+        };
+        Some((redirection(error.details().unwrap_or_default(), from)?, asking))
+    })
+}
+
+fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) -> Result<(), Trouble> {
+    let pattern = format!("*{}*", escaped(part));
+    let mut cursor = "0".to_owned();
+    loop {
+        let command = cmd("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STRIDE).clone();
+        let answer = link.ask(&[command])?.pop().unwrap_or_default();
+        let answer = permitted(link, answer, rights)?;
+        let Ok((next, found)) = from_redis_value::<(String, Vec<Vec<u8>>)>(answer) else {
+            return Err(Trouble::lasting("not an answer to SCAN").named(link.name()));
+        };
+        // No lock's name is anything but text.
+        keys.extend(found.into_iter().filter_map(|key| String::from_utf8(key).ok()));
+        if next == "0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// The masters of the cluster that have slots.
+fn masters(link: &mut Link) -> Result<Vec<Host>, Trouble> {
+    let answer = link.ask(&[cmd("CLUSTER").arg("SLOTS").clone()])?.pop().unwrap_or_default();
+    let answer = permitted(link, answer, CLUSTER_RIGHTS)?;
+    let mut hosts: Vec<Host> = Vec::new();
+    let Value::Array(ranges) = answer else {
+        return Err(Trouble::lasting("not an answer to CLUSTER SLOTS").named(link.name()));
+    };
+    for range in ranges {
+        // FIRST SLOT, LAST SLOT, MASTER, REPLICA ...; each node HOST, PORT, and more.
+        let Value::Array(range) = range else { continue };
+        let Some(Value::Array(node)) = range.into_iter().nth(2) else { continue };
+        let mut node = node.into_iter();
+        let name = from_redis_value::<Option<String>>(node.next().unwrap_or_default()).ok().flatten();
+        let Ok(port) = from_redis_value::<u16>(node.next().unwrap_or_default()) else { continue };
+        // A node that does not know its own name is the one that we ask.
+        let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| link.host().name.clone());
+        let host = Host { name, port: Some(port) };
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}
+
+/// Makes trouble of a refusal, which says what rights there should be.
+fn permitted(link: &Link, answer: Value, rights: &str) -> Result<Value, Trouble> {
+    let is_denied = matches!(&answer, Value::ServerError(error) if trouble::is_denied(error));
+    link.check(answer).map_err(|trouble| if is_denied { trouble.hint(rights) } else { trouble })
+}
+
+/// Without what has a meaning in a pattern.
+pub(super) fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut escaped, c| {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        escaped
+    })
+}
