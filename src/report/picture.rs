@@ -168,7 +168,8 @@ fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
         Fate::Running => now,
         _ => past.run.ended_at.unwrap_or(from),
     };
-    (from <= now).then_some(Bar { from, to: to.clamp(from, now), past })
+    // What is to come is no part of it.
+    (from <= now).then(|| Bar { from, to: to.clamp(from, now), past })
 }
 
 /// Puts a bar, which begins after those that are there, in the first row that has room.
@@ -231,6 +232,7 @@ pub(super) mod tests {
         assert!(Picture::new(&past, By::Job, Some(at(NOW)), at(NOW)).is_some(), "one is running");
         assert!(Picture::new(&past[1..], By::Job, Some(at(NOW)), at(NOW)).is_none());
         assert!(Picture::new(&[], By::Job, None, at(NOW)).is_none());
+        assert!(Picture::new(&past, By::Job, None, at("2020-01-01T00:00:00Z")).is_none(), "all are to come");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Standing<'a> {
     token: Option<u64>,
     /// The newest run but for the one that holds the lock.
     last: Option<Past<'a>>,
+    /// Whether the store has anything of it.
+    known: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +71,7 @@ fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Sta
         lock,
         token: holding.map(|past| past.run.token),
         last: runs.iter().find(|past| past.fate != Fate::Running).copied(),
+        known: lock.is_some() || !runs.is_empty(),
     }
 }
 
@@ -80,7 +83,7 @@ impl Standing<'_> {
 
     /// Whether the store has anything of it.
     pub(crate) fn is_known(&self) -> bool {
-        self.lock.is_some() || self.last.is_some() || self.token.is_some()
+        self.known
     }
 
     fn held(&self) -> Option<&Lock> {
