@@ -33,7 +33,6 @@ mod variables;
 use std::ffi::OsString;
 
 use clock::Moment;
-use config::Mistake;
 use exit::Exit;
 
 /// What the C library calls. Rust's own start would ignore SIGPIPE, which the job must not notice, and spends, on
@@ -64,8 +63,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
         Ok(exit) => exit,
         Err(error) => {
             job::ignore_pipe();
-            let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
-            report::error(&format!("{error:#}"), hint);
+            command::tell(&error);
             Exit { code: exit::FAILED, raise: None }
         }
     };

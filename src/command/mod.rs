@@ -20,12 +20,15 @@ pub(crate) mod unlock;
 pub(crate) mod verify;
 mod waiting;
 
-use std::io::{ErrorKind, Write, stdout};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write, stdout};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::config::Mistake;
 use crate::exit::Exit;
-use crate::job;
+use crate::{job, report};
 
 /// Writes a command's answer to stdout.
 fn print(text: &[u8]) -> anyhow::Result<Exit> {
@@ -36,4 +39,43 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
         _ => Ok(Exit { code: 0, raise: None }),
     }
+}
+
+/// Says on stderr why a command failed.
+pub(crate) fn tell(error: &anyhow::Error) {
+    let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
+    report::error(&format!("{error:#}"), hint);
+}
+
+/// Writes a file as a whole, so that nobody reads half of it; `-` is stdout.
+fn save(file: &str, text: &[u8]) -> anyhow::Result<Exit> {
+    if file == "-" {
+        return print(text);
+    }
+    replace(Path::new(file), text).map_err(|error| {
+        let why = error.to_string();
+        Mistake::new(format!(
+            "{file} cannot be written: {}",
+            why.split(" (os error").next().unwrap_or_default().to_lowercase()
+        ))
+    })?;
+    Ok(Exit { code: 0, raise: None })
+}
+
+fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
+    // What a link leads to is meant, and not the link.
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        // A device or a pipe stays what it is; a directory says that it is one.
+        return OpenOptions::new().write(true).open(&target)?.write_all(text);
+    }
+    let name = target.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
+    let draft: PathBuf = target.with_file_name(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+        file.write_all(text)?;
+        fs::rename(&draft, &target)
+    };
+    // The error that it began with is the one to tell.
+    write().inspect_err(|_| drop(fs::remove_file(&draft)))
 }

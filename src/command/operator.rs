@@ -10,6 +10,7 @@ use crate::backend::{Operate, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::config::{Mistake, Reach};
 use crate::lock::LockName;
+use crate::report::Zone;
 
 /// Somebody who asks the backend.
 pub(super) struct Operator {
@@ -80,4 +81,56 @@ pub(super) fn name(matches: &ArgMatches) -> anyhow::Result<LockName> {
 /// The lock of this name; the mistake names the argument.
 pub(super) fn lock_name(text: &str) -> Result<LockName, Mistake> {
     LockName::new(text).map_err(|why| Mistake::new(format!("NAME {why}")))
+}
+
+/// The names on the command line. They are not checked, since others may store names that we would not take.
+pub(super) fn asked_names(matches: &ArgMatches) -> Result<Vec<String>, Mistake> {
+    let names: Vec<String> = matches.get_many::<String>("NAME").into_iter().flatten().cloned().collect();
+    match names.iter().any(String::is_empty) {
+        true => Err(Mistake::new("NAME is empty; a lock needs a name")),
+        false => Ok(names),
+    }
+}
+
+/// The only lock that is named, whose backend may be its own.
+pub(super) fn only(names: &[String]) -> Option<LockName> {
+    let [name] = names else { return None };
+    LockName::new(name).ok()
+}
+
+/// The zone that times are shown in.
+pub(super) fn zone(matches: &ArgMatches) -> Result<Zone, Mistake> {
+    if !matches.get_flag("local") {
+        return Ok(Zone::utc());
+    }
+    let variable = std::env::var_os("TZ").map(|zone| zone.to_string_lossy().into_owned());
+    Zone::local(variable.as_deref()).map_err(|why| Mistake::new(format!("--local {why}")))
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
+    let (distance, known) = known.map(|known| (far(known), known)).min()?;
+    (distance * 3 <= name.chars().count().max(known.chars().count())).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_understood_and_another_name_is_not() {
+        let known = || ["backup", "nightly-report", "a"].into_iter();
+        for (typed, meant) in [
+            ("bakcup", Some("backup")),
+            ("Backup", Some("backup")),
+            ("nightly_report", Some("nightly-report")),
+            ("nightly", None),
+            ("b", None),
+            ("vacuum", None),
+        ] {
+            assert_eq!(nearest(typed, known()), meant, "{typed}");
+        }
+        assert_eq!(nearest("a", [].into_iter()), None);
+    }
 }

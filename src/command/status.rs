@@ -1,10 +1,144 @@
 //! `shedlock status`.
 
-use clap::ArgMatches;
+use std::os::fd::AsFd;
 
-use crate::exit::Exit;
+use clap::ArgMatches;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::operator::{Operator, asked_names, nearest, only, zone};
+use super::{print, tell};
+use crate::backend::Operate;
+use crate::config::Mistake;
+use crate::exit::{self, Exit};
+use crate::lock::{Locks, Runs, Wanted};
+use crate::report::{self, Screen, Standing, Zone, locks_json, locks_table, standings};
+
+/// From one look to the next, in milliseconds.
+const PAUSE: u16 = 2_000;
+
+/// Puts the cursor in the upper left corner of an empty screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// What is shown.
+struct View {
+    names: Vec<String>,
+    zone: Zone,
+    json: bool,
+    screen: Screen,
+}
+
+/// What a store has answered.
+struct Answer {
+    locks: Locks,
+    runs: Runs,
+    /// Why there is no history.
+    unread: Option<String>,
+}
 
 /// Shows locks.
-pub(crate) fn status(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let names = asked_names(matches)?;
+    let mut operator = Operator::new(matches, only(&names).as_ref())?;
+    let watch = matches.get_flag("watch");
+    if watch && matches.get_flag("exit-code") {
+        return Err(Mistake::new("--watch and --exit-code exclude each other").hint("give one of them").into());
+    }
+    let view = View { names, zone: zone(matches)?, json: matches.get_flag("json"), screen: Screen::of_stdout() };
+    let first = operator.ask(|backend| look(backend, &view.names))?;
+    if watch {
+        return watched(&mut operator, &view, first);
+    }
+    let standings = standings(&view.names, &first.locks, &first.runs.runs);
+    warn(&view, &first, &standings, &mut operator);
+    let done = print(view.of(&first, &standings).as_bytes())?;
+    let held = matches.get_flag("exit-code") && standings.iter().any(Standing::is_held);
+    Ok(if held { Exit { code: exit::NO, raise: None } } else { done })
+}
+
+/// Asks for the locks, and after that for their last runs, without which the locks are shown all the same.
+fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, crate::backend::Trouble> {
+    let locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    // The one that holds the lock, and the one before.
+    let wanted = Wanted { names: names.to_vec(), of_each: Some(2), ..Wanted::default() };
+    let runs = backend.runs(&wanted);
+    backend.disconnect();
+    Ok(match runs {
+        Ok(runs) => Answer { locks, runs, unread: None },
+        Err(trouble) => {
+            let runs = Runs { now: locks.now, runs: Vec::new() };
+            Answer { locks, runs, unread: Some(trouble.message) }
+        }
+    })
+}
+
+impl View {
+    fn of(&self, answer: &Answer, standings: &[Standing<'_>]) -> String {
+        match self.json {
+            true => format!("{:#}\n", locks_json(standings)),
+            false if standings.is_empty() => String::new(),
+            false => locks_table(standings, answer.locks.now, &self.zone, &self.screen),
+        }
+    }
+}
+
+/// Says on stderr what is missing from the answer.
+fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) {
+    if let Some(why) = &answer.unread {
+        report::error(&format!("the last runs are not shown: {why}"), None);
+    }
+    if standings.is_empty() && !view.json {
+        report::error(&format!("there is no lock yet in {}", operator.address()), None);
+    }
+    let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
+    if unknown.is_empty() {
+        return;
+    }
+    // Without these names nothing is suggested.
+    let all = operator.ask(|backend| backend.locks(&[])).map(|all| all.locks).unwrap_or_default();
+    for name in unknown {
+        let near = nearest(name, all.iter().map(|lock| &lock.name[..]));
+        let hint = near.map(|near| format!("did you mean `{near}`?"));
+        report::error(&format!("there is no lock `{name}` yet"), hint.as_deref());
+    }
+}
+
+/// Shows them again and again, until who reads has seen enough. What is wrong for a while is told, and asked for again.
+fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Result<Exit> {
+    let clear = if view.screen.width.is_some() && !view.json { CLEAR } else { "" };
+    let mut answer = Ok(first);
+    loop {
+        match answer {
+            Ok(answer) => {
+                let standings = standings(&view.names, &answer.locks, &answer.runs.runs);
+                // The terminal may have become another width.
+                let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
+                let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
+                print(format!("{clear}{head}{}", view.of(&answer, &standings)).as_bytes())?;
+                if let Some(why) = &answer.unread {
+                    report::error(&format!("the last runs are not shown: {why}"), None);
+                }
+            }
+            Err(error) => {
+                print(clear.as_bytes())?;
+                tell(&error);
+            }
+        }
+        if reader_is_gone() {
+            return Ok(Exit { code: 0, raise: None });
+        }
+        answer = operator.ask(|backend| look(backend, &view.names));
+    }
+}
+
+/// Where and when that was so.
+fn head(operator: &Operator, answer: &Answer, zone: &Zone) -> String {
+    format!("{}  {}\n\n", operator.address(), zone.stamp(answer.locks.now))
+}
+
+/// Waits for the next look, and says whether there is nobody for whom to look.
+fn reader_is_gone() -> bool {
+    let stdout = std::io::stdout();
+    // Nothing is waited for but what is always told: that the other end is closed.
+    let mut descriptors = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    poll(&mut descriptors, PollTimeout::from(PAUSE)).is_ok_and(|ready| ready > 0)
 }

@@ -9,7 +9,7 @@ mod owner;
 
 pub(crate) use claim::{Change, Claim, Closing, Grant, Record, Verdict};
 pub(crate) use handle::Handle;
-pub(crate) use holder::{Holder, Pause};
+pub(crate) use holder::Holder;
 pub(crate) use listing::{Lock, Locks, PastRun, Runs, Wanted};
 pub(crate) use name::LockName;
 pub(crate) use owner::Owner;

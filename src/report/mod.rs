@@ -1,12 +1,21 @@
-//! What people and their tools read: lines on stderr, as text or as JSON, and metrics in a file.
+//! What people and their tools read: lines on stderr as text or as JSON, metrics in a file, and on stdout tables, JSON and
+//! pictures.
 
 mod events;
 mod holding;
 mod line;
 mod metrics;
+mod past;
+mod picture;
 mod reporter;
+mod screen;
+mod standing;
+mod svg;
+mod table;
 mod tally;
 mod textfile;
+mod timeline;
+mod times;
 
 #[cfg(test)]
 pub(crate) use events::schema;
@@ -14,5 +23,12 @@ pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
 pub(crate) use holding::{holding, until};
 pub(crate) use line::Verbosity;
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};
+pub(crate) use past::{past, runs_json, runs_table};
+pub(crate) use picture::{By, Picture};
 pub(crate) use reporter::{Format, Reporter, error, visible};
+pub(crate) use screen::Screen;
+pub(crate) use standing::{Standing, locks_json, locks_table, standings};
+pub(crate) use svg::drawn;
 pub(crate) use tally::Counted;
+pub(crate) use timeline::timeline;
+pub(crate) use times::Zone;

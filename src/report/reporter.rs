@@ -60,14 +60,20 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{before}://{kept}{}", without_passwords(&after[authority.len()..])))
 }
 
-/// Control characters, as a path or a command may have them, in Rust's notation: a message stays one line, and does
-/// nothing to a terminal.
+/// Control characters, as a path, a command or somebody's row may have them, in Rust's notation: a message stays one line, and
+/// does nothing to a terminal. So are letters that take no room or change the direction, with which one name looks like another.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
-    let show = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let show = |c: char| if is_hidden(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(show).collect()
+}
+
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 impl Reporter {

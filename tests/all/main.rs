@@ -37,6 +37,7 @@ mod redis;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;
+mod showing;
 mod signals;
 mod sqlite;
 mod stage;

@@ -1,0 +1,308 @@
+//! Past runs as people and programs read them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::screen::{Paint, Screen};
+use super::table::{Cell, Column, Give, table};
+use super::times::{Zone, ago, finely};
+use crate::clock::Timestamp;
+use crate::lock::{Locks, PastRun, Verdict};
+
+/// What became of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Success,
+    Failure,
+    /// It was stopped, since its time was used up or its lock lost.
+    Stopped,
+    /// Somebody else's word, or none.
+    Unknown,
+    /// It holds its lock.
+    Running,
+    /// It has not ended, and its lock is not its own any more.
+    Gone,
+}
+
+/// A run and what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Past<'a> {
+    pub(crate) run: &'a PastRun,
+    pub(crate) fate: Fate,
+}
+
+/// Tells what became of these runs. They have to be asked for after the locks: a run that began in between is seen by that.
+pub(crate) fn past<'a>(runs: &'a [PastRun], locks: &Locks) -> Vec<Past<'a>> {
+    let held = locks.locks.iter().filter(|lock| lock.is_held());
+    let holders: HashSet<&str> = held.map(|lock| &lock.record.owner[..]).collect();
+    let runs_still = |run: &PastRun| {
+        let new = run.started_at.is_some_and(|started| started >= locks.now);
+        new || holders.contains(&run.owner[..])
+    };
+    runs.iter().map(|run| Past { run, fate: fate(run, runs_still) }).collect()
+}
+
+fn fate(run: &PastRun, runs_still: impl Fn(&PastRun) -> bool) -> Fate {
+    if run.ended_at.is_none() && run.outcome.is_none() {
+        return if runs_still(run) { Fate::Running } else { Fate::Gone };
+    }
+    let is = |verdict: Verdict| run.outcome.as_deref() == Some(verdict.as_str());
+    match () {
+        () if is(Verdict::Success) => Fate::Success,
+        () if is(Verdict::Failure) || is(Verdict::Error) => Fate::Failure,
+        () if is(Verdict::Expired) || is(Verdict::Lost) => Fate::Stopped,
+        () => Fate::Unknown,
+    }
+}
+
+impl Past<'_> {
+    /// In the words of the history, and two of ours.
+    pub(crate) fn word(&self) -> &str {
+        match self.fate {
+            Fate::Running => "running",
+            Fate::Gone => "never came back",
+            _ => self.run.outcome.as_deref().unwrap_or("unknown"),
+        }
+    }
+
+    pub(crate) fn paint(&self) -> Paint {
+        match self.fate {
+            Fate::Success => Paint::Good,
+            Fate::Failure | Fate::Gone => Paint::Bad,
+            Fate::Stopped => Paint::Warning,
+            Fate::Running => Paint::Live,
+            Fate::Unknown => Paint::Plain,
+        }
+    }
+
+    /// How long it took, or has taken so far.
+    pub(crate) fn took(&self, now: Timestamp) -> Option<Duration> {
+        let end = if self.fate == Fate::Running { Some(now) } else { self.run.ended_at };
+        Some(Duration::from_millis(end?.0.saturating_sub(self.run.started_at?.0)))
+    }
+
+    /// The fields that shedlock-json(5) describes.
+    pub(crate) fn json(&self) -> Value {
+        let run = self.run;
+        json!({
+            "token": run.token,
+            "name": run.name,
+            "owner": run.owner,
+            "host": text(&run.host),
+            "started_at": time(run.started_at),
+            "ended_at": time(run.ended_at),
+            "exit_code": run.exit_code,
+            "outcome": run.outcome,
+            "running": self.fate == Fate::Running,
+        })
+    }
+}
+
+/// Text that may be missing.
+pub(super) fn text(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// RFC 3339 in UTC.
+pub(super) fn time(time: Option<Timestamp>) -> Option<String> {
+    time.map(|time| time.to_string())
+}
+
+pub(crate) fn runs_json(runs: &[Past<'_>]) -> Value {
+    runs.iter().map(Past::json).collect()
+}
+
+/// The runs of one lock, or of more, which are named then.
+pub(crate) fn runs_table(runs: &[Past<'_>], names: bool, now: Timestamp, zone: &Zone, screen: &Screen) -> String {
+    let column = |heading, cell: &dyn Fn(&Past<'_>) -> Cell| Column::new(heading, cells(runs, cell));
+    let started =
+        |show: &dyn Fn(Timestamp) -> String| cells(runs, &|past: &Past<'_>| Cell::of(past.run.started_at.map(show)));
+    let took = |past: &Past<'_>| Cell::of(past.took(now).map(finely));
+    let mut columns = vec![
+        Column::new("STARTED", started(&|time| format!("{} ({})", zone.stamp(time), ago(time, now))))
+            .or(started(&|time| zone.stamp(time)))
+            .or(started(&|time| ago(time, now))),
+        column("TOOK", &took),
+        column("JOB", &|past| Cell::plain(&past.run.name)),
+        column("HOST", &|past| Cell::plain(&past.run.host)),
+        column("OUTCOME", &|past| Cell::new(past.word(), past.paint())),
+        column("CODE", &|past| Cell::of(past.run.exit_code.map(|code| code.to_string()))),
+        column("TOKEN", &|past| Cell::plain(&past.run.token.to_string())),
+    ];
+    if !names {
+        columns.remove(2);
+    }
+    table(columns, &GIVES, screen)
+}
+
+fn cells(runs: &[Past<'_>], cell: &dyn Fn(&Past<'_>) -> Cell) -> Vec<Cell> {
+    runs.iter().map(cell).collect()
+}
+
+const GIVES: [Give; 13] = [
+    Give::Cut("HOST", 20),
+    Give::Cut("JOB", 24),
+    Give::Shorten("STARTED"),
+    Give::Cut("HOST", 12),
+    Give::Cut("JOB", 16),
+    Give::Drop("TOKEN"),
+    Give::Cut("HOST", 8),
+    Give::Cut("JOB", 12),
+    Give::Shorten("STARTED"),
+    Give::Drop("CODE"),
+    Give::Drop("HOST"),
+    Give::Drop("TOOK"),
+    Give::Cut("JOB", 6),
+];
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::lock::{Lock, Record};
+    use crate::report::table::tests::{PIPED, on};
+    use crate::report::times::tests::{at, berlin};
+
+    pub(crate) const NOW: &str = "2026-01-31T18:05:03Z";
+
+    /// A run that took so many seconds, or has not ended.
+    pub(crate) fn run(token: u64, name: &str, host: &str, started: &str, took: Option<u64>, outcome: &str) -> PastRun {
+        let started = at(started);
+        PastRun {
+            token,
+            name: name.to_owned(),
+            owner: format!("{host}:{token}:00000000000000ff"),
+            host: host.to_owned(),
+            started_at: Some(started),
+            ended_at: took.map(|took| started + Duration::from_secs(took)),
+            exit_code: match (took, outcome) {
+                (None, _) => None,
+                (_, "success") => Some(0),
+                (_, "expired") => Some(124),
+                (_, "lost") => Some(123),
+                _ => Some(3),
+            },
+            outcome: took.map(|_| outcome.to_owned()),
+        }
+    }
+
+    pub(crate) fn lock(name: &str, owner: &str, since: &str, seconds: u64) -> Lock {
+        let since = at(since);
+        let left = Duration::from_secs(seconds);
+        let until = if seconds == 0 { since } else { at(NOW) + left };
+        let record = Record { owner: owner.to_owned(), since: Some(since), until: Some(until), left };
+        Lock { name: name.to_owned(), record }
+    }
+
+    pub(crate) fn locks(locks: &[Lock]) -> Locks {
+        Locks { now: at(NOW), locks: locks.to_vec() }
+    }
+
+    fn runs() -> Vec<PastRun> {
+        vec![
+            run(10_007, "nightly-report", "web1", "2026-01-31T18:00:03Z", None, ""),
+            run(10_006, "backup", "db-primary-eu-central", "2026-01-31T17:00:00Z", Some(3700), "expired"),
+            run(10_005, "backup", "db-primary-eu-central", "2026-01-31T16:00:00Z", Some(42), "failure"),
+            run(10_004, "nightly-report", "web2", "2026-01-30T18:00:02Z", None, ""),
+            run(10_003, "nightly-report", "web2", "2026-01-29T18:00:02Z", Some(312), "success"),
+        ]
+    }
+
+    fn shown(width: Option<usize>, names: bool, zone: &Zone) -> String {
+        let (runs, locks) = (runs(), locks(&[lock("nightly-report", "web1:10007:00000000000000ff", NOW, 60)]));
+        let screen = width.map_or(PIPED, on);
+        runs_table(&past(&runs, &locks), names, at(NOW), zone, &screen)
+    }
+
+    #[test]
+    fn a_program_gets_all_of_it() {
+        assert_eq!(
+            shown(None, true, &Zone::utc()),
+            "\
+STARTED                         TOOK   JOB             HOST                   OUTCOME          CODE  TOKEN
+2026-01-31 18:00:03Z (5m ago)   5m     nightly-report  web1                   running          -     10007
+2026-01-31 17:00:00Z (1h ago)   1h1m   backup          db-primary-eu-central  expired          124   10006
+2026-01-31 16:00:00Z (2h ago)   42s    backup          db-primary-eu-central  failure          3     10005
+2026-01-30 18:00:02Z (24h ago)  -      nightly-report  web2                   never came back  -     10004
+2026-01-29 18:00:02Z (2d ago)   5m12s  nightly-report  web2                   success          0     10003
+"
+        );
+    }
+
+    #[test]
+    fn it_fits_80_columns_and_40() {
+        assert_eq!(
+            shown(Some(80), false, &berlin()),
+            "\
+STARTED              TOOK   HOST                   OUTCOME          CODE  TOKEN
+2026-01-31 19:00:03  5m     web1                   running          -     10007
+2026-01-31 18:00:00  1h1m   db-primary-eu-central  expired          124   10006
+2026-01-31 17:00:00  42s    db-primary-eu-central  failure          3     10005
+2026-01-30 19:00:02  -      web2                   never came back  -     10004
+2026-01-29 19:00:02  5m12s  web2                   success          0     10003
+"
+        );
+        assert_eq!(
+            shown(Some(80), true, &Zone::utc()),
+            "\
+STARTED               TOOK   JOB             HOST          OUTCOME          CODE
+2026-01-31 18:00:03Z  5m     nightly-report  web1          running          -
+2026-01-31 17:00:00Z  1h1m   backup          db-primary-…  expired          124
+2026-01-31 16:00:00Z  42s    backup          db-primary-…  failure          3
+2026-01-30 18:00:02Z  -      nightly-report  web2          never came back  -
+2026-01-29 18:00:02Z  5m12s  nightly-report  web2          success          0
+"
+        );
+        assert_eq!(
+            shown(Some(40), true, &Zone::utc()),
+            "\
+STARTED  JOB             OUTCOME
+5m ago   nightly-report  running
+1h ago   backup          expired
+2h ago   backup          failure
+24h ago  nightly-report  never came back
+2d ago   nightly-report  success
+"
+        );
+    }
+
+    #[test]
+    fn a_run_without_an_end_runs_only_while_it_holds_its_lock() {
+        let open = run(7, "job", "web1", "2026-01-31T18:00:03Z", None, "");
+        let fate = |locks: Locks| past(std::slice::from_ref(&open), &locks)[0].fate;
+        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 60)])), Fate::Running);
+        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 0)])), Fate::Gone);
+        assert_eq!(fate(locks(&[lock("job", "web1", NOW, 60)])), Fate::Gone);
+        assert_eq!(fate(locks(&[])), Fate::Gone);
+        // It began when the locks had been looked at.
+        assert_eq!(fate(Locks { now: at("2026-01-31T18:00:03Z"), locks: Vec::new() }), Fate::Running);
+    }
+
+    #[test]
+    fn an_odd_row_is_shown_as_it_is() {
+        let mut odd = run(0, "\x1b[2J", "", NOW, Some(1), "gelungen");
+        odd.started_at = None;
+        let odd = [odd];
+        let past = past(&odd, &locks(&[]));
+        assert_eq!(
+            runs_table(&past, true, at(NOW), &Zone::utc(), &PIPED).lines().nth(1).unwrap(),
+            "-        -     \\u{1b}[2J  -     gelungen  3     0"
+        );
+        assert_eq!(past[0].json()["started_at"], Value::Null);
+        assert_eq!(past[0].json()["host"], Value::Null);
+    }
+
+    #[test]
+    fn programs_read_the_fields_of_the_contract() {
+        let run = run(7, "job", "web1", "2026-01-31T18:00:03Z", Some(2), "failure");
+        assert_eq!(
+            runs_json(&past(&[run], &locks(&[]))),
+            json!([{
+                "token": 7, "name": "job", "owner": "web1:7:00000000000000ff", "host": "web1",
+                "started_at": "2026-01-31T18:00:03.000Z", "ended_at": "2026-01-31T18:00:05.000Z", "exit_code": 3,
+                "outcome": "failure", "running": false,
+            }])
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! Runs as bars over time: what is drawn, before it is known on what.
+
+use std::collections::BTreeMap;
+
+use super::past::{Fate, Past};
+use super::times::Zone;
+use crate::clock::Timestamp;
+
+/// What a line of the picture stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Job,
+    Host,
+}
+
+/// Runs over time.
+#[derive(Debug, Clone)]
+pub(crate) struct Picture<'a> {
+    pub(super) from: Timestamp,
+    /// The store's now.
+    pub(super) to: Timestamp,
+    pub(super) lanes: Vec<Lane<'a>>,
+    pub(super) by: By,
+}
+
+/// All runs of a job, or on a host.
+#[derive(Debug, Clone)]
+pub(super) struct Lane<'a> {
+    pub(super) label: &'a str,
+    /// What overlaps lies in different rows.
+    pub(super) rows: Vec<Vec<Bar<'a>>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bar<'a> {
+    pub(super) from: Timestamp,
+    /// Of a run that never came back its beginning: nobody knows when it ended.
+    pub(super) to: Timestamp,
+    pub(super) past: Past<'a>,
+}
+
+/// A mark on the axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tick {
+    pub(super) at: Timestamp,
+    pub(super) label: String,
+    /// The date, where it is another one than at the tick before and not in the label.
+    pub(super) date: Option<String>,
+}
+
+/// A lane of more rows would hide the others; what overlaps even more lies upon each other.
+const MOST_ROWS: usize = 6;
+
+/// Of a shorter time there is nothing to see.
+const SHORTEST: u64 = 60_000;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+const WEEK: u64 = 7 * DAY;
+
+/// From one tick to the next, in seconds.
+const STEPS: [u64; 23] = [
+    1,
+    5,
+    10,
+    30,
+    MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    WEEK,
+    2 * WEEK,
+    4 * WEEK,
+    12 * WEEK,
+    52 * WEEK,
+    2 * 52 * WEEK,
+    5 * 52 * WEEK,
+    520 * WEEK,
+];
+
+impl Fate {
+    /// In the order of what must not be overlooked, the last the most.
+    pub(super) const BY_WEIGHT: [Self; 6] =
+        [Self::Success, Self::Unknown, Self::Running, Self::Stopped, Self::Failure, Self::Gone];
+
+    pub(super) fn weight(self) -> usize {
+        Self::BY_WEIGHT.iter().position(|fate| *fate == self).unwrap_or_default()
+    }
+}
+
+impl<'a> Picture<'a> {
+    /// The runs from `since`, or from the beginning of the oldest, until now; `None` if there are none.
+    pub(crate) fn new(runs: &[Past<'a>], by: By, since: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+        let bars: Vec<Bar<'a>> = runs.iter().filter_map(|past| bar(*past, now)).collect();
+        let bars = bars.into_iter().filter(|bar| since.is_none_or(|since| bar.to >= since));
+        let mut bars: Vec<Bar<'a>> = bars.collect();
+        bars.sort_by_key(|bar| (bar.from, bar.past.run.token));
+        let from = since.unwrap_or(bars.first()?.from).min(Timestamp(now.0.saturating_sub(SHORTEST)));
+        let mut lanes: BTreeMap<&str, Vec<Vec<Bar<'a>>>> = BTreeMap::new();
+        for bar in &bars {
+            let run = bar.past.run;
+            let label = if by == By::Job { &run.name } else { &run.host };
+            place(lanes.entry(label).or_default(), *bar);
+        }
+        let lanes: Vec<Lane<'a>> = lanes.into_iter().map(|(label, rows)| Lane { label, rows }).collect();
+        (!lanes.is_empty()).then_some(Self { from, to: now, lanes, by })
+    }
+
+    /// What it shows, in a sentence.
+    pub(super) fn title(&self, zone: &Zone) -> String {
+        let (from, to) = (zone.stamp(self.from), zone.stamp(self.to));
+        let lane = if self.by == By::Job { "job" } else { "host" };
+        format!("Runs by {lane}, {from} to {to} ({})", zone.title(self.to))
+    }
+
+    /// How far to the right a time is, of all that there is.
+    pub(super) fn share(&self, time: Timestamp) -> f64 {
+        let (all, part) = (self.to.0 - self.from.0, time.0.clamp(self.from.0, self.to.0) - self.from.0);
+        part as f64 / all.max(1) as f64
+    }
+
+    /// Ticks at round times of the zone's clock, no more than `most`.
+    pub(super) fn ticks(&self, zone: &Zone, most: usize) -> Vec<Tick> {
+        let all = (self.to.0 - self.from.0) / 1000;
+        let fits = |step: &&u64| all / **step < most.max(1) as u64;
+        let step = STEPS.iter().find(fits).or(STEPS.last()).copied().unwrap_or(DAY);
+        // Weeks begin on Mondays, and the epoch did on a Thursday.
+        let anchor = if step % WEEK == 0 { 4 * DAY } else { 0 };
+        let shift = |time: Timestamp| time.0.saturating_add_signed(zone.offset(time) * 1000) / 1000;
+        let first = (shift(self.from).saturating_sub(anchor)).div_ceil(step) * step + anchor;
+        let mut ticks: Vec<Tick> = Vec::new();
+        let mut date = None;
+        for local in (first..).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+            // The distance from UTC is that of the tick and not of the beginning: clocks are put forward and back.
+            let guess = Timestamp((local * 1000).saturating_add_signed(-zone.offset(self.from) * 1000));
+            let at = Timestamp((local * 1000).saturating_add_signed(-zone.offset(guess) * 1000));
+            if at > self.to {
+                break;
+            }
+            if at < self.from || ticks.last().is_some_and(|last| last.at >= at) {
+                continue;
+            }
+            let civil = zone.civil(at);
+            let label = match step {
+                _ if step < MINUTE => format!("{:02}:{:02}:{:02}", civil.hour, civil.minute, civil.second),
+                _ if step < DAY => format!("{:02}:{:02}", civil.hour, civil.minute),
+                _ => civil.day(),
+            };
+            let new = step < DAY && date.replace(civil.date) != Some(civil.date);
+            ticks.push(Tick { at, label, date: new.then(|| civil.day()) });
+        }
+        ticks
+    }
+}
+
+fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
+    let from = past.run.started_at?;
+    let to = match past.fate {
+        Fate::Gone => from,
+        Fate::Running => now,
+        _ => past.run.ended_at.unwrap_or(from),
+    };
+    // What is to come is no part of it.
+    (from <= now).then(|| Bar { from, to: to.clamp(from, now), past })
+}
+
+/// Puts a bar, which begins after those that are there, in the first row that has room.
+fn place<'a>(rows: &mut Vec<Vec<Bar<'a>>>, bar: Bar<'a>) {
+    let free = |row: &Vec<Bar<'a>>| row.iter().all(|other| other.to <= bar.from);
+    match rows.iter().position(free) {
+        Some(row) => rows[row].push(bar),
+        None if rows.len() < MOST_ROWS => rows.push(vec![bar]),
+        None => rows[MOST_ROWS - 1].push(bar),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::{Locks, PastRun};
+    use crate::report::past::past;
+    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::times::tests::{at, berlin};
+
+    /// Runs of all kinds; and the locks.
+    pub(in crate::report) fn runs() -> (Vec<PastRun>, Locks) {
+        let runs = vec![
+            run(9, "backup", "db1", "2026-01-31T17:20:00Z", None, ""),
+            run(8, "vacuum", "db1", "2026-01-31T15:00:00Z", Some(1), "success"),
+            run(7, "<b>&\u{1b}", "web2", "2026-01-31T13:00:00Z", Some(3600), "lost"),
+            run(6, "vacuum", "db1", "2026-01-31T12:00:00Z", None, ""),
+            run(5, "backup", "db1", "2026-01-31T11:20:00Z", Some(5400), "success"),
+            run(4, "backup", "web2", "2026-01-31T08:00:00Z", Some(3600), "failure"),
+        ];
+        let locks = locks(&[lock("backup", &runs[0].owner, "2026-01-31T17:20:00Z", 60)]);
+        (runs, locks)
+    }
+
+    fn labels(from: &str, to: &str, zone: &Zone, most: usize) -> Vec<String> {
+        let picture = Picture { from: at(from), to: at(to), lanes: Vec::new(), by: By::Job };
+        let show = |tick: Tick| tick.date.map_or_else(|| tick.label.clone(), |date| format!("{date} {}", tick.label));
+        picture.ticks(zone, most).into_iter().map(show).collect()
+    }
+
+    #[test]
+    fn the_picture_reaches_from_the_oldest_run_or_from_since_until_now() {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        let whole = Picture::new(&past, By::Job, None, at(NOW)).unwrap();
+        assert_eq!((whole.from, whole.to), (at("2026-01-31T08:00:00Z"), at(NOW)));
+        let lanes: Vec<_> = whole.lanes.iter().map(|lane| (lane.label, lane.rows.len())).collect();
+        assert_eq!(lanes, [("<b>&\u{1b}", 1), ("backup", 1), ("vacuum", 1)]);
+        let since = at("2026-01-31T12:30:00Z");
+        let part = Picture::new(&past, By::Host, Some(since), at(NOW)).unwrap();
+        assert_eq!(part.from, since);
+        let seen: Vec<_> = part.lanes.iter().map(|lane| (lane.label, lane.rows.concat().len())).collect();
+        assert_eq!(
+            seen,
+            [("db1", 3), ("web2", 1)],
+            "what had ended before, and what then never came back, is not in it"
+        );
+        assert!(Picture::new(&past, By::Job, Some(at(NOW)), at(NOW)).is_some(), "one is running");
+        assert!(Picture::new(&past[1..], By::Job, Some(at(NOW)), at(NOW)).is_none());
+        assert!(Picture::new(&[], By::Job, None, at(NOW)).is_none());
+        assert!(Picture::new(&past, By::Job, None, at("2020-01-01T00:00:00Z")).is_none(), "all are to come");
+    }
+
+    #[test]
+    fn runs_that_overlap_lie_in_rows_of_their_own_up_to_six() {
+        let start = at("2026-01-31T12:00:00Z");
+        let mut runs: Vec<PastRun> = (0..9)
+            .map(|number| {
+                run(number, "a", "h", &(start + Duration::from_secs(number)).to_string(), Some(60), "success")
+            })
+            .collect();
+        runs.push(run(9, "a", "h", "2026-01-31T12:01:00Z", Some(60), "success"));
+        let none = locks(&[]);
+        let past = past(&runs, &none);
+        let picture = Picture::new(&past, By::Host, None, at(NOW)).unwrap();
+        let rows: Vec<usize> = picture.lanes[0].rows.iter().map(Vec::len).collect();
+        assert_eq!(rows, [2, 1, 1, 1, 1, 4]);
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let utc = Zone::utc();
+        assert_eq!(
+            labels("2026-01-31T20:10:00Z", "2026-02-01T05:00:00Z", &utc, 5),
+            ["2026-01-31 22:00", "2026-02-01 00:00", "02:00", "04:00"]
+        );
+        assert_eq!(
+            labels("2026-01-31T20:10:00Z", "2026-02-01T05:00:00Z", &berlin(), 5),
+            ["2026-01-31 22:00", "2026-02-01 00:00", "02:00", "04:00", "06:00"]
+        );
+        assert_eq!(
+            labels("2026-01-31T20:10:03Z", "2026-01-31T20:10:59Z", &utc, 6),
+            ["2026-01-31 20:10:10", "20:10:20", "20:10:30", "20:10:40", "20:10:50"]
+        );
+        // Weeks, from Monday.
+        assert_eq!(
+            labels("2026-01-01T00:00:00Z", "2026-01-31T00:00:00Z", &utc, 5),
+            ["2026-01-05", "2026-01-12", "2026-01-19", "2026-01-26"]
+        );
+    }
+
+    #[test]
+    fn ticks_follow_a_clock_that_is_put_forward_or_back() {
+        assert_eq!(
+            labels("2026-03-28T20:00:00Z", "2026-03-29T11:00:00Z", &berlin(), 6),
+            ["2026-03-28 21:00", "2026-03-29 00:00", "03:00", "06:00", "09:00", "12:00"]
+        );
+        assert_eq!(
+            labels("2026-10-23T22:00:00Z", "2026-10-26T23:00:00Z", &berlin(), 6),
+            ["2026-10-24", "2026-10-25", "2026-10-26", "2026-10-27"]
+        );
+    }
+
+    #[test]
+    fn any_span_has_a_tick_or_two() {
+        let (from, zone) = (at("2020-02-29T23:59:59Z"), berlin());
+        for seconds in (0..40).map(|power| 60.0 * 1.5_f64.powi(power)) {
+            let to = from + Duration::from_secs_f64(seconds);
+            let picture = Picture { from, to, lanes: Vec::new(), by: By::Job };
+            let count = picture.ticks(&zone, 8).len();
+            assert!((1..=8).contains(&count), "{seconds}: {count}");
+        }
+    }
+}

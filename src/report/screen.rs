@@ -1,0 +1,92 @@
+//! Where an answer is shown: on a terminal of some width, with or without colours, or to a program.
+
+use std::env;
+use std::io::{IsTerminal, stdout};
+
+/// What an answer is shown on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Screen {
+    /// Of the terminal, in columns; `None` where there is none, and what reads wants all of every line.
+    pub(crate) width: Option<usize>,
+    pub(crate) colour: bool,
+}
+
+/// What something means, which has a colour where there are colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Heading,
+    /// All is well.
+    Good,
+    Bad,
+    /// Stopped, or in the way.
+    Warning,
+    /// Going on.
+    Live,
+    /// Nothing to look at.
+    Faint,
+}
+
+/// A terminal that does not know how wide it is.
+const USUAL: usize = 80;
+
+impl Screen {
+    /// What stdout leads to.
+    pub(crate) fn of_stdout() -> Self {
+        let terminal = stdout().is_terminal();
+        let size = terminal_size::terminal_size_of(stdout()).map(|(width, _)| usize::from(width.0));
+        let variable = |name| env::var_os(name).unwrap_or_default().into_string().unwrap_or_default();
+        Self {
+            width: terminal.then(|| size.filter(|width| *width > 0).unwrap_or(USUAL)),
+            colour: terminal && has_colours(&variable("NO_COLOR"), &variable("TERM")),
+        }
+    }
+
+    /// The text in the colour of what it means.
+    pub(crate) fn painted(&self, text: &str, paint: Paint) -> String {
+        match paint.code().filter(|_| self.colour && !text.is_empty()) {
+            Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+/// Whether a terminal of this kind is to be coloured.
+fn has_colours(no_color: &str, term: &str) -> bool {
+    no_color.is_empty() && !matches!(term, "" | "dumb")
+}
+
+impl Paint {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Plain, Self::Heading, Self::Good, Self::Bad, Self::Warning, Self::Live, Self::Faint];
+
+    /// What sets it on a terminal.
+    pub(super) fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Heading => Some("1"),
+            Self::Good => Some("32"),
+            Self::Bad => Some("1;31"),
+            Self::Warning => Some("33"),
+            Self::Live => Some("36"),
+            Self::Faint => Some("2"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_that_have_them_and_people_who_want_them() {
+        assert!(has_colours("", "xterm-256color"));
+        assert!(!has_colours("1", "xterm"));
+        assert!(!has_colours("", "dumb"));
+        assert!(!has_colours("", ""));
+        let plain = Screen { width: Some(80), colour: false };
+        assert_eq!(plain.painted("a", Paint::Bad), "a");
+        assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Bad), "\x1b[1;31ma\x1b[0m");
+        assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Plain), "a");
+    }
+}

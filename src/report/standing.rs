@@ -1,0 +1,375 @@
+//! How locks stand, as people and programs read it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::past::{Fate, Past, past, text, time};
+use super::screen::{Paint, Screen};
+use super::table::{Cell, Column, Give, table};
+use super::times::{Zone, ago, finely, roughly};
+use crate::clock::Timestamp;
+use crate::lock::{Holder, Lock, Locks, PastRun};
+
+/// How a lock stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing<'a> {
+    pub(crate) name: &'a str,
+    state: State,
+    /// What the store has of it.
+    lock: Option<&'a Lock>,
+    /// The token that its holder has.
+    token: Option<u64>,
+    /// The newest run but for the one that holds the lock.
+    last: Option<Past<'a>>,
+    /// Whether the store has anything of it.
+    known: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Held,
+    /// Held although its run has ended, for at-least or every.
+    Kept,
+    Paused,
+}
+
+/// A pause that lasts longer than this has no end that anybody thinks of.
+const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
+
+/// How the locks of these names stand, or without names all; by name. The runs have to be asked for after the locks, newest first.
+pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [PastRun]) -> Vec<Standing<'a>> {
+    let mut all: BTreeMap<&str, (Option<&Lock>, Vec<Past<'_>>)> = BTreeMap::new();
+    for lock in &locks.locks {
+        all.entry(&lock.name).or_default().0 = Some(lock);
+    }
+    for past in past(runs, locks) {
+        all.entry(&past.run.name).or_default().1.push(past);
+    }
+    for name in names {
+        // A store may take `Job` and `job` for one lock, which is then shown under the name that it has.
+        if !all.keys().any(|known| known.to_lowercase() == name.to_lowercase()) {
+            all.entry(name).or_default();
+        }
+    }
+    all.into_iter().map(|(name, (lock, runs))| standing(name, lock, &runs)).collect()
+}
+
+fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Standing<'a> {
+    let holder = lock.filter(|lock| lock.is_held()).map(|lock| Holder::of(&lock.record.owner));
+    let holding = runs.iter().find(|past| holder.is_some_and(|holder| holder.owner() == past.run.owner));
+    Standing {
+        name,
+        state: match holder {
+            None => State::Free,
+            Some(holder) if holder.is_paused() => State::Paused,
+            Some(holder) if holder.has_ended() => State::Kept,
+            Some(_) => State::Held,
+        },
+        lock,
+        token: holding.map(|past| past.run.token),
+        last: runs.iter().find(|past| past.fate != Fate::Running).copied(),
+        known: lock.is_some() || !runs.is_empty(),
+    }
+}
+
+impl Standing<'_> {
+    /// Whether nobody else can take it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.state != State::Free
+    }
+
+    /// Whether the store has anything of it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
+    fn held(&self) -> Option<&Lock> {
+        self.lock.filter(|_| self.is_held())
+    }
+
+    fn holder(&self) -> Option<Holder<'_>> {
+        self.held().map(|lock| Holder::of(&lock.record.owner))
+    }
+
+    fn state(&self) -> Cell {
+        let (word, paint) = match self.state {
+            State::Free => ("free", Paint::Faint),
+            State::Held => ("held", Paint::Live),
+            State::Kept => ("kept", Paint::Live),
+            State::Paused => ("paused", Paint::Warning),
+        };
+        Cell::new(word, paint)
+    }
+
+    /// The holder's host; who has paused it and why.
+    fn who(&self) -> String {
+        let Some(holder) = self.holder() else { return String::new() };
+        match holder.pause().filter(|_| holder.is_paused()) {
+            Some(pause) if pause.reason.is_empty() => pause.by.to_owned(),
+            Some(pause) => format!("{}: {}", pause.by, pause.reason),
+            None => holder.host().to_owned(),
+        }
+    }
+
+    fn since(&self) -> Option<Timestamp> {
+        self.held()?.record.since
+    }
+
+    fn until(&self, show: impl Fn(Timestamp) -> String) -> String {
+        match self.held() {
+            Some(lock) if self.is_endless(lock) => "resumed".to_owned(),
+            Some(lock) => lock.record.until.map(show).unwrap_or_default(),
+            None => String::new(),
+        }
+    }
+
+    fn left(&self) -> String {
+        match self.held() {
+            Some(lock) if !self.is_endless(lock) => roughly(lock.record.left),
+            _ => String::new(),
+        }
+    }
+
+    fn is_endless(&self, lock: &Lock) -> bool {
+        self.state == State::Paused && lock.record.left > ENDLESS
+    }
+
+    /// How and when the last run ended.
+    fn last(&self, now: Timestamp, show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String) -> Cell {
+        match self.last {
+            None => Cell::plain(""),
+            Some(past) => {
+                let when = past.run.ended_at.or(past.run.started_at).filter(|when| *when <= now);
+                Cell::new(&show(&past, when), past.paint())
+            }
+        }
+    }
+
+    /// The fields that shedlock-json(5) describes.
+    fn json(&self) -> Value {
+        let lock = self.held();
+        let holder = self.holder();
+        let reason = holder.filter(Holder::is_paused).and_then(|holder| text(holder.pause()?.reason));
+        json!({
+            "name": self.name,
+            "held": self.is_held(),
+            "paused": self.state == State::Paused,
+            "reason": reason,
+            "owner": lock.map(|lock| &lock.record.owner),
+            "host": holder.and_then(|holder| text(holder.host())),
+            "since": time(self.since()),
+            "until": time(lock.and_then(|lock| lock.record.until)),
+            "token": self.token,
+            "last": self.last.map(|past| past.json()),
+        })
+    }
+}
+
+pub(crate) fn locks_json(standings: &[Standing<'_>]) -> Value {
+    standings.iter().map(Standing::json).collect()
+}
+
+pub(crate) fn locks_table(standings: &[Standing<'_>], now: Timestamp, zone: &Zone, screen: &Screen) -> String {
+    let cells = |cell: &dyn Fn(&Standing<'_>) -> Cell| standings.iter().map(cell).collect::<Vec<_>>();
+    let clock = |time: Timestamp| match screen.width {
+        Some(_) => zone.clock(time, now),
+        None => zone.stamp(time),
+    };
+    let both = |time: Timestamp| format!("{} ({})", clock(time), ago(time, now));
+    let last = |show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String| cells(&|one: &Standing<'_>| one.last(now, show));
+    let with = |past: &Past<'_>, when: Option<String>| {
+        when.map_or_else(|| past.word().to_owned(), |when| format!("{} {when}", past.word()))
+    };
+    let columns = vec![
+        Column::new("NAME", cells(&|one| Cell::plain(one.name))),
+        Column::new("STATE", cells(&|one| one.state())),
+        Column::new("HOLDER", cells(&|one| Cell::plain(&one.who()))),
+        Column::new("SINCE", cells(&|one| Cell::of(one.since().map(both))))
+            .or(cells(&|one| Cell::of(one.since().map(|since| ago(since, now))))),
+        Column::new("UNTIL", cells(&|one| Cell::plain(&one.until(clock)))),
+        Column::new("LEFT", cells(&|one| Cell::plain(&one.left()))),
+        Column::new("TOKEN", cells(&|one| Cell::of(one.token.map(|token| token.to_string())))),
+        Column::new(
+            "LAST RUN",
+            last(&|past, when| {
+                let took = past.took(now).map(|took| format!(", took {}", finely(took))).unwrap_or_default();
+                with(past, when.map(both)) + &took
+            }),
+        )
+        .or(last(&|past, when| with(past, when.map(|when| ago(when, now)))))
+        .or(last(&|past, _| past.word().to_owned())),
+    ];
+    table(columns, &GIVES, screen)
+}
+
+const GIVES: [Give; 14] = [
+    Give::Cut("HOLDER", 32),
+    Give::Cut("NAME", 32),
+    Give::Shorten("LAST RUN"),
+    Give::Drop("TOKEN"),
+    Give::Cut("HOLDER", 20),
+    Give::Cut("NAME", 20),
+    Give::Shorten("SINCE"),
+    Give::Cut("HOLDER", 14),
+    Give::Cut("NAME", 14),
+    Give::Drop("UNTIL"),
+    Give::Shorten("LAST RUN"),
+    Give::Drop("SINCE"),
+    Give::Cut("HOLDER", 9),
+    Give::Drop("LAST RUN"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::table::tests::{PIPED, on};
+    use crate::report::times::tests::at;
+
+    const DAY: u64 = 86_400;
+
+    /// One lock in each state.
+    fn store() -> (Locks, Vec<PastRun>) {
+        let pause = |reason: &str| Owner::of_pause("ada", "ops1", 7, None, reason).as_str().to_owned();
+        let locks = locks(&[
+            lock("backup", "db1:42:00000000000000ff", "2026-01-31T18:00:03Z", 3295),
+            lock("import-of-orders", "web2:7:0000000000000001:ended", "2026-01-31T18:05:00Z", 57),
+            lock("invoices", "billing-7d9c5b6f4-x2x9p", "2026-01-31T17:55:00Z", 1200),
+            lock("nightly-report-of-all-subsidiaries", "web1:9:ff", "2026-01-30T18:00:00Z", 0),
+            lock("rebuild-index", &pause("disk is being replaced"), "2026-01-29T09:12:00Z", 9 * 365 * DAY),
+            lock("vacuum", &pause(""), "2026-01-31T17:00:00Z", 2 * 3600),
+        ]);
+        let runs = vec![
+            run(4012, "import-of-orders", "web2", "2026-01-31T18:05:00Z", Some(1), "success"),
+            run(4011, "backup", "db1", "2026-01-31T18:00:03Z", None, ""),
+            run(4010, "backup", "db1", "2026-01-31T12:00:03Z", Some(900), "failure"),
+            run(4009, "nightly-report-of-all-subsidiaries", "web1", "2026-01-30T18:00:00Z", None, ""),
+            run(4001, "rebuild-index", "web3", "2026-01-29T07:00:00Z", Some(3600), "expired"),
+        ];
+        let mut runs = runs;
+        runs[0].owner = "web2:7:0000000000000001".to_owned();
+        runs[1].owner = "db1:42:00000000000000ff".to_owned();
+        (locks, runs)
+    }
+
+    fn shown(screen: &Screen) -> String {
+        let (locks, runs) = store();
+        locks_table(&standings(&[], &locks, &runs), at(NOW), &Zone::utc(), screen)
+    }
+
+    #[test]
+    fn a_program_gets_all_of_it() {
+        assert_eq!(
+            shown(&PIPED),
+            "\
+NAME                                STATE   HOLDER                            SINCE                           UNTIL                 LEFT  TOKEN  LAST RUN
+backup                              held    db1                               2026-01-31 18:00:03Z (5m ago)   2026-01-31 18:59:58Z  54m   4011   failure 2026-01-31 12:15:03Z (5h ago), took 15m
+import-of-orders                    kept    web2                              2026-01-31 18:05:00Z (3s ago)   2026-01-31 18:06:00Z  57s   4012   success 2026-01-31 18:05:01Z (2s ago), took 1.0s
+invoices                            held    billing-7d9c5b6f4-x2x9p           2026-01-31 17:55:00Z (10m ago)  2026-01-31 18:25:03Z  20m   -      -
+nightly-report-of-all-subsidiaries  free    -                                 -                               -                     -     -      never came back 2026-01-30 18:00:00Z (24h ago)
+rebuild-index                       paused  ada@ops1: disk is being replaced  2026-01-29 09:12:00Z (2d ago)   resumed               -     -      expired 2026-01-29 08:00:00Z (2d ago), took 1h
+vacuum                              paused  ada@ops1                          2026-01-31 17:00:00Z (1h ago)   2026-01-31 20:05:03Z  2h    -      -
+"
+        );
+    }
+
+    #[test]
+    fn it_fits_120_columns_80_and_40() {
+        assert_eq!(
+            shown(&on(120)),
+            "\
+NAME                  STATE   HOLDER                SINCE                       UNTIL      LEFT  LAST RUN
+backup                held    db1                   18:00:03Z (5m ago)          18:59:58Z  54m   failure 5h ago
+import-of-orders      kept    web2                  18:05:00Z (3s ago)          18:06:00Z  57s   success 2s ago
+invoices              held    billing-7d9c5b6f4-x…  17:55:00Z (10m ago)         18:25:03Z  20m   -
+nightly-report-of-a…  free    -                     -                           -          -     never came back 24h ago
+rebuild-index         paused  ada@ops1: disk is b…  2026-01-29 09:12Z (2d ago)  resumed    -     expired 2d ago
+vacuum                paused  ada@ops1              17:00:00Z (1h ago)          20:05:03Z  2h    -
+"
+        );
+        assert_eq!(
+            shown(&on(80)),
+            "\
+NAME              STATE   HOLDER          SINCE    LEFT  LAST RUN
+backup            held    db1             5m ago   54m   failure 5h ago
+import-of-orders  kept    web2            3s ago   57s   success 2s ago
+invoices          held    billing-7d9c5…  10m ago  20m   -
+nightly-report-…  free    -               -        -     never came back 24h ago
+rebuild-index     paused  ada@ops1: dis…  2d ago   -     expired 2d ago
+vacuum            paused  ada@ops1        1h ago   2h    -
+"
+        );
+        assert_eq!(
+            shown(&on(40)),
+            "\
+NAME            STATE   HOLDER      LEFT
+backup          held    db1         54m
+import-of-ord…  kept    web2        57s
+invoices        held    billing-7…  20m
+nightly-repor…  free    -           -
+rebuild-index   paused  ada@ops1:…  -
+vacuum          paused  ada@ops1    2h
+"
+        );
+    }
+
+    #[test]
+    fn a_lock_nobody_has_heard_of_is_free_and_unknown() {
+        let (locks, runs) = store();
+        let names = ["vacum".to_owned(), "VACUUM".to_owned(), "vacuum".to_owned(), "vacum".to_owned()];
+        let only = Locks { locks: locks.locks[5..].to_vec(), ..locks };
+        let found = standings(&names, &only, &runs[..0]);
+        let seen: Vec<_> = found.iter().map(|one| (one.name, one.is_held(), one.is_known())).collect();
+        assert_eq!(seen, [("vacum", false, false), ("vacuum", true, true)]);
+    }
+
+    #[test]
+    fn a_lock_that_is_only_in_the_history_is_known() {
+        let (_, runs) = store();
+        let (none, names) = (locks(&[]), ["rebuild-index".to_owned()]);
+        let found = standings(&names, &none, &runs[4..]);
+        assert!(found.len() == 1 && found[0].is_known() && !found[0].is_held());
+    }
+
+    #[test]
+    fn programs_read_the_fields_of_the_contract() {
+        let (locks, runs) = store();
+        let standings = standings(&[], &locks, &runs);
+        let told = locks_json(&standings);
+        assert_eq!(
+            told[0],
+            json!({
+                "name": "backup", "held": true, "paused": false, "reason": null, "owner": "db1:42:00000000000000ff",
+                "host": "db1", "since": "2026-01-31T18:00:03.000Z", "until": "2026-01-31T18:59:58.000Z", "token": 4011,
+                "last": {
+                    "token": 4010, "name": "backup", "owner": "db1:4010:00000000000000ff", "host": "db1",
+                    "started_at": "2026-01-31T12:00:03.000Z", "ended_at": "2026-01-31T12:15:03.000Z", "exit_code": 3,
+                    "outcome": "failure", "running": false,
+                },
+            })
+        );
+        let brief: Vec<_> =
+            told.as_array().unwrap().iter().map(|one| [&one["held"], &one["paused"], &one["token"]]).collect();
+        let (yes, no) = (json!(true), json!(false));
+        assert_eq!(brief[1], [&yes, &no, &json!(4012)], "kept");
+        assert_eq!(brief[2], [&yes, &no, &Value::Null], "held by Java");
+        assert_eq!(brief[3], [&no, &no, &Value::Null], "free");
+        assert_eq!(brief[4], [&yes, &yes, &Value::Null], "paused");
+        assert_eq!((&told[3]["owner"], &told[3]["since"]), (&Value::Null, &Value::Null), "free");
+        assert_eq!(told[4]["reason"], "disk is being replaced");
+        assert_eq!(told[5]["reason"], Value::Null);
+    }
+
+    #[test]
+    fn no_times_are_no_trouble() {
+        let mut odd = lock("odd", "", NOW, 60);
+        (odd.record.since, odd.record.until) = (None, None);
+        let locks = locks(&[odd]);
+        let text = locks_table(&standings(&[], &locks, &[]), at(NOW), &Zone::utc(), &PIPED);
+        assert_eq!(text.lines().nth(1).unwrap(), "odd   held   -       -      -      1m    -      -");
+    }
+}

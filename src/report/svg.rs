@@ -1,0 +1,304 @@
+//! The picture of runs over time as SVG. It has no script and needs nothing from elsewhere. Names stand only in texts, never in
+//! attributes, of which the library does not escape the quotes.
+
+use svg::Document;
+use svg::node::element::{Circle, Definitions, Description, Group, Line, Path, Pattern, Rectangle, Style, Text, Title};
+use unicode_width::UnicodeWidthStr;
+
+use super::past::{Fate, Past};
+use super::picture::{Bar, By, Picture};
+use super::reporter::visible;
+use super::table::cut;
+use super::times::{Zone, finely};
+use crate::clock::Timestamp;
+
+const WIDTH: f64 = 960.0;
+const EDGE: f64 = 16.0;
+const HEAD: f64 = 72.0;
+const FOOT: f64 = 44.0;
+/// A row of bars, and what is between two lanes.
+const ROW: f64 = 18.0;
+const LANE: f64 = 10.0;
+/// How broad a letter is, roughly: the font is the reader's.
+const LETTER: f64 = 7.0;
+const LONGEST_LABEL: usize = 30;
+/// The room that a label of the axis has at least.
+const TICK: f64 = 90.0;
+/// The least width of a bar; what went wrong is not overlooked.
+const SLIVER: f64 = 3.0;
+const BAD_SLIVER: f64 = 5.0;
+
+/// The colours are those of Okabe and Ito, which people tell apart who see few colours, lighter or darker where the ground asks
+/// for it; besides, no two kinds of bars have the same shape.
+const LOOKS: &str = "
+svg { color: #1f2328; }
+text { fill: currentColor; font: 12px system-ui, 'DejaVu Sans', sans-serif; }
+.head { font-size: 14px; font-weight: 600; }
+.quiet { fill-opacity: 0.7; }
+.ground { fill: #ffffff; }
+.lane { fill: currentColor; fill-opacity: 0.05; }
+.grid { stroke: currentColor; stroke-opacity: 0.2; }
+.success { fill: #009e73; }
+.failure { fill: #c74a00; }
+.failure-line { stroke: #ffffff; stroke-width: 2; }
+.stopped { fill: #e69f00; }
+.stopped-line { stroke: #5c3f00; stroke-width: 2; }
+.running { fill: #0072b2; }
+.gone { fill: none; stroke: #b0408a; stroke-width: 2; }
+.mark { fill: #b0408a; font-size: 11px; font-weight: 700; text-anchor: middle; }
+.unknown { fill: none; stroke: currentColor; }
+@media (prefers-color-scheme: dark) {
+  svg { color: #e6edf3; }
+  .ground { fill: #0d1117; }
+  .success { fill: #1fbf90; }
+  .failure { fill: #ff7b33; }
+  .failure-line { stroke: #0d1117; }
+  .stopped { fill: #f0b93a; }
+  .stopped-line { stroke: #5c3f00; }
+  .running { fill: #56b4e9; }
+  .gone { stroke: #e58cc4; }
+  .mark { fill: #e58cc4; }
+}
+";
+
+/// Draws it.
+pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
+    let labels: Vec<String> = picture.lanes.iter().map(|lane| cut(&visible(lane.label), LONGEST_LABEL)).collect();
+    let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0) as f64;
+    let left = EDGE + widest * LETTER + 14.0;
+    let chart = Chart { picture, zone, left, width: WIDTH - EDGE - left };
+    let mut lanes = Group::new();
+    let mut top = HEAD;
+    for (lane, label) in picture.lanes.iter().zip(labels) {
+        let height = lane.rows.len() as f64 * ROW;
+        let ground = Rectangle::new().set("class", "lane").set("x", left).set("y", top).set("rx", 2);
+        lanes = lanes
+            .add(ground.set("width", chart.width).set("height", height))
+            .add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
+        for (number, row) in lane.rows.iter().enumerate() {
+            for bar in in_order(row) {
+                lanes = lanes.add(chart.bar(bar, top + number as f64 * ROW));
+            }
+        }
+        top += height + LANE;
+    }
+    let bottom = top - LANE / 2.0;
+    let height = top + FOOT;
+    let title = picture.title(zone);
+    let document = Document::new()
+        .set("viewBox", (0, 0, WIDTH, height))
+        .set("width", WIDTH)
+        .set("height", height)
+        .set("role", "img")
+        .set("aria-labelledby", "shedlock-title shedlock-desc")
+        .add(Title::new(&title[..]).set("id", "shedlock-title"))
+        .add(Description::new().set("id", "shedlock-desc").add(svg::node::Text::new(described(picture))))
+        .add(Style::new(LOOKS))
+        .add(patterns())
+        .add(Rectangle::new().set("class", "ground").set("width", WIDTH).set("height", height).set("rx", 6))
+        .add(written(&title, EDGE, 26.0, "head"))
+        .add(chart.axis(bottom))
+        .add(lanes)
+        .add(legend(bottom + 32.0, picture));
+    format!("{document}\n")
+}
+
+/// The bars, with what matters most on top.
+fn in_order<'a>(row: &[Bar<'a>]) -> Vec<Bar<'a>> {
+    let mut bars = row.to_vec();
+    bars.sort_by_key(|bar| bar.past.fate.weight());
+    bars
+}
+
+struct Chart<'a> {
+    picture: &'a Picture<'a>,
+    zone: &'a Zone,
+    left: f64,
+    width: f64,
+}
+
+impl Chart<'_> {
+    fn x(&self, time: Timestamp) -> f64 {
+        self.left + self.picture.share(time) * self.width
+    }
+
+    fn axis(&self, bottom: f64) -> Group {
+        let ticks = self.picture.ticks(self.zone, (self.width / TICK) as usize);
+        ticks.iter().fold(Group::new(), |group, tick| {
+            let x = rounded(self.x(tick.at));
+            let line =
+                Line::new().set("class", "grid").set("x1", x).set("x2", x).set("y1", HEAD - 8.0).set("y2", bottom);
+            let room = self.left + self.width - x;
+            let fits = |label: &&str| label.width() as f64 * LETTER <= room + EDGE;
+            let group = Some(&tick.label[..])
+                .filter(fits)
+                .into_iter()
+                .fold(group.add(line), |group, label| group.add(written(label, x, HEAD - 12.0, "quiet")));
+            tick.date
+                .as_deref()
+                .filter(fits)
+                .into_iter()
+                .fold(group, |group, date| group.add(written(date, x, HEAD - 26.0, "quiet")))
+        })
+    }
+
+    /// A bar and what it says when it is pointed at.
+    fn bar(&self, bar: Bar<'_>, top: f64) -> Group {
+        let least = if matches!(bar.past.fate, Fate::Failure | Fate::Stopped) { BAD_SLIVER } else { SLIVER };
+        // At the right edge a short one would stand out.
+        let from = self.x(bar.from).min(self.left + self.width - least);
+        let to = self.x(bar.to).max(from + least);
+        shape(bar.past.fate, from, to - from, top).add(Title::new(self.told(&bar.past)))
+    }
+
+    fn told(&self, past: &Past<'_>) -> String {
+        let run = past.run;
+        let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+        let began = run.started_at.map(|time| self.zone.stamp(time)).unwrap_or_default();
+        let took = past.took(self.picture.to).map(|took| format!(", {}", finely(took))).unwrap_or_default();
+        let text = format!("{} on {}: {}{code}; {began}{took}; token {}", run.name, run.host, past.word(), run.token);
+        visible(&text).into_owned()
+    }
+}
+
+/// How a run that ended so looks: no two have the same outline or filling.
+fn shape(fate: Fate, x: f64, width: f64, top: f64) -> Group {
+    let block = |class: &str, inset: f64| {
+        let block = Rectangle::new().set("class", class).set("x", rounded(x)).set("y", top + inset).set("rx", 1.5);
+        block.set("width", rounded(width)).set("height", ROW - 2.0 * inset)
+    };
+    let group = Group::new();
+    match fate {
+        Fate::Success => group.add(block("success", 4.0)),
+        Fate::Failure => group.add(block("failure", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-failure)")),
+        Fate::Stopped => group.add(block("stopped", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-stopped)")),
+        Fate::Unknown => group.add(block("unknown", 4.0)),
+        Fate::Running => {
+            // It points to where it goes on.
+            let (middle, end) = (top + ROW / 2.0, x + width);
+            let arrow = format!("M{end:.1} {middle:.1}l-6 -7v14z");
+            group.add(block("running", 6.5)).add(Path::new().set("class", "running").set("d", arrow))
+        }
+        Fate::Gone => {
+            let (x, y) = (rounded(x), top + ROW / 2.0);
+            let ring = Circle::new().set("class", "gone").set("cx", x).set("cy", y).set("r", 7);
+            let blank = Circle::new().set("class", "ground").set("cx", x).set("cy", y).set("r", 7);
+            group.add(blank).add(ring).add(written("?", x, y + 4.0, "mark"))
+        }
+    }
+}
+
+fn patterns() -> Definitions {
+    let pattern = |id: &str, class: &str, turn: &str| {
+        let line = Line::new().set("class", class).set("x1", 0).set("x2", 0).set("y1", 0).set("y2", 6);
+        let pattern =
+            Pattern::new().set("id", id).set("width", 6).set("height", 6).set("patternUnits", "userSpaceOnUse");
+        pattern.set("patternTransform", turn).add(line)
+    };
+    Definitions::new().add(pattern("shedlock-failure", "failure-line", "rotate(45)")).add(pattern(
+        "shedlock-stopped",
+        "stopped-line",
+        "rotate(90)",
+    ))
+}
+
+fn legend(y: f64, picture: &Picture<'_>) -> Group {
+    let words = [
+        (Fate::Success, "success"),
+        (Fate::Failure, "failure"),
+        (Fate::Stopped, "expired or lost"),
+        (Fate::Running, "running"),
+        (Fate::Gone, "never came back"),
+        (Fate::Unknown, "unknown"),
+    ];
+    let (mut group, mut x) = (Group::new(), EDGE);
+    for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != Fate::Unknown || count(picture, *fate) > 0) {
+        let width = 22.0;
+        let start = if fate == Fate::Gone { x + width / 2.0 } else { x };
+        group = group.add(shape(fate, start, width, y - 13.0)).add(written(word, x + width + 8.0, y, ""));
+        x += width + 8.0 + word.len() as f64 * LETTER + 22.0;
+    }
+    group
+}
+
+fn count(picture: &Picture<'_>, fate: Fate) -> usize {
+    let bars = picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten());
+    bars.filter(|bar| bar.past.fate == fate).count()
+}
+
+/// What is on it, for those who do not see it.
+fn described(picture: &Picture<'_>) -> String {
+    let lanes = picture.lanes.len();
+    let of = if picture.by == By::Job { "jobs" } else { "hosts" };
+    let number = |fate| count(picture, fate);
+    format!(
+        "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}",
+        number(Fate::Success),
+        number(Fate::Failure),
+        number(Fate::Stopped),
+        number(Fate::Running),
+        number(Fate::Gone),
+    )
+}
+
+fn written(text: &str, x: f64, y: f64, class: &str) -> Text {
+    let text = Text::new(text).set("x", rounded(x)).set("y", rounded(y));
+    if class.is_empty() { text } else { text.set("class", class) }
+}
+
+/// To a tenth of a pixel.
+fn rounded(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::past::past;
+    use crate::report::past::tests::NOW;
+    use crate::report::picture::tests::runs;
+    use crate::report::times::tests::at;
+
+    fn drawing() -> String {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        drawn(&Picture::new(&past, By::Job, None, at(NOW)).unwrap(), &Zone::utc())
+    }
+
+    #[test]
+    fn the_drawing_has_a_bar_for_each_run_which_says_what_it_is() {
+        let drawing = drawing();
+        for told in [
+            "backup on web2: failure, exit code 3; 2026-01-31 08:00:00Z, 1h; token 4",
+            "backup on db1: success, exit code 0; 2026-01-31 11:20:00Z, 1h30m; token 5",
+            "vacuum on db1: never came back; 2026-01-31 12:00:00Z; token 6",
+            "backup on db1: running; 2026-01-31 17:20:00Z, 45m3s; token 9",
+        ] {
+            assert!(drawing.contains(&format!("<title>{told}</title>")), "{told}: {drawing}");
+        }
+        // Besides that, the drawing's own and those of three lanes.
+        assert_eq!(drawing.matches("<title").count(), 6 + 1 + 3);
+        assert!(drawing.contains("prefers-color-scheme: dark") && !drawing.contains("<script"));
+        assert!(drawing.contains("role=\"img\"") && drawing.contains("failed: 1, expired or lost their lock: 1"));
+    }
+
+    #[test]
+    fn a_name_is_text_and_never_markup() {
+        let drawing = drawing();
+        assert!(drawing.contains("&lt;b&gt;&amp;\\u{1b} on web2"), "{drawing}");
+        assert!(!drawing.contains("<b>") && !drawing.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_short_run_is_seen_and_none_stands_out() {
+        let none = crate::report::past::tests::locks(&[]);
+        let run = |token, start: &str| crate::report::past::tests::run(token, "a", "h", start, Some(0), "success");
+        let runs = [run(1, "2026-01-01T00:00:00Z"), run(2, NOW)];
+        let past = past(&runs, &none);
+        let drawing = drawn(&Picture::new(&past, By::Job, None, at(NOW)).unwrap(), &Zone::utc());
+        let bars: Vec<&str> = drawing.lines().filter(|line| line.contains("class=\"success\"")).collect();
+        let bars: Vec<&str> = bars.into_iter().take(2).collect();
+        assert!(bars.iter().all(|bar| bar.contains("width=\"3\"")), "{bars:?}");
+        assert!(bars[1].contains(&format!("x=\"{}\"", WIDTH - EDGE - SLIVER)), "{bars:?}");
+    }
+}

@@ -1,0 +1,307 @@
+//! A table that fits where it is shown. How it is made narrower, step by step, is for those to say who know what matters in it.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table as Layout};
+use unicode_width::UnicodeWidthStr;
+
+use super::reporter::visible;
+use super::screen::{Paint, Screen};
+
+/// A cell: its text, and what that means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    paint: Paint,
+}
+
+/// A column, from the longest way to write it to the shortest.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    heading: &'static str,
+    forms: Vec<Vec<Cell>>,
+}
+
+/// What a table gives up for the sake of its width, of the column with this heading.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Give {
+    /// Its texts are cut, though not to less than this.
+    Cut(&'static str, usize),
+    /// It is written in its next form.
+    Shorten(&'static str),
+    /// It is left out.
+    Drop(&'static str),
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// What stands where nothing is, so that no program takes the next column for this one.
+const NOTHING_THERE: &str = "-";
+
+impl Cell {
+    /// Text from wherever; control characters in it are shown and not obeyed.
+    pub(crate) fn new(text: &str, paint: Paint) -> Self {
+        Self { text: visible(text).into_owned(), paint }
+    }
+
+    pub(crate) fn plain(text: &str) -> Self {
+        Self::new(text, Paint::Plain)
+    }
+
+    pub(crate) fn of(text: Option<String>) -> Self {
+        Self::plain(&text.unwrap_or_default())
+    }
+
+    fn width(&self) -> usize {
+        self.text.width()
+    }
+}
+
+impl Column {
+    pub(crate) fn new(heading: &'static str, cells: Vec<Cell>) -> Self {
+        Self { heading, forms: vec![cells] }
+    }
+
+    /// Can be written like this, too, which is shorter.
+    pub(crate) fn or(mut self, cells: Vec<Cell>) -> Self {
+        self.forms.push(cells);
+        self
+    }
+
+    fn cells(&self) -> &[Cell] {
+        &self.forms[0]
+    }
+
+    fn width(&self) -> usize {
+        self.cells().iter().map(Cell::width).max().unwrap_or(0).max(self.heading.width())
+    }
+
+    fn cut(&mut self, width: usize) {
+        for cell in &mut self.forms[0] {
+            cell.text = cut(&cell.text, width);
+        }
+    }
+}
+
+/// Sets the columns beside each other, giving up what has to be in this order.
+pub(crate) fn table(mut columns: Vec<Column>, gives: &[Give], screen: &Screen) -> String {
+    for column in &mut columns {
+        for cell in column.forms.iter_mut().flatten() {
+            if cell.text.is_empty() {
+                *cell = Cell::new(NOTHING_THERE, Paint::Faint);
+            }
+        }
+    }
+    if let Some(width) = screen.width {
+        fit(&mut columns, gives, width);
+    }
+    let mut layout = Layout::new();
+    layout.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    layout.set_header(columns.iter().map(|column| marked(column.heading, Paint::Heading)));
+    let rows = columns.first().map_or(0, |column| column.cells().len());
+    for row in 0..rows {
+        layout.add_row(columns.iter().map(|column| {
+            let cell = &column.cells()[row];
+            marked(&cell.text, cell.paint)
+        }));
+    }
+    for column in layout.column_iter_mut() {
+        column.set_padding((0, u16::try_from(GAP).expect("a gap is small")));
+    }
+    let mut text = String::new();
+    for line in layout.lines() {
+        text += painted(line.trim_end(), screen).trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Gives up what has to be given up for this width: as few things as will do, and of those the texts are cut no shorter than
+/// the others leave room for.
+fn fit(columns: &mut Vec<Column>, gives: &[Give], width: usize) {
+    for count in 0..=gives.len() {
+        let mut less = columns.clone();
+        for give in &gives[..count] {
+            give.change(&mut less);
+        }
+        for give in &gives[..count] {
+            give.cut(&mut less, width);
+        }
+        if breadth(&less) <= width || count == gives.len() {
+            *columns = less;
+            break;
+        }
+    }
+    // Narrower than anybody has thought of.
+    while columns.len() > 1 && breadth(columns) > width {
+        columns.pop();
+    }
+    if let [only] = &mut columns[..] {
+        only.cut(width);
+    }
+}
+
+impl Give {
+    fn change(self, columns: &mut Vec<Column>) {
+        match self {
+            Self::Cut(..) => {}
+            Self::Shorten(heading) => {
+                for column in columns.iter_mut().filter(|column| column.heading == heading && column.forms.len() > 1) {
+                    column.forms.remove(0);
+                }
+            }
+            Self::Drop(heading) => columns.retain(|column| column.heading != heading),
+        }
+    }
+
+    fn cut(self, columns: &mut [Column], width: usize) {
+        let Self::Cut(heading, least) = self else { return };
+        let excess = breadth(columns).saturating_sub(width);
+        for column in columns.iter_mut().filter(|column| column.heading == heading && excess > 0) {
+            column.cut(column.width().saturating_sub(excess).max(least));
+        }
+    }
+}
+
+fn breadth(columns: &[Column]) -> usize {
+    columns.iter().map(|column| column.width() + GAP).sum::<usize>().saturating_sub(GAP)
+}
+
+/// The text, cut to so many columns of a terminal, which is then seen at its end.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for letter in text.chars() {
+        kept.push(letter);
+        if kept.width() >= width {
+            kept.pop();
+            break;
+        }
+    }
+    kept.trim_end().to_owned() + "…"
+}
+
+/// The table's layout is made of characters that are seen; what colours a cell is put in their place only afterwards, by these,
+/// which take no room and are never in a text of ours: [`visible`] has none of them left.
+const MARKS: u32 = 0xE0041;
+const END: char = '\u{E007F}';
+
+fn marked(text: &str, paint: Paint) -> String {
+    let number = Paint::ALL.iter().position(|known| *known == paint).and_then(|number| u32::try_from(number).ok());
+    let mark = number.and_then(|number| char::from_u32(MARKS + number)).unwrap_or(END);
+    format!("{mark}{text}{END}")
+}
+
+/// The line with colours for its marks, or without marks.
+fn painted(line: &str, screen: &Screen) -> String {
+    let mut text = String::new();
+    let mut inside = Paint::Plain;
+    for letter in line.chars() {
+        let mark = u32::from(letter).checked_sub(MARKS).and_then(|number| Paint::ALL.get(number as usize));
+        let code = match mark {
+            Some(paint) => {
+                inside = *paint;
+                paint.code()
+            }
+            None if letter == END => inside.code().map(|_| "0"),
+            None => {
+                text.push(letter);
+                continue;
+            }
+        };
+        if let Some(code) = code.filter(|_| screen.colour) {
+            text += &format!("\x1b[{code}m");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const fn on(width: usize) -> Screen {
+        Screen { width: Some(width), colour: false }
+    }
+    pub(crate) const PIPED: Screen = Screen { width: None, colour: false };
+
+    fn columns() -> Vec<Column> {
+        let cells = |texts: [&str; 2]| texts.map(Cell::plain).to_vec();
+        vec![
+            Column::new("NAME", cells(["a-rather-long-name", "日本語の名前"])),
+            Column::new("SINCE", cells(["18:00:03Z (5m ago)", ""])).or(cells(["5m ago", ""])),
+            Column::new("TOKEN", cells(["123456", "7"])),
+        ]
+    }
+
+    const GIVES: [Give; 4] = [Give::Cut("NAME", 12), Give::Drop("TOKEN"), Give::Shorten("SINCE"), Give::Cut("NAME", 6)];
+
+    #[test]
+    fn columns_stand_below_each_other_whatever_their_letters() {
+        let text = "\
+NAME                SINCE               TOKEN
+a-rather-long-name  18:00:03Z (5m ago)  123456
+日本語の名前        -                   7
+";
+        assert_eq!(table(columns(), &GIVES, &PIPED), text);
+        assert_eq!(table(columns(), &GIVES, &on(46)), text);
+    }
+
+    #[test]
+    fn what_matters_least_is_given_up_first_and_no_more_than_is_needed() {
+        assert_eq!(
+            table(columns(), &GIVES, &on(45)),
+            "NAME               SINCE               TOKEN\n\
+             a-rather-long-na…  18:00:03Z (5m ago)  123456\n\
+             日本語の名前       -                   7\n"
+        );
+        assert_eq!(
+            table(columns(), &GIVES, &on(32)),
+            "NAME          SINCE\na-rather-lo…  18:00:03Z (5m ago)\n日本語の名前  -\n"
+        );
+        assert_eq!(
+            table(columns(), &GIVES, &on(15)),
+            "NAME     SINCE\na-rathe  5m ago\n日本語…  -\n".replace("a-rathe ", "a-rath… ")
+        );
+    }
+
+    #[test]
+    fn no_width_is_too_small() {
+        for width in 1..60 {
+            let text = table(columns(), &GIVES, &on(width));
+            for line in text.lines().skip(1) {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colours_do_not_move_columns() {
+        let cells = vec![Cell::new("held", Paint::Live), Cell::new("free", Paint::Faint)];
+        let columns = vec![Column::new("STATE", cells), Column::new("HOST", vec![Cell::plain("a"), Cell::plain("b")])];
+        let coloured = table(columns, &[], &Screen { width: Some(80), colour: true });
+        assert_eq!(
+            coloured,
+            "\x1b[1mSTATE\x1b[0m  \x1b[1mHOST\x1b[0m\n\x1b[36mheld\x1b[0m   a\n\x1b[2mfree\x1b[0m   b\n"
+        );
+    }
+
+    #[test]
+    fn a_stored_text_does_nothing_to_a_terminal() {
+        let evil = "a\x1b[31m\nb\u{202e}c\u{e0044}\u{e007f}\u{200b}";
+        let text =
+            table(vec![Column::new("NAME", vec![Cell::plain(evil)])], &[], &Screen { width: None, colour: true });
+        assert_eq!(text.lines().nth(1).unwrap(), "a\\u{1b}[31m\\nb\\u{202e}c\\u{e0044}\\u{e007f}\\u{200b}");
+    }
+
+    #[test]
+    fn a_text_is_cut_where_it_is_full() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("abcd", 3), "ab…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("ab cd", 4), "ab…");
+        assert_eq!(cut("abcd", 1), "…");
+    }
+}

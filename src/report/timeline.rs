@@ -1,0 +1,210 @@
+//! The picture of runs over time in the letters of a terminal.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::past::Fate;
+use super::picture::{Bar, Picture, Tick};
+use super::reporter::visible;
+use super::screen::{Paint, Screen};
+use super::table::cut;
+use super::times::Zone;
+
+/// Where there is no terminal.
+const USUAL: usize = 100;
+/// What a label of the lanes takes at most, of the whole width.
+const LABELS: usize = 3;
+const LONGEST_LABEL: usize = 28;
+/// Between two labels of the axis, and that of a date, at least.
+const TICKS: usize = 12;
+
+const GAP: (char, Paint) = ('·', Paint::Faint);
+const GRID: (char, Paint) = ('┊', Paint::Faint);
+
+/// A run that took less than half of what a letter stands for: many such are no long one.
+const SHORT: char = '▌';
+
+/// What a run that ended so is drawn with, and what the legend says of that.
+const LEGEND: [(Fate, char, Paint, &str); 6] = [
+    (Fate::Success, '█', Paint::Good, "success"),
+    (Fate::Failure, '╳', Paint::Bad, "failure"),
+    (Fate::Stopped, '▒', Paint::Warning, "expired or lost"),
+    (Fate::Running, '▶', Paint::Live, "running"),
+    (Fate::Gone, '?', Paint::Bad, "never came back"),
+    (Fate::Unknown, '░', Paint::Plain, "unknown"),
+];
+
+/// Draws it as wide as the screen.
+pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> String {
+    let width = screen.width.unwrap_or(USUAL);
+    let labels: Vec<String> = picture.lanes.iter().map(|lane| visible(lane.label).into_owned()).collect();
+    let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0);
+    let margin = widest.min(LONGEST_LABEL).min(width / LABELS).max(1);
+    let columns = width.saturating_sub(margin + 2).max(1);
+    let ticks = picture.ticks(zone, columns / TICKS);
+    let mut text = wrapped(picture.title(zone).split(' ').map(|word| (word.width(), word.to_owned())), " ", width);
+    text += &axis(picture, &ticks, margin, columns);
+    for (lane, label) in picture.lanes.iter().zip(&labels) {
+        for (number, row) in lane.rows.iter().enumerate() {
+            let label = if number == 0 { cut(label, margin) } else { String::new() };
+            let blanks = " ".repeat(margin - label.width() + 2);
+            text += &format!("{label}{blanks}{}\n", joined(&cells(picture, row, &ticks, columns), screen));
+        }
+    }
+    let seen = |fate: &Fate| {
+        picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten()).any(|bar| bar.past.fate == *fate)
+    };
+    let legend = LEGEND.iter().filter(|(fate, ..)| *fate != Fate::Unknown || seen(fate));
+    let legend = legend.map(|(_, letter, paint, word)| (*letter, *paint, *word)).chain([(GAP.0, GAP.1, "no run")]);
+    let legend = legend.map(|(letter, paint, word)| {
+        (2 + word.width(), format!("{} {word}", screen.painted(&letter.to_string(), paint)))
+    });
+    text + &wrapped(legend, "  ", width)
+}
+
+/// The column in which a time is.
+fn column(picture: &Picture<'_>, time: crate::clock::Timestamp, columns: usize) -> usize {
+    ((picture.share(time) * columns as f64) as usize).min(columns - 1)
+}
+
+/// A row: the gaps, the grid, and upon them the bars, so that what matters most lies on top.
+fn cells(picture: &Picture<'_>, bars: &[Bar<'_>], ticks: &[Tick], columns: usize) -> Vec<(char, Paint)> {
+    let mut cells = vec![GAP; columns];
+    for tick in ticks {
+        cells[column(picture, tick.at, columns)] = GRID;
+    }
+    let mut bars = bars.to_vec();
+    bars.sort_by_key(|bar| bar.past.fate.weight());
+    for bar in bars {
+        let (first, end) = (column(picture, bar.from, columns), column(picture, bar.to, columns));
+        // The cell in which it ended is not filled, unless it is the only one.
+        let last = if bar.past.fate == Fate::Running { end } else { end.saturating_sub(1).max(first) };
+        if let Some((_, letter, paint, _)) = LEGEND.iter().find(|(fate, ..)| *fate == bar.past.fate) {
+            let short = bar.past.fate == Fate::Success
+                && picture.share(bar.to) - picture.share(bar.from) < 0.5 / columns as f64;
+            cells[first..=last].fill((if short { SHORT } else { *letter }, *paint));
+        }
+    }
+    cells
+}
+
+/// The cells with colours set once for what is beside each other.
+fn joined(cells: &[(char, Paint)], screen: &Screen) -> String {
+    let same = cells.chunk_by(|one, next| one.1 == next.1);
+    same.map(|chunk| {
+        let letters: String = chunk.iter().map(|(letter, _)| letter).collect();
+        screen.painted(&letters, chunk[0].1)
+    })
+    .collect()
+}
+
+/// The dates, and below them the times of day; a label that has no room is left out.
+fn axis(picture: &Picture<'_>, ticks: &[Tick], margin: usize, columns: usize) -> String {
+    let line = |label: &dyn Fn(&Tick) -> Option<String>| {
+        let mut line = String::new();
+        for tick in ticks {
+            let Some(label) = label(tick) else { continue };
+            // The last one stands as far to the right as it can.
+            let at = column(picture, tick.at, columns).min(columns.saturating_sub(label.width()));
+            if (at > line.width() || line.is_empty()) && at + label.width() <= columns {
+                line += &" ".repeat(at - line.width());
+                line += &label;
+            }
+        }
+        line
+    };
+    let lines = [line(&|tick| tick.date.clone()), line(&|tick| Some(tick.label.clone()))];
+    let lines = lines.iter().filter(|line| !line.is_empty());
+    lines.map(|line| format!("{}{line}\n", " ".repeat(margin + 2))).collect()
+}
+
+/// Puts parts of these widths in as many lines as it takes.
+fn wrapped(parts: impl Iterator<Item = (usize, String)>, between: &str, width: usize) -> String {
+    let (mut text, mut filled) = (String::new(), 0);
+    for (broad, part) in parts {
+        if filled > 0 && filled + between.len() + broad > width {
+            text.push('\n');
+            filled = 0;
+        }
+        if filled > 0 {
+            text += between;
+            filled += between.len();
+        }
+        text += &part;
+        filled += broad;
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::past::past;
+    use crate::report::past::tests::NOW;
+    use crate::report::picture::By;
+    use crate::report::picture::tests::runs;
+    use crate::report::table::tests::{PIPED, on};
+    use crate::report::times::tests::{at, berlin};
+
+    fn shown(by: By, zone: &Zone, screen: &Screen) -> String {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        timeline(&Picture::new(&past, by, None, at(NOW)).unwrap(), zone, screen)
+    }
+
+    #[test]
+    fn every_way_a_run_can_end_is_seen_without_colours() {
+        assert_eq!(
+            shown(By::Job, &Zone::utc(), &PIPED),
+            "\
+Runs by job, 2026-01-31 08:00:00Z to 2026-01-31 18:05:03Z (UTC)
+            2026-01-31
+            08:00            10:00            12:00             14:00            16:00         18:00
+<b>&\\u{1b}  ┊················┊················┊········▒▒▒▒▒▒▒▒▒┊················┊·················┊
+backup      ╳╳╳╳╳╳╳╳·········┊···········█████████████··········┊················┊···········▶▶▶▶▶▶▶
+vacuum      ┊················┊················?·················┊········▌·······┊·················┊
+█ success  ╳ failure  ▒ expired or lost  ▶ running  ? never came back  · no run
+"
+        );
+    }
+
+    #[test]
+    fn hosts_have_lines_and_a_narrow_terminal_has_a_picture() {
+        assert_eq!(
+            shown(By::Host, &berlin(), &on(40)),
+            "\
+Runs by host, 2026-01-31 09:00:00 to
+2026-01-31 19:05:03 (local time,
+UTC+01:00)
+                2026-01-31
+                12:00              18:00
+db1   ··········┊█████·······▌······┊▶▶▶
+      ··········┊··?················┊···
+web2  ╳╳╳·······┊·····▒▒▒▒··········┊···
+█ success  ╳ failure  ▒ expired or lost
+▶ running  ? never came back  · no run
+"
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in 20..200 {
+            let text = shown(By::Job, &berlin(), &on(width));
+            for line in text.lines() {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colours_say_the_same() {
+        let coloured = shown(By::Job, &Zone::utc(), &Screen { width: Some(100), colour: true });
+        assert!(coloured.contains("\x1b[1;31m╳"), "{coloured}");
+        let plain: String = coloured
+            .split('\x1b')
+            .enumerate()
+            .map(|(number, part)| if number == 0 { part } else { part.split_once('m').unwrap().1 })
+            .collect();
+        assert_eq!(plain, shown(By::Job, &Zone::utc(), &PIPED));
+    }
+}

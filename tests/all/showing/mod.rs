@@ -1,0 +1,380 @@
+//! `status` and `history` on every backend: what they say of locks in every state and of runs of every kind, and what they leave
+//! alone.
+
+mod odd;
+mod schemas;
+mod screens;
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::servers::stores::Store;
+use super::stage::Holder;
+use super::support::process::{DETACHED, detached, under};
+use super::support::{Finished, Place, finish, kill, wait_until};
+use schemas::Schema;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A place, and a store on one of the backends.
+struct Site<S> {
+    place: Place,
+    store: S,
+}
+
+impl<S: Store> Site<S> {
+    fn new(store: S) -> Self {
+        Self { place: Place::new(), store }
+    }
+
+    /// `shedlock WORDS` in this store.
+    fn shedlock(&self, words: &[&str]) -> Command {
+        let mut command = self.place.shedlock(words);
+        command.env("SHEDLOCK_BACKEND", self.store.url());
+        command
+    }
+
+    /// A run to its end.
+    fn run(&self, name: &str, words: &[&str]) -> Finished {
+        finish(self.shedlock(&["run", "--name", name, "--at-most", "1m"]).args(words))
+    }
+
+    /// A job that holds the lock until it is told to end.
+    fn hold(&self, name: &str) -> Holder {
+        let command = self.shedlock(&["run", "--name", name, "--at-most", "1m"]);
+        Holder::start(&self.place, &mut under::<&str>(&DETACHED, &command), "true")
+    }
+
+    /// What a command prints that has nothing to complain of.
+    #[track_caller]
+    fn printed(&self, words: &[&str]) -> String {
+        let finished = finish(&mut self.shedlock(words));
+        assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+        finished.stdout
+    }
+
+    /// What a command prints as JSON, which is what its schema says.
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Vec<Value> {
+        let mut all = words.to_vec();
+        all.push("--json");
+        let printed: Value = serde_json::from_str(&self.printed(&all)).unwrap();
+        Schema::of(words[0]).accepts(&printed);
+        printed.as_array().unwrap().clone()
+    }
+
+    /// What status says of a lock.
+    #[track_caller]
+    fn status(&self, name: &str) -> Value {
+        let [lock] = self.json(&["status", name]).try_into().unwrap();
+        lock
+    }
+
+    /// The cells of the line that begins like this.
+    #[track_caller]
+    fn line(&self, words: &[&str], first: &str) -> Vec<String> {
+        let printed = self.printed(words);
+        let line = printed.lines().find(|line| cells(line).any(|cell| cell == first));
+        cells(line.unwrap_or_else(|| panic!("{first} is not in {printed}"))).map(str::to_owned).collect()
+    }
+}
+
+/// What at least two blanks separate.
+fn cells(line: &str) -> impl Iterator<Item = &str> {
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty())
+}
+
+/// Milliseconds since the epoch.
+fn millis(time: &Value) -> i64 {
+    let time = humantime::parse_rfc3339(time.as_str().unwrap()).unwrap();
+    i64::try_from(time.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// Gives every backend the tests that follow.
+macro_rules! on_every_backend {
+    ($($test:ident)*) => {
+        on_every_backend!(sqlite: SqliteStore; $($test)*);
+        #[cfg(feature = "postgres")]
+        on_every_backend!(postgres: PostgresStore; $($test)*);
+        #[cfg(feature = "mysql")]
+        on_every_backend!(mariadb: MariaDbStore; $($test)*);
+        #[cfg(feature = "redis")]
+        on_every_backend!(redis: RedisStore; $($test)*);
+    };
+    ($backend:ident: $store:ident; $($test:ident)*) => {
+        mod $backend {
+            use super::Site;
+            use crate::servers::stores::$store;
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&Site::new($store::new()));
+                }
+            )*
+        }
+    };
+}
+
+on_every_backend! {
+    where_nothing_is_yet_nothing_is_shown_and_nothing_made
+    a_lock_that_we_hold_is_shown_as_it_is_stored
+    a_lock_that_java_holds_is_shown
+    a_paused_lock_says_by_whom_and_why
+    a_lock_that_is_kept_after_its_run_is_held_by_it
+    a_free_lock_says_how_its_last_run_ended
+    a_lock_that_was_never_taken_is_free_and_unknown
+    a_run_that_never_came_back_is_told_from_one_that_runs
+    the_history_has_the_newest_runs_first
+    the_history_begins_where_it_is_told_to
+    a_name_that_nobody_has_heard_of_has_no_history
+    the_exit_code_tells_whether_a_lock_is_held
+    runs_are_drawn_as_a_picture
+    whoever_reads_may_have_seen_enough
+}
+
+fn where_nothing_is_yet_nothing_is_shown_and_nothing_made<S: Store>(site: &Site<S>) {
+    for (words, told) in [(["status"], "there is no lock yet in "), (["history"], "there are no runs to show")] {
+        let finished = finish(&mut site.shedlock(&words));
+        finished.complains(0, told);
+        assert!(site.json(&words).is_empty());
+    }
+    assert_eq!(site.store.things(), [""; 0]);
+    site.store.make_table();
+    finish(&mut site.shedlock(&["status"])).complains(0, "there is no lock yet in ");
+    // Java's table, and no history yet beside it.
+    assert!(site.store.java_take("job", "java-host", MINUTE));
+    assert_eq!(site.line(&["status"], "job")[..3], ["job", "held", "java-host"]);
+    finish(&mut site.shedlock(&["history", "job"])).complains(0, "there are no runs to show");
+    assert!(!site.store.things().iter().any(|thing| thing.contains("history") || thing.contains("token")));
+}
+
+fn a_lock_that_we_hold_is_shown_as_it_is_stored<S: Store>(site: &Site<S>) {
+    assert_eq!(site.run("night shift", &["sh", "-c", "exit 3"]).code(), Some(3));
+    let holder = site.hold("night shift");
+    let (stored, runs) = (site.store.stored("night shift").unwrap(), site.store.history("night shift"));
+    let lock = site.status("night shift");
+    assert_eq!((&lock["held"], &lock["paused"], &lock["reason"]), (&json!(true), &json!(false), &Value::Null));
+    assert_eq!((&lock["owner"], &lock["host"]), (&json!(stored.owner), &json!(runs[0].host)));
+    assert!((millis(&lock["since"]) - stored.since).abs() < 1_000, "{lock} {stored:?}");
+    assert!((millis(&lock["until"]) - stored.until).abs() < 1_000, "{lock} {stored:?}");
+    assert_eq!(lock["token"], json!(runs[0].token));
+    // The one before it, and not itself.
+    let last = &lock["last"];
+    assert_eq!(
+        (&last["token"], &last["outcome"], &last["exit_code"]),
+        (&json!(runs[1].token), &json!("failure"), &json!(3))
+    );
+    assert_eq!((millis(&last["started_at"]), millis(&last["ended_at"])), (runs[1].started, runs[1].ended.unwrap()));
+    let line = site.line(&["status"], "night shift");
+    assert_eq!(line[..3], ["night shift", "held", &runs[0].host]);
+    assert!(line[3].contains("Z (") && line[5].ends_with('s') && line[6] == runs[0].token.to_string(), "{line:?}");
+    assert!(line[7].starts_with("failure 20"), "{line:?}");
+    holder.end().is_silent_with(0);
+    assert_eq!(site.status("night shift")["held"], json!(false));
+}
+
+fn a_lock_that_java_holds_is_shown<S: Store>(site: &Site<S>) {
+    site.run("job", &["true"]).is_silent_with(0);
+    let token = site.store.history("job")[0].token;
+    assert!(site.store.java_take("job", "java-host", MINUTE));
+    let lock = site.status("job");
+    assert_eq!(
+        (&lock["held"], &lock["owner"], &lock["host"]),
+        (&json!(true), &json!("java-host"), &json!("java-host"))
+    );
+    assert_eq!((&lock["token"], &lock["last"]["token"]), (&Value::Null, &json!(token)));
+    site.store.java_release("job", "java-host", Duration::ZERO);
+    assert_eq!(site.status("job")["owner"], Value::Null);
+}
+
+fn a_paused_lock_says_by_whom_and_why<S: Store>(site: &Site<S>) {
+    site.run("job", &["true"]).is_silent_with(0);
+    let owner = "paused:ada@ops1:the disk: replaced::00000000000000ff";
+    assert!(site.store.java_take("job", owner, MINUTE));
+    assert!(site.store.java_take(
+        "other",
+        "paused:bob@ops2::1234:00000000000000ff",
+        86_400 * 3_650 * Duration::from_secs(1)
+    ));
+    let lock = site.status("job");
+    assert_eq!((&lock["held"], &lock["paused"], &lock["owner"]), (&json!(true), &json!(true), &json!(owner)));
+    assert_eq!((&lock["host"], &lock["reason"]), (&json!("ops1"), &json!("the disk: replaced")));
+    assert_eq!(lock["last"]["outcome"], json!("success"));
+    assert_eq!(site.line(&["status"], "job")[..3], ["job", "paused", "ada@ops1: the disk: replaced"]);
+    let line = site.line(&["status"], "other");
+    assert_eq!(
+        (&line[..3], &line[4..6]),
+        (&["other", "paused", "bob@ops2"].map(str::to_owned)[..], &["resumed", "-"].map(str::to_owned)[..])
+    );
+    assert_eq!(site.status("other")["reason"], Value::Null);
+}
+
+fn a_lock_that_is_kept_after_its_run_is_held_by_it<S: Store>(site: &Site<S>) {
+    site.run("job", &["--at-least", "50s", "true"]).is_silent_with(0);
+    let (stored, run) = (site.store.stored("job").unwrap(), site.store.history("job").remove(0));
+    let lock = site.status("job");
+    assert_eq!((&lock["held"], &lock["owner"]), (&json!(true), &json!(stored.owner)));
+    assert!(stored.owner.ends_with(":ended"));
+    assert_eq!((&lock["token"], &lock["last"]["token"]), (&json!(run.token), &json!(run.token)));
+    assert_eq!((&lock["last"]["outcome"], &lock["last"]["running"]), (&json!("success"), &json!(false)));
+    assert_eq!(site.line(&["status"], "job")[..3], ["job", "kept", &run.host]);
+}
+
+fn a_free_lock_says_how_its_last_run_ended<S: Store>(site: &Site<S>) {
+    for (code, outcome) in [(0, "success"), (7, "failure")] {
+        assert_eq!(site.run("job", &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
+        let lock = site.status("job");
+        for nothing in ["owner", "host", "since", "until", "token", "reason"] {
+            assert_eq!(lock[nothing], Value::Null, "{nothing}");
+        }
+        assert_eq!((&lock["held"], &lock["last"]["outcome"]), (&json!(false), &json!(outcome)));
+    }
+    let line = site.line(&["status"], "job");
+    assert_eq!(line[..7], ["job", "free", "-", "-", "-", "-", "-"]);
+    // Of all locks as well, whatever the store remembers of one that is free.
+    assert_eq!(site.json(&["status"]).len(), 1);
+}
+
+fn a_lock_that_was_never_taken_is_free_and_unknown<S: Store>(site: &Site<S>) {
+    site.run("nightly-report", &["true"]).is_silent_with(0);
+    let finished = finish(&mut site.shedlock(&["status", "nightly_report", "nightly-report", "vacuum"]));
+    assert_eq!(finished.code(), Some(0));
+    assert_eq!(
+        finished.stderr,
+        "shedlock: there is no lock `nightly_report` yet\nhint: did you mean `nightly-report`?\n\
+         shedlock: there is no lock `vacuum` yet\n"
+    );
+    let names: Vec<&str> = finished.stdout.lines().skip(1).filter_map(|line| cells(line).next()).collect();
+    assert_eq!(names, ["nightly-report", "nightly_report", "vacuum"]);
+    assert_eq!(site.json(&["status"]).len(), 1, "to ask makes none");
+}
+
+fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S>) {
+    let limited =
+        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
+    let run = detached(&site.place, "run", &limited);
+    site.place.wait_for_lines("began", 1);
+    kill(run.pid(), "KILL");
+    wait_until("the lock to be free", || (site.status("job")["held"] == json!(false)).then_some(()));
+    let last = &site.status("job")["last"];
+    assert_eq!((&last["ended_at"], &last["outcome"], &last["running"]), (&Value::Null, &Value::Null, &json!(false)));
+    assert!(site.line(&["status"], "job")[7].starts_with("never came back 20"));
+    let holder = site.hold("job");
+    let [running, gone] = site.json(&["history", "job"]).try_into().unwrap();
+    assert_eq!((&running["running"], &running["ended_at"]), (&json!(true), &Value::Null));
+    assert_eq!(&gone, last);
+    let printed = site.printed(&["history"]);
+    let outcomes: Vec<_> = printed.lines().skip(1).filter_map(|line| cells(line).nth(4)).collect();
+    assert_eq!(outcomes, ["running", "never came back"], "{printed}");
+    assert_eq!(site.status("job")["last"]["token"], gone["token"]);
+    holder.end().is_silent_with(0);
+}
+
+fn the_history_has_the_newest_runs_first<S: Store>(site: &Site<S>) {
+    for (name, code) in [("one", 0), ("two", 3), ("one", 5)] {
+        assert_eq!(site.run(name, &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
+    }
+    let all = site.json(&["history"]);
+    let seen: Vec<_> =
+        all.iter().map(|run| (run["name"].as_str().unwrap(), run["exit_code"].as_i64().unwrap())).collect();
+    assert_eq!(seen, [("one", 5), ("two", 3), ("one", 0)]);
+    let stored = site.store.history("one");
+    let first = &all[0];
+    assert_eq!(
+        (&first["token"], &first["owner"], &first["host"]),
+        (&json!(stored[0].token), &json!(stored[0].owner), &json!(stored[0].host))
+    );
+    assert_eq!(
+        (millis(&first["started_at"]), millis(&first["ended_at"])),
+        (stored[0].started, stored[0].ended.unwrap())
+    );
+    assert_eq!(site.json(&["history", "--limit", "2"]), all[..2]);
+    assert_eq!(site.json(&["history", "one"]).len(), 2);
+    let printed = site.printed(&["history"]);
+    assert_eq!(
+        cells(printed.lines().next().unwrap()).collect::<Vec<_>>(),
+        ["STARTED", "TOOK", "JOB", "HOST", "OUTCOME", "CODE", "TOKEN"]
+    );
+    let line: Vec<_> = cells(printed.lines().nth(1).unwrap()).collect();
+    assert_eq!(line[2..], ["one", &stored[0].host, "failure", "5", &stored[0].token.to_string()]);
+    assert!(!site.printed(&["history", "two"]).contains("JOB"), "it is known which");
+}
+
+fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
+    site.run("job", &["true"]).is_silent_with(0);
+    for (since, count) in
+        [("1h", 1), ("1d", 1), ("2020-01-01", 1), ("2020-01-01 18:00", 1), ("2020-01-01T00:00:00+01:00", 1)]
+    {
+        assert_eq!(site.json(&["history", "--since", since]).len(), count, "{since}");
+    }
+    for wrong in ["soon", "2026-13-01", ""] {
+        finish(&mut site.shedlock(&["history", "--since", wrong])).complains(125, "--since ");
+    }
+    let ended = humantime::parse_rfc3339(site.json(&["history"])[0]["ended_at"].as_str().unwrap()).unwrap();
+    let after = humantime::format_rfc3339_millis(ended + Duration::from_millis(1)).to_string();
+    let at = humantime::format_rfc3339_millis(ended).to_string();
+    assert_eq!(site.json(&["history", "--since", &at]).len(), 1);
+    assert_eq!(site.json(&["history", "--since", &after]).len(), 0);
+    // That there are none in that time does not make the name unknown.
+    finish(&mut site.shedlock(&["history", "job", "--since", &after])).complains(0, "there are no runs to show");
+}
+
+fn a_name_that_nobody_has_heard_of_has_no_history<S: Store>(site: &Site<S>) {
+    site.run("backup", &["true"]).is_silent_with(0);
+    let finished = finish(&mut site.shedlock(&["history", "bakcup"]));
+    finished.complains(1, "there is no lock `bakcup` and no run of it");
+    assert!(finished.stderr.ends_with("hint: did you mean `backup`?\n"), "{finished:?}");
+    let finished = finish(&mut site.shedlock(&["history", "--json", "something else"]));
+    finished.complains(1, "there is no lock `something else`");
+    assert!(!finished.stderr.contains("hint"), "{finished:?}");
+}
+
+fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
+    let code = |words: &[&str]| finish(site.shedlock(&["status", "--exit-code"]).args(words)).code();
+    assert_eq!(code(&[]), Some(0));
+    site.run("free", &["true"]).is_silent_with(0);
+    assert!(site.store.java_take("held", "java-host", MINUTE));
+    for (words, wanted) in [
+        (&[][..], 1),
+        (&["held"], 1),
+        (&["free"], 0),
+        (&["free", "held"], 1),
+        (&["other"], 0),
+        (&["held", "--json"], 1),
+    ] {
+        assert_eq!(code(words), Some(wanted), "{words:?}");
+    }
+    assert_eq!(finish(&mut site.shedlock(&["status", "held"])).code(), Some(0));
+}
+
+fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
+    site.run("one", &["true"]).is_silent_with(0);
+    assert_eq!(site.run("two <b>", &["false"]).code(), Some(1));
+    let picture = site.printed(&["history", "--timeline", "--since", "2m"]);
+    let lane =
+        |label: &str| picture.lines().find(|line| line.starts_with(label)).unwrap_or_else(|| panic!("{picture}"));
+    assert!(lane("Runs by job, 20").ends_with("Z (UTC)"));
+    assert!(lane("one").contains(['█', '▌']) && lane("two <b>").contains('╳'), "{picture}");
+    let host = site.store.history("one")[0].host.clone();
+    assert!(site.printed(&["history", "--timeline", "one"]).lines().any(|line| line.starts_with(&format!("{host}  "))));
+    let drawing = site.printed(&["history", "--svg", "-"]);
+    assert!(drawing.starts_with("<svg ") && drawing.contains("two &lt;b&gt; on ") && !drawing.contains("<b>"));
+}
+
+fn whoever_reads_may_have_seen_enough<S: Store>(site: &Site<S>) {
+    site.run("job", &["true"]).is_silent_with(0);
+    for words in [
+        &["status"][..],
+        &["status", "--json"],
+        &["history"],
+        &["history", "--timeline"],
+        &["history", "--svg", "-"],
+        &["status", "--watch"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        finish(site.shedlock(words).stdout(writer)).is_silent_with(0);
+    }
+}

@@ -1,0 +1,80 @@
+//! The schemas of the JSON are those of what is printed.
+
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use super::super::servers::stores::SqliteStore;
+use super::{MINUTE, Site};
+use crate::servers::stores::Store;
+
+/// A schema of docs/json/.
+pub(super) struct Schema(Validator);
+
+impl Schema {
+    /// The schema of what a command prints.
+    pub(super) fn of(command: &str) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/json/{command}.schema.json"));
+        let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        Self(jsonschema::options().should_validate_formats(true).build(&schema).unwrap())
+    }
+
+    fn is_kept_by(&self, value: &Value) -> bool {
+        self.0.is_valid(value)
+    }
+
+    #[track_caller]
+    pub(super) fn accepts(&self, value: &Value) {
+        let errors: Vec<String> = self.0.iter_errors(value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}\n{value:#}");
+    }
+}
+
+/// The value with each of its fields in turn missing, of another type, or joined by one that has no business there.
+fn broken(object: &Value) -> Vec<Value> {
+    let fields = object.as_object().unwrap();
+    let without = fields.keys().map(|key| {
+        let mut less = fields.clone();
+        less.remove(key);
+        Value::Object(less)
+    });
+    let changed = fields.keys().map(|key| {
+        let mut other = fields.clone();
+        other.insert(key.clone(), json!({}));
+        Value::Object(other)
+    });
+    let mut more = fields.clone();
+    more.insert("colour".to_owned(), json!("red"));
+    without.chain(changed).chain([Value::Object(more)]).collect()
+}
+
+#[test]
+fn a_schema_forbids_what_is_never_printed() {
+    let site = Site::new(SqliteStore::new());
+    site.run("job", &["true"]).is_silent_with(0);
+    assert!(site.store.java_take("java", "java-host", MINUTE));
+    for (command, count) in [("status", 10), ("history", 9)] {
+        let schema = Schema::of(command);
+        let printed = site.json(&[command]);
+        assert_eq!(printed[0].as_object().unwrap().len(), count);
+        for object in &printed {
+            for value in broken(object) {
+                assert!(!schema.is_kept_by(&json!([value])), "{command}: {value:#}");
+            }
+            assert!(!schema.is_kept_by(object), "it is an array");
+        }
+        assert!(schema.is_kept_by(&json!([])));
+    }
+    // Also within a lock, and in times.
+    let [_, job] = site.json(&["status"]).try_into().unwrap();
+    let schema = Schema::of("status");
+    for run in broken(&job["last"]) {
+        let mut lock = job.clone();
+        lock["last"] = run;
+        assert!(!schema.is_kept_by(&json!([lock])), "{lock:#}");
+    }
+    let mut lock = job.clone();
+    lock["last"]["started_at"] = json!("yesterday");
+    assert!(!schema.is_kept_by(&json!([lock])));
+}

@@ -1,0 +1,224 @@
+//! What is shown on terminals of all kinds, to programs, and in files.
+
+use std::fs;
+use std::process::Command;
+
+use super::super::servers::stores::{SqliteStore, Store};
+use super::super::support::process::{beside, wait_for_end};
+use super::super::support::pty::Terminal;
+use super::super::support::{finish, is_alive, kill, start, wait_until};
+use super::{MINUTE, Site};
+
+const LONG: &str = "a-very-long-name-of-a-job-that-reports-everything";
+
+/// A held, a paused and a free lock.
+fn site() -> Site<SqliteStore> {
+    let site = Site::new(SqliteStore::new());
+    assert_eq!(site.run(LONG, &["false"]).code(), Some(1));
+    site.run("vacuum", &["true"]).is_silent_with(0);
+    assert!(site.store.java_take(LONG, "a-host-with-a-name-that-says-where-it-is.example", MINUTE));
+    assert!(site.store.java_take("paused", "paused:ada@ops1:because of what is done to the disk::ff", MINUTE));
+    site
+}
+
+/// `shedlock WORDS` on a terminal, with these variables.
+fn command(site: &Site<SqliteStore>, columns: u16, words: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command =
+        beside(&site.place, &["sh", "-c", &format!("stty rows 24 columns {columns}; exec $PROGRAM {words}")]);
+    command.env("SHEDLOCK_BACKEND", site.store.url()).env_remove("NO_COLOR").env("TERM", "xterm");
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    command
+}
+
+/// What the screen of a terminal so wide shows in the end.
+fn shown(site: &Site<SqliteStore>, columns: u16, words: &str, variables: &[(&str, &str)]) -> String {
+    let mut terminal = Terminal::start(&command(site, columns, words, variables));
+    let mut screen = String::new();
+    wait_until("the program to end", || {
+        screen += &terminal.screen();
+        (!is_alive(terminal.pid())).then_some(())
+    });
+    screen += &terminal.screen();
+    assert_eq!(terminal.finish().code(), Some(0), "{screen}");
+    screen.replace("\r\n", "\n")
+}
+
+fn width(line: &str) -> usize {
+    line.chars().count()
+}
+
+#[test]
+fn tables_and_pictures_fit_the_terminal() {
+    let site = site();
+    for columns in [40, 80, 120, 200] {
+        for words in ["status", "history", "history --timeline", "history --timeline --by host"] {
+            let screen = shown(&site, columns, words, &[("NO_COLOR", "1")]);
+            let widest = screen.lines().map(width).max().unwrap();
+            assert!(widest <= columns.into() && screen.lines().count() >= 3, "{columns}: {screen}");
+        }
+        let screen = shown(&site, columns, "status", &[("NO_COLOR", "1")]);
+        for word in ["held", "paused", "ada@ops1", "a-very-lon", "a-host-", "LEFT"] {
+            assert!(screen.contains(word) || columns == 40 && word == "ada@ops1", "{word} at {columns}: {screen}");
+        }
+        assert_eq!(screen.contains("failure"), columns >= 80, "{screen}");
+        assert_eq!(screen.contains(LONG), columns == 200, "{screen}");
+    }
+}
+
+#[test]
+fn a_program_gets_everything_plain() {
+    let site = site();
+    let printed = site.printed(&["status"]);
+    for word in
+        [LONG, "a-host-with-a-name-that-says-where-it-is.example", "ada@ops1: because of what is done to the disk"]
+    {
+        assert!(printed.contains(word), "{printed}");
+    }
+    for words in [&["status"][..], &["history"], &["history", "--timeline"]] {
+        let mut command = site.shedlock(words);
+        let finished = finish(command.env("TERM", "xterm-256color").env("COLUMNS", "20").env_remove("NO_COLOR"));
+        assert!(!finished.stdout.contains('\x1b'), "{finished:?}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_want_them() {
+    let site = site();
+    let plain = shown(&site, 80, "status", &[("NO_COLOR", "yes")]);
+    let without = |text: &str| {
+        let mut parts = text.split('\x1b');
+        let first = parts.next().unwrap().to_owned();
+        parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
+    };
+    for (variables, coloured) in
+        [(&[][..], true), (&[("NO_COLOR", "")], true), (&[("NO_COLOR", "0")], false), (&[("TERM", "dumb")], false)]
+    {
+        let screen = shown(&site, 80, "status", variables);
+        assert_eq!(screen.contains('\x1b'), coloured, "{variables:?}: {screen}");
+        // Only how long that is ago may have changed.
+        let heads = |text: &str| text.lines().map(|line| line.chars().take(30).collect()).collect::<Vec<String>>();
+        assert_eq!(heads(&without(&screen)), heads(&plain));
+    }
+}
+
+#[test]
+fn who_watches_sees_it_again_and_ends_it_with_ctrl_c() {
+    let site = site();
+    let mut terminal = Terminal::start(&command(&site, 80, "status --watch", &[]));
+    let mut screen = String::new();
+    let mut looks = |terminal: &mut Terminal, count: usize| {
+        wait_until(&format!("{count} looks"), || {
+            screen += &terminal.screen();
+            (screen.matches("\x1b[H\x1b[2J").count() >= count).then(|| screen.clone())
+        })
+    };
+    let first = looks(&mut terminal, 1);
+    assert!(!first.contains("something-new"), "{first}");
+    assert!(site.store.java_take("something-new", "java-host", MINUTE));
+    let next = looks(&mut terminal, 3);
+    let last = next.rsplit("\x1b[2J").nth(1).unwrap();
+    assert!(last.contains("something-new") && last.contains("sqlite:"), "{next}");
+    terminal.type_keys("\x03");
+    wait_for_end(terminal.pid());
+}
+
+#[test]
+fn a_program_that_watches_gets_one_answer_after_the_other_until_it_has_enough() {
+    let site = site();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut child = start_with(&mut site.shedlock(&["status", "--watch", "vacuum"]), writer);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(reader));
+    let seen: Vec<String> = lines.by_ref().take(4).map(Result::unwrap).collect();
+    assert_eq!((&seen[0], seen[1].starts_with("vacuum ")), (&seen[2], true), "{seen:?}");
+    drop(lines);
+    assert_eq!(wait_until("the end", || child.try_wait().unwrap()).code(), Some(0));
+}
+
+fn start_with(command: &mut Command, stdout: std::io::PipeWriter) -> std::process::Child {
+    command.stdout(stdout).spawn().unwrap()
+}
+
+#[test]
+fn trouble_while_watching_is_told_and_asked_again() {
+    let site = site();
+    let database = fs::canonicalize(site.store.url().strip_prefix("sqlite:").unwrap()).unwrap();
+    let aside = database.with_extension("aside");
+    let mut child = start(&mut site.shedlock(&["status", "--watch", "vacuum", "--backend-timeout", "100ms"]));
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = |what: &mut dyn std::io::Read| {
+        let mut part = [0; 4096];
+        let count = what.read(&mut part).unwrap();
+        String::from_utf8_lossy(&part[..count]).into_owned()
+    };
+    assert!(read(&mut stdout).contains("vacuum"));
+    fs::rename(&database, &aside).unwrap();
+    fs::write(&database, "this is no database, and has not been one for a long time").unwrap();
+    let told = read(&mut stderr);
+    assert!(told.starts_with("shedlock: ") && told.contains("is no SQLite database"), "{told}");
+    fs::rename(&aside, &database).unwrap();
+    wait_until("the next answer", || read(&mut stdout).contains("vacuum").then_some(()));
+    kill(i32::try_from(child.id()).unwrap(), "TERM");
+    assert_eq!(wait_until("the end", || child.try_wait().unwrap()).code(), None);
+}
+
+#[test]
+fn times_are_local_for_those_who_want_that() {
+    let site = site();
+    let in_zone = |zone: &str| finish(site.shedlock(&["history", "vacuum", "--local"]).env("TZ", zone));
+    let utc = site.printed(&["history", "vacuum"]);
+    let utc = utc.lines().nth(1).unwrap();
+    let local = in_zone("<+05>-5").stdout;
+    let local = local.lines().nth(1).unwrap();
+    let time = |line: &str| humantime::parse_rfc3339_weak(&line[..19]).unwrap();
+    assert_eq!((utc.chars().nth(19), local.chars().nth(19)), (Some('Z'), Some(' ')), "{utc} {local}");
+    assert_eq!(time(local).duration_since(time(utc)).unwrap().as_secs(), 5 * 3600);
+    in_zone("Mars/Olympus").complains(125, "--local cannot be had: TZ is `Mars/Olympus`");
+    let picture = finish(site.shedlock(&["history", "--timeline", "--local"]).env("TZ", "<+05>-5")).stdout;
+    assert!(picture.lines().next().unwrap().ends_with("(local time, UTC+05:00)"), "{picture}");
+}
+
+#[test]
+fn a_drawing_is_written_as_a_whole_or_not_at_all() {
+    let site = site();
+    let svg = |file: &str| finish(&mut site.shedlock(&["history", "--svg", file]));
+    svg("runs.svg").is_silent_with(0);
+    let drawing = site.place.read("runs.svg");
+    assert!(drawing.starts_with("<svg") && drawing.ends_with("</svg>\n"), "{drawing}");
+    let before = fs::read_dir(site.place.path("")).unwrap().count();
+    svg("none/runs.svg").complains(125, "none/runs.svg cannot be written: no such file or directory");
+    svg(".").complains(125, ". cannot be written: is a directory");
+    svg("").complains(125, "--svg is empty");
+    // What a link leads to is written anew, and a device stays one.
+    std::os::unix::fs::symlink("runs.svg", site.place.path("link.svg")).unwrap();
+    fs::write(site.place.path("runs.svg"), "old").unwrap();
+    svg("link.svg").is_silent_with(0);
+    assert!(site.place.path("link.svg").is_symlink() && site.place.read("runs.svg").len() > 100);
+    svg("/dev/full").complains(125, "/dev/full cannot be written: no space left on device");
+    svg("/dev/null").is_silent_with(0);
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    assert_eq!(fs::read_dir(site.place.path("")).unwrap().count(), before + 1, "no drafts");
+    let both = finish(&mut site.shedlock(&["history", "--timeline", "--svg", "both.svg"]));
+    assert!(both.stdout.starts_with("Runs by job") && site.place.path("both.svg").exists(), "{both:?}");
+}
+
+#[test]
+fn what_excludes_each_other_and_what_is_no_number_is_told() {
+    let site = site();
+    for (words, told) in [
+        (&["history", "--json", "--timeline"][..], "--json and --timeline exclude each other"),
+        (&["history", "--json", "--svg", "x"], "--json and --svg exclude each other"),
+        (&["history", "--timeline", "--svg", "-"], "--timeline and --svg - exclude each other"),
+        (&["history", "--by", "host"], "--by is for pictures only"),
+        (&["history", "--timeline", "--by", "day"], "--by is `day`; known are job, host"),
+        (&["history", "--limit", "0"], "--limit `0` is no number of runs"),
+        (&["history", "--limit", "many"], "--limit `many` is no number of runs"),
+        (&["history", "a", "b"], "`b`"),
+        (&["history", ""], "NAME is empty"),
+        (&["status", "--watch", "--exit-code"], "--watch and --exit-code exclude each other"),
+        (&["status", ""], "NAME is empty"),
+    ] {
+        finish(&mut site.shedlock(words)).complains(125, told);
+    }
+}
