@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
         backend.release(claim, Duration::ZERO, closing).unwrap()
     }
 

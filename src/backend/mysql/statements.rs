@@ -283,7 +283,7 @@ mod tests {
         let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
         let change = |claim: &Claim, to: &str| Change {
             name: claim.name.clone(),
             from: claim.owner.as_str().to_owned(),

@@ -270,7 +270,7 @@ mod tests {
 
     #[track_caller]
     fn release(backend: &mut dyn Backend, claim: &Claim) {
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
         assert_eq!(backend.release(claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
     }
 
@@ -575,7 +575,7 @@ mod tests {
                 return Err("it is not listed".to_owned());
             }
             backend.locks(&["job"]).map_err(told)?;
-            let closing = Closing::Ended { verdict: Verdict::Success, exit_code: 0 };
+            let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
             backend.release(&Claim { keep: 1, ..claim.clone() }, Duration::ZERO, closing).map_err(told)?;
             let runs = backend.runs(&all()).map_err(told)?.runs;
             let closed: Vec<bool> = runs.iter().map(|run| run.ended_at.is_some()).collect();
