@@ -282,7 +282,7 @@ mod tests {
 
     use super::super::file::{Directory, File};
     use super::*;
-    use crate::backend::{Acquired, Backend, TroubleKind, from_url};
+    use crate::backend::{Acquired, TroubleKind, from_url};
     use crate::lock::{Claim, Closing, LockName, Owner, Verdict};
 
     const MINUTE: Duration = Duration::from_secs(60);
