@@ -1247,6 +1247,11 @@ fn an_end_that_is_hardly_later_was_not_extended() {
         story.on(86_000, seen(until(100_000 + later), 100_000 + later - 85_960, 85_960));
         assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), extended, "{later}");
     }
+    // Our clock is fast: in a day it may gain more than that.
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    story.on(86_000, seen(until(100_000), 18_000, 85_960));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
 }
 
 #[test]
@@ -1261,6 +1266,7 @@ fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job
     assert_eq!(story.tick(STOP_AT), first_signals());
     // What is learnt now comes too late.
     assert_eq!(story.on(STOP_AT + 1, seen(until(200_000), 112_000, LOOK_AT + 510)), []);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.next(), KILL_AT);
     assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::LookForRest(Rest::Tree)]);
     assert_eq!(story.on(STOP_AT + 2, Event::RestGone), [release(0, STOP_AT + 10_002)]);
