@@ -137,9 +137,11 @@ fn wrapped(parts: impl Iterator<Item = (usize, String)>, between: &str, width: u
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::report::past::past;
-    use crate::report::past::tests::NOW;
+    use crate::report::past::tests::{NOW, locks, run};
     use crate::report::picture::By;
     use crate::report::picture::tests::runs;
     use crate::report::table::tests::{PIPED, on};
@@ -184,6 +186,19 @@ web2  ╳╳╳·······┊·····▒▒▒▒··········┊·�
 ▶ running  ? never came back  · no run
 "
         );
+    }
+
+    #[test]
+    fn among_many_short_runs_the_one_that_failed_is_seen() {
+        let outcome = |number| if number == 30 { "failure" } else { "success" };
+        let start = |number| (at("2026-01-31T12:00:00Z") + Duration::from_secs(number * 60)).to_string();
+        let runs: Vec<_> =
+            (0..60).map(|number| run(number, "a", "h", &start(number), Some(5), outcome(number))).collect();
+        let none = locks(&[]);
+        let picture = Picture::new(&past(&runs, &none), By::Job, None, at("2026-01-31T18:00:00Z")).unwrap();
+        let text = timeline(&picture, &Zone::utc(), &on(40));
+        let lane = text.lines().find(|line| line.starts_with("a ")).unwrap();
+        assert!(lane.starts_with("a  ▌▌▌╳▌▌▌·"), "{text}");
     }
 
     #[test]

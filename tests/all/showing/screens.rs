@@ -195,6 +195,16 @@ fn a_drawing_is_written_as_a_whole_or_not_at_all() {
     fs::write(site.place.path("runs.svg"), "old").unwrap();
     svg("link.svg").is_silent_with(0);
     assert!(site.place.path("link.svg").is_symlink() && site.place.read("runs.svg").len() > 100);
+    // A disk that is full leaves what was there. There is room for what SQLite needs.
+    site.store.carry_out(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500) \
+         INSERT INTO shedlock_history (id, name, owner, host, started_at) \
+         SELECT n, 'many', n, 'h', strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM n",
+    );
+    let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 100; exec $PROGRAM history --svg runs.svg"];
+    let finished = finish(beside(&site.place, &full).env("SHEDLOCK_BACKEND", site.store.url()));
+    finished.complains(125, "runs.svg cannot be written: file too large");
+    assert!(site.place.read("runs.svg").ends_with("</svg>\n"));
     svg("/dev/full").complains(125, "/dev/full cannot be written: no space left on device");
     svg("/dev/null").is_silent_with(0);
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
