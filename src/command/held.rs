@@ -9,7 +9,7 @@ use crate::job;
 use crate::lock::{Lock, LockName, Locks, Record};
 use crate::report;
 
-use super::operator::Operator;
+use super::operator::{self, Operator};
 
 /// How often a lock that changes hands is looked at again before that is told instead.
 pub(super) const LOOKS: usize = 10;
@@ -96,13 +96,10 @@ pub(super) fn suggestion(
 }
 
 fn nearest<'a>(name: &str, locks: &'a [Lock], wanted: impl Fn(&Lock) -> bool, only_wanted: bool) -> Option<&'a str> {
-    let letters = name.chars().count();
-    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-    let near = |lock: &&Lock| {
-        lock.name != name && distance(&lock.name) <= (letters / 3).max(1) && distance(&lock.name) < letters.max(2)
-    };
-    let fit = locks.iter().filter(near).filter(|lock| !only_wanted || wanted(lock));
-    fit.min_by_key(|lock| (!wanted(lock), distance(&lock.name))).map(|lock| lock.name.as_str())
+    let others = || locks.iter().filter(|lock| lock.name != name);
+    let names = |lock: &'a Lock| lock.name.as_str();
+    let first = operator::nearest(name, others().filter(|lock| wanted(lock)).map(names));
+    first.or_else(|| operator::nearest(name, others().filter(|_| !only_wanted).map(names)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::times::ago;
 use crate::backend::FOR_EVER;
 use crate::clock::Timestamp;
 use crate::lock::{Holder, Record};
@@ -20,7 +21,7 @@ pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
         (None, true) => format!("is kept after the run of {}", holder.owner()),
         (None, false) => format!("is held by {}", record.owner),
     };
-    let said = format!("{who} since {} until {}", time(record.since, now, ago), until(record, now));
+    let said = format!("{who} since {} until {}", time(record.since, now), until(record, now));
     match pause.filter(|pause| holder.is_paused() && !pause.reason.is_empty()) {
         Some(pause) => format!("{said}: {}", pause.reason),
         None => said,
@@ -31,13 +32,13 @@ pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
 pub(crate) fn until(record: &Record, now: Option<Timestamp>) -> String {
     match has_no_end(record) {
         true => "it is resumed".to_owned(),
-        false => time(record.until, now, ahead),
+        false => time(record.until, now),
     }
 }
 
-fn time(time: Option<Timestamp>, now: Option<Timestamp>, relative: fn(Timestamp, Timestamp) -> String) -> String {
+fn time(time: Option<Timestamp>, now: Option<Timestamp>) -> String {
     match (time, now) {
-        (Some(time), Some(now)) => format!("{time} ({})", relative(now, time)),
+        (Some(time), Some(now)) => format!("{time} ({})", ago(time, now)),
         (Some(time), None) => time.to_string(),
         (None, _) => "unknown".to_owned(),
     }
@@ -47,34 +48,6 @@ fn time(time: Option<Timestamp>, now: Option<Timestamp>, relative: fn(Timestamp,
 fn has_no_end(record: &Record) -> bool {
     let (Some(since), Some(until)) = (record.since, record.until) else { return false };
     Holder::of(&record.owner).is_paused() && until + SLACK >= since + FOR_EVER
-}
-
-/// How long ago a moment was, in a word or two.
-fn ago(now: Timestamp, then: Timestamp) -> String {
-    format!("{} ago", roughly(Duration::from_millis(now.0.saturating_sub(then.0))))
-}
-
-/// How far off a moment is that is to come.
-fn ahead(now: Timestamp, then: Timestamp) -> String {
-    format!("in {}", roughly(Duration::from_millis(then.0.saturating_sub(now.0))))
-}
-
-/// A duration in its two largest units, to the nearest second where they are so small.
-fn roughly(duration: Duration) -> String {
-    let seconds = (duration + Duration::from_millis(500)).as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let two = |large: u64, large_unit: &str, small: u64, small_unit: &str| match small {
-        0 => format!("{large}{large_unit}"),
-        _ => format!("{large}{large_unit}{small}{small_unit}"),
-    };
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, 1..10) => two(minutes, "m", seconds % 60, "s"),
-        (0, 0, _) => format!("{minutes}m"),
-        (0, _, _) => two(hours, "h", minutes % 60, "m"),
-        (1..10, _, _) => two(days, "d", hours % 24, "h"),
-        _ => format!("{days}d"),
-    }
 }
 
 #[cfg(test)]
@@ -108,23 +81,5 @@ mod tests {
         let told = holding(&record(pause.as_str(), 0, end / 2), None);
         assert!(told.ends_with("until 1974-12-30T23:59:45.000Z"), "{told}");
         assert!(holding(&record("java", 0, end), None).ends_with("until 1979-12-29T23:59:30.000Z"));
-    }
-
-    #[test]
-    fn a_duration_is_told_in_its_largest_units() {
-        for (seconds, told) in [
-            (0, "0s"),
-            (59, "59s"),
-            (61, "1m1s"),
-            (300, "5m"),
-            (1799, "29m"),
-            (7200, "2h"),
-            (86_399, "23h59m"),
-            (90_000, "1d1h"),
-            (864_001, "10d"),
-        ] {
-            assert_eq!(roughly(Duration::from_secs(seconds)), told);
-        }
-        assert_eq!(roughly(Duration::from_millis(7_199_990)), "2h");
     }
 }
