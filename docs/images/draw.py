@@ -39,6 +39,7 @@ def fill(database, now):
             run("import-orders", host, start + 300, 20, "failure", 1)
         elif start + 2400 < now:
             run("import-orders", host, start + 300, chance.randrange(240, 1700), "success", 0)
+    run("import-orders", "web2", now - 420, 24, "failure", 1)
     for quarter in range(int(30 * 4)):
         start = now - 1000 - quarter * 900
         run("rotate-logs", chance.choice(["web1", "web2", "db1"]), start, chance.randrange(2, 40), "success", 0)
