@@ -42,6 +42,8 @@ pub(crate) struct Settings {
 /// How the commands beside `run` reach the backend.
 pub(crate) struct Reach {
     pub(crate) backend: Box<dyn Operate>,
+    /// Where the backend is named.
+    pub(crate) source: String,
     /// The longest to try.
     pub(crate) timeout: Duration,
 }
@@ -127,7 +129,9 @@ impl Reach {
         layers.add_files(name)?;
         let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
         let access = &Access { password: password()?, patience: timeout };
-        Ok(Self { backend: backend(&layers, access)?, timeout })
+        let named = layers.first_of(&["backend", "backend-file"])?;
+        let source = named.map_or_else(|| "the default".to_owned(), |(_, given)| given.source.to_string());
+        Ok(Self { backend: backend(&layers, access)?, source, timeout })
     }
 }
 

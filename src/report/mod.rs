@@ -1,5 +1,6 @@
 //! What people and their tools read: lines on stderr, as text or as JSON.
 
+pub(crate) mod findings;
 mod line;
 mod reporter;
 
