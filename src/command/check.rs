@@ -18,8 +18,9 @@ use crate::report::findings::Findings;
 const NAME: &str = "shedlock-check";
 /// A check that dies frees its lock after this.
 const LEASE: Duration = Duration::from_secs(10);
-/// How long to wait for the lock of another check, which may have died, and how long between two looks.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// So much longer than `--backend-timeout` is waited for the lock of another check, which may have died; and how long between
+/// two looks.
+const MORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many runs a lock's history keeps unless somebody says otherwise; a check adds none.
 const KEEP: u32 = 100;
@@ -63,7 +64,7 @@ impl Trial<'_> {
 
     /// Takes the lock, and returns its token; no lock without the outer one.
     fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
-        let deadline = Moment::now() + PATIENCE;
+        let deadline = Moment::now() + self.operator.timeout() + MORE;
         loop {
             let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
             let finding = match answer {

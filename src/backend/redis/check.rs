@@ -130,7 +130,7 @@ fn text(answer: &Value) -> String {
 }
 
 fn info(link: &mut Link) -> Result<Info, Trouble> {
-    let answer = text(&one(link, cmd("INFO").arg("everything").clone())?);
+    let answer = text(&one(link, cmd("INFO"))?);
     let pair = |line: &str| line.trim().split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
     Ok(answer.lines().filter_map(pair).collect())
 }

@@ -133,6 +133,14 @@ fn a_zone_with_daylight_saving_is_in_the_way_if_times_pass_through_it() {
     let database = server.database();
     database.mariadb(&LAYOUT.replace("timestamp(3)", "datetime(3)"));
     check(&database.url()).says("good", "time zone", "which no zone touches");
+    let system = MariaDb::in_zone("CET-1CEST,M3.5.0,M10.5.0/3");
+    check(&system.database().url()).says("bad", "time zone", "that of the server's system, CET has daylight saving");
+    let system = MariaDb::in_zone("CET-1");
+    check(&system.database().url()).says(
+        "good",
+        "time zone",
+        "that of the server's system, CET, without daylight saving",
+    );
     check(&servers::mariadb_tls().database().url()).says("good", "time zone", "+02:00, without daylight saving");
 }
 

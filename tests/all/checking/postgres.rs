@@ -245,9 +245,15 @@ fn a_pooler_is_recognised() {
     let checked = check(&through.url(&database));
     checked.can_lock_but(&[]);
     checked.says("good", "pooler", "PgBouncer is in between, in transaction mode");
-    let session = PgBouncer::fresh(servers::postgres().port(), &["pool_mode=session", "admin_users=nobody"]);
-    let checked = check(&session.url(&database));
-    checked.says("good", "pooler", "PgBouncer is in between");
+    let session = PgBouncer::fresh(servers::postgres().port(), &["pool_mode=session"]);
+    check(&session.url(&database)).says("good", "pooler", "in session mode");
+    // One that does not let us ask.
+    let directory = servers::postgres().directory();
+    directory.run("sh", &["-c", "printf '\"postgres\" \"\"\\n' > users.txt"]);
+    let users = format!("auth_file={}", directory.file("users.txt"));
+    let silent = PgBouncer::fresh(servers::postgres().port(), &["auth_type=trust", "admin_users=nobody", &users]);
+    let checked = check(&silent.url(&database));
+    checked.says("good", "pooler", "PgBouncer is in between, and every operation is one statement");
     checked.can_lock_but(&[]);
     assert!(!check(&database.url()).subjects().contains(&"pooler"));
 }

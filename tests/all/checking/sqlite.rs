@@ -72,6 +72,26 @@ fn a_table_without_a_column_or_a_key_is_in_the_way() {
     }
 }
 
+/// What a catalog does not tell: somebody's trigger frees every lock as soon as it is taken.
+#[test]
+fn a_store_that_does_not_keep_a_lock_is_in_the_way() {
+    let place = Place::new();
+    check(&url(&place.database()));
+    let database = rusqlite::Connection::open(place.database()).unwrap();
+    let free = "UPDATE shedlock SET lock_until = '2000-01-01T00:00:00.000Z'";
+    for event in ["INSERT", "UPDATE OF locked_by"] {
+        let name = event.split(' ').next().unwrap();
+        database
+            .execute_batch(&format!("CREATE TRIGGER on_{name} AFTER {event} ON shedlock BEGIN {free}; END"))
+            .unwrap();
+    }
+    let checked = check(&url(&place.database()));
+    checked.says("bad", "renew", "the lock was lost as soon as it was taken");
+    checked.says("bad", "refuse", "a second owner got the lock while the first one had it");
+    checked.says("bad", "verify", "the lock's owner is");
+    checked.says("bad", "release", "the lock was lost before it was given back");
+}
+
 #[test]
 fn a_history_of_anothers_costs_the_token_only() {
     let place = Place::new();

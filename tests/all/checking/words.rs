@@ -1,10 +1,10 @@
 //! How a check is shown.
 
-use super::{check, on};
+use super::{check, checked, on};
 use crate::servers;
-use crate::support::process::beside;
+use crate::support::process::{beside, touch, until_exists, wait_until_held};
 use crate::support::pty::Terminal;
-use crate::support::{Place, finish, wait_until};
+use crate::support::{Place, finish, finish_child, start, wait_until};
 
 /// A check in words, with this locale.
 fn said(place: &Place, locale: &str) -> String {
@@ -67,11 +67,31 @@ fn a_reader_that_has_seen_enough_is_no_error_and_the_lock_is_given_back() {
 }
 
 #[test]
-fn two_checks_at_once_wait_for_each_other() {
+fn a_check_waits_for_that_of_another() {
     let place = Place::new();
-    let script = "for n in 1 2 3 4; do \"$PROGRAM\" check > $n.out 2>&1 || echo $n >> failed & done; wait; echo > done";
-    finish(&mut beside(&place, &["sh", "-c", script]));
-    assert_eq!(place.lines("failed"), [""; 0], "{}", place.read("1.out"));
+    let job = start(&mut place.run("shedlock-check", ["sh", "-c", &until_exists("done")]));
+    wait_until_held(&place, "shedlock-check");
+    let out = std::fs::File::create(place.path("out")).unwrap();
+    let url = format!("sqlite:{}", place.database().display());
+    let mut check = on(&place, &url, &["check"]).stdout(out).spawn().unwrap();
+    let all_but_the_lock = 8;
+    place.wait_for_lines("out", all_but_the_lock);
+    touch(&place, "done");
+    assert!(check.wait().unwrap().success(), "{}", place.read("out"));
+    finish_child(job).is_silent_with(0);
+}
+
+#[test]
+fn a_lock_that_somebody_keeps_is_in_the_way() {
+    let place = Place::new();
+    let job = start(&mut place.run("shedlock-check", ["sh", "-c", &until_exists("done")]));
+    let owner = wait_until_held(&place, "shedlock-check").locked_by;
+    let url = format!("sqlite:{}", place.database().display());
+    let found = checked(&finish(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "100ms"])));
+    found.says("bad", "take", &format!("the lock shedlock-check is held by {owner} for another "));
+    assert_eq!(place.row("shedlock-check").unwrap().locked_by, owner);
+    touch(&place, "done");
+    finish_child(job).is_silent_with(0);
 }
 
 #[test]
