@@ -37,6 +37,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::new(secs, rest))
 }
 
+/// Prints how long something took, for people who only want an idea: `0.4 ms`, `35 ms`, `1.2 s`, `1h`.
+pub(crate) fn brief(duration: Duration) -> String {
+    let millis = (duration.as_secs_f64() * 1000.0).max(0.1);
+    match millis {
+        ..9.95 => format!("{millis:.1} ms"),
+        ..999.5 => format!("{millis:.0} ms"),
+        ..9_950.0 => format!("{:.1} s", millis / 1000.0),
+        _ => format(Duration::from_secs((duration + Duration::from_millis(500)).as_secs())),
+    }
+}
+
 /// Prints a duration in the grammar that [`parse`] reads: `1h30m`, `250ms`, `2d`.
 pub(crate) fn format(duration: Duration) -> String {
     let mut nanos = duration.as_nanos();
@@ -187,6 +198,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_brief_duration_gives_an_idea() {
+        for (micros, text) in
+            [(0, "0.1 ms"), (420, "0.4 ms"), (9_960, "10 ms"), (999_600, "1.0 s"), (3_599_600_000, "1h")]
+        {
+            assert_eq!(brief(Duration::from_micros(micros)), text);
+        }
+    }
 
     #[test]
     fn the_grammar_of_the_manual_is_read() {

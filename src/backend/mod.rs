@@ -2,6 +2,8 @@
 //!
 //! A new backend is one file that implements [`Backend`] and [`Operate`], and one line in [`SCHEMES`].
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod columns;
 #[cfg(test)]
 mod conformance;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -12,6 +14,8 @@ mod mysql;
 mod network;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "tls")]
+mod probe;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "sqlite")]
@@ -77,7 +81,14 @@ pub(crate) trait Operate: Backend {
     fn schema(&self) -> String;
 
     /// Tries what a run needs, and tells of each thing as soon as it is known. It takes no lock.
-    fn check(&mut self, tell: &mut dyn FnMut(Finding));
+    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> Reached;
+}
+
+/// Whether a check came so far that the store can be asked for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Yes,
+    No,
 }
 
 /// What a check has found out about one thing.
@@ -114,9 +125,17 @@ impl Finding {
         Self { grade: Grade::Bad, subject, seen: seen.into(), advice: Some(advice.into()) }
     }
 
-    /// Trouble as a finding that is bad.
+    /// Trouble as a finding that is bad, without the name of the backend, which has been said.
     pub(crate) fn of_trouble(subject: &'static str, trouble: Trouble) -> Self {
-        Self { grade: Grade::Bad, subject, seen: trouble.message, advice: trouble.hint }
+        let said = trouble.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
+        let seen = said.map_or(trouble.message.as_str(), |(_, said)| said).to_owned();
+        let advice = trouble.hint.or_else(|| match trouble.kind {
+            TroubleKind::Lasting => None,
+            TroubleKind::Passing | TroubleKind::Full => {
+                Some("it may pass: try again, and look whether the store is well".to_owned())
+            }
+        });
+        Self { grade: Grade::Bad, subject, seen, advice }
     }
 }
 
@@ -258,6 +277,19 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, 
 /// The password in a URL.
 pub(crate) fn password(text: &str) -> Option<String> {
     Url::parse(text).ok()?.password()
+}
+
+/// The kinds of backends, as one word each.
+pub(crate) fn kinds() -> Vec<&'static str> {
+    let names = SCHEMES.iter().flat_map(|scheme| scheme.names).copied();
+    names.filter(|name| name.chars().all(char::is_alphabetic) && *name != "rediss").collect()
+}
+
+/// Makes a backend of this kind that leads nowhere, for what it can say without reaching for anything. The error is that of
+/// [`from_url`]; `None` if there is no such kind.
+pub(crate) fn of_kind(word: &str) -> Option<Result<Box<dyn Operate>, String>> {
+    let scheme = SCHEMES.iter().find(|scheme| scheme.names.contains(&word))?;
+    Some(from_url(&scheme.form.replace("//", "//USER@"), &Access::default()))
 }
 
 #[cfg(test)]

@@ -118,6 +118,11 @@ impl Hosts {
         self.first = (self.first + 1) % self.all.len();
     }
 
+    /// The host that is tried first.
+    pub(super) fn first(&self) -> &Host {
+        &self.all[self.first]
+    }
+
     /// Has this host tried first, by its place.
     pub(super) fn prefer(&mut self, place: usize) {
         self.first = place;

@@ -1,10 +1,195 @@
-//! `shedlock check`.
+//! `shedlock check`: whether this host can lock here. What a backend has to say comes first; then a lock is really taken.
+
+use std::thread;
+use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::exit::Exit;
+use super::operator::Operator;
+use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Trouble};
+use crate::clock::Moment;
+use crate::duration::brief;
+use crate::exit::{self, Exit};
+use crate::job;
+use crate::lock::{Claim, Closing, LockName, Owner};
+use crate::report::findings::Findings;
 
-/// Says whether this host can lock here.
-pub(crate) fn check(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// The lock that a check takes.
+const NAME: &str = "shedlock-check";
+/// A check that dies frees its lock after this.
+const LEASE: Duration = Duration::from_secs(10);
+/// So much longer than `--backend-timeout` is waited for the lock of another check, which may have died; and how long between
+/// two looks.
+const MORE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How many runs a lock's history keeps unless somebody says otherwise; a check adds none.
+const KEEP: u32 = 100;
+
+/// Tells of one thing after the other, as soon as it is known.
+pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let mut operator = Operator::new(matches, None)?;
+    job::ignore_pipe();
+    let mut findings = Findings::new(matches.get_flag("json"));
+    findings.tell(Finding::good("backend", format!("{}, from {}", operator.address(), operator.source())));
+    let reached = operator.backend().check(&mut |finding| findings.tell(finding));
+    if reached == Reached::Yes {
+        Trial { operator: &mut operator, findings: &mut findings }.all();
+        operator.backend().disconnect();
+    }
+    findings.finish(reached)?;
+    Ok(Exit { code: if findings.worst() == Grade::Bad { exit::NO } else { 0 }, raise: None })
+}
+
+/// What a run and its rivals would do with a lock.
+struct Trial<'a> {
+    operator: &'a mut Operator,
+    findings: &'a mut Findings,
+}
+
+impl Trial<'_> {
+    /// Takes a lock, has it renewed, refused to another, looked at, taken again and given back.
+    fn all(&mut self) {
+        let (Ok(ours), Ok(other)) = (claim(), claim()) else {
+            return self.findings.tell(Finding::bad(
+                "take",
+                "this system has no random numbers",
+                "look at /dev/urandom",
+            ));
+        };
+        let Some(token) = self.take(&ours) else { return };
+        // Where there is no answer once, nobody wants to wait for the next ones as long.
+        let _ = self.renew(&ours) && self.refuse(&other) && self.verify(&ours) && self.take_again(&ours, token);
+        self.release(&ours);
+    }
+
+    /// Takes the lock, and returns its token; no lock without the outer one.
+    fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
+        let deadline = Moment::now() + self.operator.timeout() + MORE;
+        loop {
+            let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
+            let finding = match answer {
+                Ok(Acquired::Granted(grant)) => {
+                    let unrecorded = self.operator.backend().unrecorded();
+                    self.findings.tell(taken(grant.token, unrecorded, took));
+                    return Some(grant.token);
+                }
+                Ok(Acquired::Held(_)) if Moment::now() < deadline => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                Ok(Acquired::Held(record)) => Finding::bad(
+                    "take",
+                    format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
+                    format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                ),
+                Err(trouble) => {
+                    if trouble.unclear {
+                        // It may have been taken all the same. If it cannot be given back either it frees itself.
+                        let _ = self.operator.backend().release(claim, Duration::ZERO, Closing::Unused);
+                    }
+                    Finding::of_trouble("take", trouble)
+                }
+            };
+            self.findings.tell(finding);
+            return None;
+        }
+    }
+
+    fn renew(&mut self, claim: &Claim) -> bool {
+        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.renew(claim)));
+        self.tell("renew", answer, |kept| match kept {
+            Kept::Kept => Ok(format!("renewed it in {}", brief(took))),
+            Kept::Lost => Err("the lock was lost as soon as it was taken".to_owned()),
+        })
+    }
+
+    /// Another owner must not get it.
+    fn refuse(&mut self, other: &Claim) -> bool {
+        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(other)));
+        self.tell("refuse", answer, |acquired| match acquired {
+            Acquired::Held(_) => Ok(format!("a second owner was refused in {}", brief(took))),
+            Acquired::Granted(_) => Err("a second owner got the lock while the first one had it".to_owned()),
+        })
+    }
+
+    fn verify(&mut self, claim: &Claim) -> bool {
+        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.locks(&[NAME])));
+        self.tell("verify", answer, |locks| match locks.locks.iter().find(|lock| lock.name == NAME) {
+            Some(lock) if lock.is_held() && lock.record.owner == claim.owner.as_str() => {
+                Ok(format!("found it held by us in {}", brief(took)))
+            }
+            Some(lock) => Err(format!("the lock's owner is {}", lock.record.owner)),
+            None => Err("the lock that was taken is not there".to_owned()),
+        })
+    }
+
+    /// Whoever lost an answer must not be locked out of the own lock; the token is a new one, and larger.
+    fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
+        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
+        self.tell("again", answer, |acquired| match (acquired, before) {
+            (Acquired::Held(record), _) => Err(format!("its own owner was refused; it is held by {}", record.owner)),
+            (Acquired::Granted(grant), Some(before)) if grant.token.is_some_and(|token| token <= before) => {
+                Err(format!("the token {} does not follow {before}", grant.token.unwrap_or_default()))
+            }
+            (Acquired::Granted(grant), _) => {
+                let with = grant.token.map(|token| format!(", with the larger token {token}")).unwrap_or_default();
+                Ok(format!("took it once more in {}{with}", brief(took)))
+            }
+        })
+    }
+
+    fn release(&mut self, claim: &Claim) {
+        let release = |operator: &mut Operator| {
+            operator.try_ask(|backend| backend.release(claim, Duration::ZERO, Closing::Unused))
+        };
+        let (answer, took) = self.timed(release);
+        self.tell("release", answer, |kept| match kept {
+            Kept::Kept => Ok(format!("gave it back in {}", brief(took))),
+            Kept::Lost => Err("the lock was lost before it was given back".to_owned()),
+        });
+    }
+
+    fn timed<T>(&mut self, what: impl FnOnce(&mut Operator) -> T) -> (T, Duration) {
+        let begun = Moment::now();
+        let answer = what(self.operator);
+        (answer, Moment::now().since(begun))
+    }
+
+    /// Whether there was an answer.
+    fn tell<T>(
+        &mut self,
+        subject: &'static str,
+        answer: Result<T, Trouble>,
+        judge: impl FnOnce(T) -> Result<String, String>,
+    ) -> bool {
+        let answered = answer.is_ok();
+        self.findings.tell(match answer.map(judge) {
+            Ok(Ok(seen)) => Finding::good(subject, seen),
+            Ok(Err(seen)) => {
+                Finding::bad(subject, seen, "something else writes to this store, or it forgets; jobs would overlap")
+            }
+            Err(trouble) => Finding::of_trouble(subject, trouble),
+        });
+        answered
+    }
+}
+
+/// A run's claim to the lock, of an owner of its own.
+fn claim() -> anyhow::Result<Claim> {
+    let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
+    Ok(Claim { name, owner: Owner::new(&host, std::process::id(), getrandom::u64()?), lease: LEASE, keep: KEEP })
+}
+
+/// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.
+fn taken(token: Option<u64>, unrecorded: Option<Trouble>, took: Duration) -> Finding {
+    let seen = format!("took the lock {NAME} in {}", brief(took));
+    match (token, unrecorded) {
+        (Some(token), _) => Finding::good("take", format!("{seen}, with token {token}")),
+        (None, Some(why)) => {
+            let why = Finding::of_trouble("take", why);
+            Finding { grade: Grade::Unwise, seen: format!("{seen}, without a token: {}", why.seen), ..why }
+        }
+        (None, None) => Finding::unwise("take", format!("{seen}, without a token"), "look at the table of the history"),
+    }
 }

@@ -30,7 +30,15 @@ impl Operator {
 
     /// Asks, and asks again until `--backend-timeout` is over if the trouble may pass. What is asked for must be safe to be
     /// done twice, since an answer may be lost.
-    pub(super) fn ask<T>(&mut self, mut what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>) -> anyhow::Result<T> {
+    pub(super) fn ask<T>(&mut self, what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>) -> anyhow::Result<T> {
+        self.try_ask(what).map_err(failure)
+    }
+
+    /// The same, with the trouble as it is.
+    pub(super) fn try_ask<T>(
+        &mut self,
+        mut what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         let deadline = Moment::now() + self.reach.timeout;
         let pace = self.reach.backend.pace();
         let mut pause = pace.first;
@@ -41,7 +49,7 @@ impl Operator {
             };
             let left = deadline.since(Moment::now());
             if trouble.kind == TroubleKind::Lasting || left.is_zero() {
-                return Err(failure(trouble));
+                return Err(trouble);
             }
             thread::sleep(pause.min(left));
             pause = (pause * 2).min(pace.longest);
@@ -56,6 +64,16 @@ impl Operator {
     /// The URL of the backend, without a password.
     pub(super) fn address(&self) -> &str {
         self.reach.backend.address()
+    }
+
+    /// Where the backend is named.
+    pub(super) fn source(&self) -> &str {
+        &self.reach.source
+    }
+
+    /// The backend itself, for what is asked once.
+    pub(super) fn backend(&mut self) -> &mut dyn Operate {
+        self.reach.backend.as_mut()
     }
 
     pub(super) fn timeout(&self) -> Duration {

@@ -2,9 +2,31 @@
 
 use clap::ArgMatches;
 
+use crate::backend::{self, Access};
+use crate::config::{Mistake, Reach};
 use crate::exit::Exit;
 
-/// Prints the statements that `init` carries out.
-pub(crate) fn schema(_matches: &ArgMatches) -> anyhow::Result<Exit> {
-    anyhow::bail!("not made yet")
+/// Prints the statements that `init` carries out: those of a kind of backend, of a URL, or of the configured backend.
+pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let wrong = |why: String| Mistake::new(format!("BACKEND {why}"));
+    let backend = match matches.get_one::<String>("BACKEND") {
+        None => Reach::of(matches, None)?.backend,
+        Some(url) if url.contains(':') => backend::from_url(url, &Access::default()).map_err(wrong)?,
+        Some(word) => match backend::of_kind(word) {
+            Some(opened) => opened.map_err(wrong)?,
+            None => return Err(unknown(word).into()),
+        },
+    };
+    super::print(format!("{}\n", backend.schema().trim_end()).as_bytes())
+}
+
+/// What is said of a word that names no kind of backend.
+fn unknown(word: &str) -> Mistake {
+    let kinds = backend::kinds();
+    let mistake = Mistake::new(format!("BACKEND `{word}` is not known; known are {}, or a URL", kinds.join(", ")));
+    let distance = |kind: &&str| strsim::damerau_levenshtein(&word.to_lowercase(), kind);
+    match kinds.into_iter().min_by_key(distance).filter(|kind| distance(kind) <= kind.len() / 2) {
+        Some(kind) => mistake.hint(format!("did you mean `{kind}`?")),
+        None => mistake.hint("without BACKEND the statements of the configured one are printed"),
+    }
 }

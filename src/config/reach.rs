@@ -17,6 +17,8 @@ const MOST_RUNS: u32 = 100_000;
 /// How the commands beside `run` reach the backend.
 pub(crate) struct Reach {
     pub(crate) backend: Box<dyn Operate>,
+    /// Where the backend is named.
+    pub(crate) source: String,
     /// The longest to try.
     pub(crate) timeout: Duration,
 }
@@ -28,7 +30,9 @@ impl Reach {
         layers.add_files(name)?;
         let timeout = layers.duration("backend-timeout")?.unwrap_or(BACKEND_TIMEOUT);
         let access = &Access { password: password()?, patience: timeout };
-        Ok(Self { backend: backend(&layers, access)?.0, timeout })
+        let named = layers.first_of(&["backend", "backend-file"])?;
+        let source = named.map_or_else(|| "the default".to_owned(), |(_, given)| given.source.to_string());
+        Ok(Self { backend: backend(&layers, access)?.0, source, timeout })
     }
 
     /// The backend of the lock that our job runs under, as its run tells of it; what is typed here wins.
@@ -56,7 +60,7 @@ impl Reach {
             return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
         }
-        Ok(Self { backend: found, timeout })
+        Ok(Self { backend: found, source: variables::BACKEND.to_owned(), timeout })
     }
 }
 

@@ -20,6 +20,7 @@ impl Owner {
     pub(super) const PAUSED: &str = "paused:";
     pub(super) const IS_PAUSE: &str = "is that of a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
+    #[cfg(test)]
     const LONGEST: usize = 255;
 
     /// Makes the identity of a run on `host`. Blanks and colons in the host's name, which no real host name has,

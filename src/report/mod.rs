@@ -2,6 +2,7 @@
 //! pictures.
 
 mod events;
+pub(crate) mod findings;
 mod holding;
 mod line;
 mod metrics;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod checker;
+mod checking;
 mod configuration;
 mod contention;
 mod cron;

@@ -54,6 +54,16 @@ impl MariaDb {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }
     }
 
+    /// A server whose system is in a time zone, as the variable TZ has it, and which goes by that.
+    pub(crate) fn in_zone(zone: &str) -> Self {
+        let in_zone = |mut plan: Plan| {
+            plan.start[0] = program::find(&plan.start[0]).display().to_string();
+            plan.start.splice(0..0, ["env".to_owned(), format!("TZ={zone}")]);
+            plan
+        };
+        Self { server: Server::new(|directory, port| in_zone(plan(directory, port, &["--default-time-zone=SYSTEM"]))) }
+    }
+
     /// A server with TLS. `root` may do without it; `clerk` with the password `s3cret` may not, and `jobs` needs the
     /// client certificate.
     pub(crate) fn fresh_with_tls(arguments: &[&str]) -> Self {

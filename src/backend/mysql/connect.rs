@@ -7,6 +7,7 @@ use std::time::Duration;
 use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
 
 use super::super::network::{self, Authority, Host, Hosts};
+use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
 use super::super::{Access, Trouble, Url};
 use super::trouble;
@@ -105,6 +106,20 @@ impl Servers {
         let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host))?;
         self.hosts.prefer(place);
         Ok(connection)
+    }
+
+    /// Tells which hosts can be reached.
+    pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
+        probe::hosts(&self.hosts.all, PORT, self.share, |host| host.name.clone().into(), tell)
+    }
+
+    /// The host that is tried first: the one that let us in last.
+    pub(super) fn first(&self) -> &Host {
+        self.hosts.first()
+    }
+
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
     }
 
     fn connect_to(&self, host: &Host) -> Result<Conn, Trouble> {

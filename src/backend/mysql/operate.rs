@@ -121,8 +121,8 @@ impl Operate for MySql {
         self.tables.schema(self.servers.user())
     }
 
-    fn check(&mut self, tell: &mut dyn FnMut(Finding)) {
-        self.probe(tell);
+    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> crate::backend::Reached {
+        self.probe(tell)
     }
 }
 

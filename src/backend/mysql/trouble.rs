@@ -96,7 +96,7 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
             Trouble::lasting(format!("{label}: the server offers no TLS"))
                 .hint("sslmode=prefer does without where there is none")
         }
-        Error::DriverError(DriverError::ConnectTimeout) => Trouble::passing(format!("{label}: no answer in time")),
+        Error::DriverError(DriverError::ConnectTimeout) => silence(label),
         Error::DriverError(DriverError::CouldNotConnect(found)) => {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
             match kind {
@@ -116,7 +116,7 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
             | DriverError::CleartextPluginDisabled,
         ) => Trouble::lasting(format!("{label}: {user} cannot log in: {}", cause(&error)))
             .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
-        _ if is_timeout(&error) => Trouble::passing(format!("{label}: no answer in time")),
+        _ if is_timeout(&error) => silence(label),
         _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
             Trouble::passing(format!("{label}: the server closed the connection"))
         }
@@ -135,9 +135,14 @@ pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
         Error::FromRowError(_) | Error::FromValueError(_) => {
             Trouble::lasting(format!("{label}: the table is not one of locks")).hint(COLUMNS).unclear()
         }
-        error if is_timeout(error) => Trouble::passing(format!("{label}: no answer in time")).unclear(),
+        error if is_timeout(error) => silence(label).unclear(),
         _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
     }
+}
+
+fn silence(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: no answer in time"))
+        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
 }
 
 /// Sorts what the server said.

@@ -8,6 +8,7 @@ use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::network::{self, Authority, Host, Hosts};
+use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, Trouble, TroubleKind, Url};
 use super::passfile::{self, Found, Login};
@@ -19,6 +20,8 @@ const PORT: u16 = 5432;
 const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 /// No try is given less than this.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// PgBouncer's database about itself.
+const CONSOLE: &str = "pgbouncer";
 
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
@@ -134,13 +137,35 @@ impl Servers {
 
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
-        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host))?;
+        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config))?;
         self.hosts.prefer(place);
         Ok(connection)
     }
 
-    fn connect_to(&self, host: &Host) -> Result<Session, Trouble> {
+    /// Connects to what a pooler calls its own database; a server has none of this name.
+    pub(super) fn connect_to_console(&self) -> Result<Session, Trouble> {
         let mut config = self.config.clone();
+        config.dbname(CONSOLE);
+        self.hosts.try_each(&self.label, |host| self.connect_to(host, &config)).map(|(_, session)| session)
+    }
+
+    /// Tells which hosts can be reached.
+    pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
+        let socket = |host: &Host| Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port.unwrap_or(PORT)));
+        probe::hosts(&self.hosts.all, PORT, self.patience, socket, tell)
+    }
+
+    /// The host that is tried first: the one that let us in last.
+    pub(super) fn first(&self) -> &Host {
+        self.hosts.first()
+    }
+
+    pub(super) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    fn connect_to(&self, host: &Host, config: &Config) -> Result<Session, Trouble> {
+        let mut config = config.clone();
         let port = host.port.unwrap_or(PORT);
         config.port(port);
         let mut open = None;

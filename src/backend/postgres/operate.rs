@@ -78,8 +78,8 @@ impl Operate for Postgres {
         self.tables.schema(self.servers.user())
     }
 
-    fn check(&mut self, tell: &mut dyn FnMut(Finding)) {
-        self.probe(tell);
+    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> crate::backend::Reached {
+        self.probe(tell)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Error, Row, Socket};
+use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket};
 
 /// How long taking back a statement may take, and how long saying goodbye.
 const SHORTLY: Duration = Duration::from_millis(500);
@@ -69,6 +69,14 @@ impl Session {
     ) -> Result<Vec<Row>, Failure> {
         let Self { runtime, client, cancel, .. } = self;
         runtime.block_on(limited(client.query_typed(statement, values), limit, cancel))
+    }
+
+    /// Asks in the simple protocol, which is all that a pooler's console knows, and returns the rows.
+    pub(super) fn ask(&mut self, statement: &str, limit: Duration) -> Result<Vec<SimpleQueryRow>, Failure> {
+        let Self { runtime, client, cancel, .. } = self;
+        let messages = runtime.block_on(limited(client.simple_query(statement), limit, cancel))?;
+        let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
+        Ok(messages.into_iter().filter_map(row).collect())
     }
 
     /// Has a statement carried out that answers nothing.

@@ -1,11 +1,179 @@
 //! Whether this host can lock here, one thing after the other.
 
+mod memory;
+mod rights;
+
+use std::collections::BTreeMap;
+
+use ::redis::{Cmd, Value, cmd};
+
 use super::Redis;
-use crate::backend::Finding;
+use super::connect::Route;
+use super::link::Link;
+use super::trouble;
+use crate::backend::probe::{self, Distance, Tell};
+use crate::backend::{Finding, Reached, Trouble, TroubleKind};
+
+/// Earlier servers know no users, and their scripts are another matter.
+const OLDEST: (u32, u32) = (6, 0);
+
+/// What a server says of itself, by its keys; empty where it may not be asked.
+type Info = BTreeMap<String, String>;
 
 impl Redis {
     /// Tries what a run needs.
-    pub(super) fn probe(&mut self, tell: &mut dyn FnMut(Finding)) {
-        let _ = (&self.address, tell);
+    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
+        let distance = self.network.look(tell);
+        if distance == Distance::Unreached {
+            return Reached::No;
+        }
+        let (link, info) = match self.find_master(tell) {
+            Ok(found) => found,
+            Err(trouble) => {
+                tell(Finding::of_trouble(probe::subject(&trouble), trouble));
+                return Reached::No;
+            }
+        };
+        match self.probe_server(link, &info, distance, tell) {
+            Ok(()) => Reached::Yes,
+            Err(trouble) => {
+                tell(Finding::of_trouble("server", trouble));
+                Reached::No
+            }
+        }
+    }
+
+    /// Logs in to a server that is no replica, if there is one among those of the URL.
+    fn find_master(&mut self, tell: Tell<'_>) -> Result<(Link, Info), Trouble> {
+        let mut left = self.network.count();
+        loop {
+            left -= 1;
+            let mut link = self.network.link()?;
+            // It may be refused, but a server that wants a password says so to everything.
+            let answer = one(&mut link, cmd("PING"))?;
+            if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOAUTH") {
+                return Err(link
+                    .check(answer)
+                    .err()
+                    .unwrap_or_else(|| Trouble::lasting("the server wants a password")));
+            }
+            let info = info(&mut link)?;
+            if left == 0 || !is_replica(&info) {
+                return Ok((link, info));
+            }
+            tell(Finding::good("writable", format!("{} is a replica, and is passed over", link.name())));
+            self.network.look_elsewhere();
+        }
+    }
+
+    /// The error is that the server does not answer any more.
+    fn probe_server(&mut self, mut link: Link, info: &Info, distance: Distance, tell: Tell<'_>) -> Result<(), Trouble> {
+        if let Route::Sentinels { master, .. } = self.network.route() {
+            tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
+        }
+        // The driver does not say which version was agreed on.
+        let wanted = self.network.terms().tls.as_ref();
+        tell(probe::tls(wanted, wanted.map(|_| "on"), distance));
+        let user = self.network.terms().user.as_deref().unwrap_or("default");
+        tell(Finding::good("login", format!("as the user {user} to {}", link.name())));
+        tell(judge_version(info));
+        if let Err(trouble) = probe::clock(|| clock(&mut link), tell) {
+            // That a right is missing is said below.
+            if trouble.kind != TroubleKind::Lasting {
+                return Err(trouble);
+            }
+        }
+        tell(judge_writing(info));
+        if let Some(finding) = self.judge_cluster(&mut link, info)? {
+            tell(finding);
+        }
+        let lacking = rights::lacking(&mut link, &self.space)?;
+        rights::judge(&lacking, &self.space).into_iter().for_each(&mut *tell);
+        memory::probe(&mut link, info, matches!(self.network.route(), Route::Sentinels { .. }), tell)
+    }
+
+    fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, Trouble> {
+        let clustered = info.get("cluster_enabled").is_some_and(|enabled| enabled == "1");
+        if clustered && !self.network.is_cluster() {
+            let seen = "the server is a node of a cluster, and has only a part of the locks";
+            return Ok(Some(Finding::bad("cluster", seen, "write redis-cluster://HOST,HOST")));
+        }
+        if !self.network.is_cluster() {
+            return Ok(None);
+        }
+        let answer = text(&one(link, cmd("CLUSTER").arg("INFO").clone())?);
+        Ok(Some(match answer.lines().find_map(|line| line.trim().strip_prefix("cluster_state:")) {
+            Some("ok") => Finding::good("cluster", "its state is ok"),
+            Some(state) => Finding::bad(
+                "cluster",
+                format!("its state is {state}"),
+                "look which of its nodes are missing, with redis-cli CLUSTER NODES",
+            ),
+            None => Finding::unwise("cluster", "its state may not be asked for", "allow the user +cluster|info"),
+        }))
+    }
+}
+
+/// Asks one thing.
+fn one(link: &mut Link, command: Cmd) -> Result<Value, Trouble> {
+    Ok(link.ask(&[command])?.pop().unwrap_or_default())
+}
+
+/// The text of an answer; nothing of a refusal.
+fn text(answer: &Value) -> String {
+    match answer {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        Value::Int(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn info(link: &mut Link) -> Result<Info, Trouble> {
+    let answer = text(&one(link, cmd("INFO"))?);
+    let pair = |line: &str| line.trim().split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Ok(answer.lines().filter_map(pair).collect())
+}
+
+fn clock(link: &mut Link) -> Result<u64, Trouble> {
+    let answer = one(link, cmd("TIME"))?;
+    let Value::Array(parts) = link.check(answer)? else {
+        return Err(Trouble::lasting("the server's answer to TIME is no time"));
+    };
+    let number = |at: usize| parts.get(at).and_then(|part| text(part).parse::<u64>().ok()).unwrap_or_default();
+    Ok(number(0).saturating_mul(1_000_000).saturating_add(number(1)))
+}
+
+fn is_replica(info: &Info) -> bool {
+    info.get("role").is_some_and(|role| role == "slave" || role == "replica")
+}
+
+fn judge_version(info: &Info) -> Finding {
+    let found = info.get("valkey_version").map(|version| ("Valkey", version));
+    match found.or_else(|| info.get("redis_version").map(|version| ("Redis", version))) {
+        None => Finding::unwise(
+            "version",
+            "it may not be asked for, so that much of what follows cannot be known",
+            "allow the user who checks +info and +config|get",
+        ),
+        Some((kind, version)) if probe::version(version) < OLDEST && kind == "Redis" => {
+            let seen = format!("{kind} {version}, older than what shedlock is made for");
+            Finding::unwise("version", seen, "use Redis 6 or later, or Valkey")
+        }
+        Some((kind, version)) => Finding::good("version", format!("{kind} {version}")),
+    }
+}
+
+fn judge_writing(info: &Info) -> Finding {
+    match (info.get("role"), is_replica(info)) {
+        (_, true) => Finding::bad(
+            "writable",
+            "the server is a replica, and takes no locks",
+            "name the master, or all servers with commas between them, or ask sentinels with redis-sentinel://",
+        ),
+        (None, _) => {
+            Finding::unwise("writable", "whether it is a replica may not be asked for", "allow the user +info")
+        }
+        _ => Finding::good("writable", "the server is a master"),
     }
 }

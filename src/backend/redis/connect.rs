@@ -8,8 +8,9 @@ use std::time::Duration;
 use ::redis::{Script, ServerError, Value, cmd};
 
 use super::super::network::Host;
+use super::super::probe::{self, Distance, Tell};
 use super::super::{Trouble, TroubleKind};
-use super::link::{Link, Login, Peer, Terms};
+use super::link::{self, Link, Login, Peer, Terms};
 use super::trouble;
 
 /// How often a cluster may send us on within one request.
@@ -72,6 +73,27 @@ impl Network {
 
     pub(super) fn disconnect(&mut self) {
         self.link = None;
+    }
+
+    /// Tells which of the URL's hosts can be reached: servers, sentinels or nodes.
+    pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
+        let (hosts, port) = match &self.route {
+            Route::Servers(hosts) | Route::Cluster(hosts) => (hosts, link::port_of(Peer::Server)),
+            Route::Sentinels { hosts, .. } => (hosts, link::port_of(Peer::Sentinel(Login::Without))),
+        };
+        probe::hosts(hosts, port, self.terms.timeout, |host| host.name.clone().into(), tell)
+    }
+
+    pub(super) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    /// How many servers may stand in for each other.
+    pub(super) fn count(&self) -> usize {
+        match &self.route {
+            Route::Servers(hosts) => hosts.len(),
+            Route::Sentinels { .. } | Route::Cluster(_) => 1,
+        }
     }
 
     /// The connection to go on with, which is opened if there is none. Who does not give it back closes it.

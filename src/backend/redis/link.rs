@@ -151,7 +151,12 @@ impl Terms {
 }
 
 fn port(host: &Host, peer: Peer) -> u16 {
-    host.port.unwrap_or(if peer == Peer::Server { 6379 } else { 26379 })
+    host.port.unwrap_or(port_of(peer))
+}
+
+/// The port of a host that names none.
+pub(super) fn port_of(peer: Peer) -> u16 {
+    if peer == Peer::Server { 6379 } else { 26379 }
 }
 
 fn with_port(host: &Host, peer: Peer) -> Host {

@@ -172,8 +172,8 @@ impl Operate for Redis {
             .replace("{rights}", rights)
     }
 
-    fn check(&mut self, tell: &mut dyn FnMut(Finding)) {
-        self.probe(tell);
+    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> crate::backend::Reached {
+        self.probe(tell)
     }
 }
 

@@ -9,6 +9,7 @@ use std::{fs, io};
 
 use nix::libc;
 use nix::sys::statfs::statfs;
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, LinkatFlags, access, linkat};
 use rusqlite::Connection;
 
@@ -90,7 +91,7 @@ impl File {
         };
         let kind = stat.filesystem_type().0 & 0xffff_ffff;
         let network = match kind {
-            FUSE => fuse_name(&self.path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
+            FUSE => mount_kind(&self.path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
             kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
         };
         match network {
@@ -101,6 +102,23 @@ impl File {
             ))
             .hint("name a file on a local disk; several hosts need a server as backend")),
         }
+    }
+
+    /// The kind of file system that the file is on, or will be, as mount(8) names it.
+    pub(super) fn file_system(&self) -> Option<String> {
+        mount_kind(&self.path)
+    }
+
+    /// How many bytes we may still write to its file system.
+    pub(super) fn free(&self) -> Option<u64> {
+        let stat = statvfs(&self.path).ok().or_else(|| statvfs(self.directory()).ok())?;
+        Some(stat.blocks_available() * stat.fragment_size())
+    }
+
+    /// Its permission bits, and the user whom it belongs to.
+    pub(super) fn mode_and_owner(&self) -> Option<(u32, u32)> {
+        let data = fs::metadata(&self.path).ok()?;
+        Some((data.mode() & 0o7777, data.uid()))
     }
 
     /// Makes the file, complete or not at all, by running `sql` in memory and linking the result into place. Of
@@ -302,8 +320,8 @@ const NETWORK_FUSE: &[&str] = &[
     "virtiofs",
 ];
 
-/// The type, such as `fuse.sshfs`, of the mount that `path` lies on.
-fn fuse_name(path: &Path) -> Option<String> {
+/// The type, such as `ext4` or `fuse.sshfs`, of the mount that `path` lies on.
+fn mount_kind(path: &Path) -> Option<String> {
     let real = fs::canonicalize(path).or_else(|_| fs::canonicalize(path.parent().unwrap_or(path))).ok()?;
     longest_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
 }

@@ -188,8 +188,8 @@ impl Operate for Sqlite {
         format!("{SCHEMA}{create};\n\n-- The runs of each lock, and the tokens:\n{create_history};\n")
     }
 
-    fn check(&mut self, tell: &mut dyn FnMut(Finding)) {
-        self.probe(tell);
+    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> crate::backend::Reached {
+        self.probe(tell)
     }
 }
 

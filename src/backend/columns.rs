@@ -1,0 +1,163 @@
+//! Whether a table of locks has the columns that locks need, whoever made it; values in, findings out.
+
+use super::Finding;
+
+/// As wide as the Java library has them.
+const NAME: u32 = 64;
+const OWNER: u32 = 255;
+/// How many digits of a second a time needs, so that a lock does not end before it should.
+const DIGITS: u32 = 3;
+
+/// A column as the server describes it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Column {
+    pub(super) name: String,
+    /// Such as `character varying(64)`, in lower case.
+    pub(super) kind: String,
+    pub(super) nullable: bool,
+    /// A row need not say anything of it.
+    pub(super) optional: bool,
+}
+
+/// How the statements that mend a table are written.
+pub(super) struct Dialect {
+    /// `{table}`, `{column}` and `{type}`.
+    pub(super) change: &'static str,
+    pub(super) not_null: &'static str,
+    pub(super) text: [&'static str; 2],
+    pub(super) time: &'static str,
+    /// The digits of a time whose type does not say how many.
+    pub(super) digits: u32,
+}
+
+/// The table's columns, and how the table is called.
+pub(super) struct Columns<'a> {
+    pub(super) table: &'a str,
+    pub(super) all: Vec<Column>,
+    pub(super) dialect: &'a Dialect,
+}
+
+impl Columns<'_> {
+    /// All that is wrong with them; one finding that is good if nothing is.
+    pub(super) fn judge(&self) -> Vec<Finding> {
+        let Dialect { text: [name, owner], time, .. } = *self.dialect;
+        let mut found = Vec::new();
+        for (column, wanted) in [("name", name), ("lock_until", time), ("locked_at", time), ("locked_by", owner)] {
+            match self.all.iter().find(|there| there.name.eq_ignore_ascii_case(column)) {
+                None => found.push(Finding::bad(
+                    "columns",
+                    format!("{} has no column {column}", self.table),
+                    format!("ALTER TABLE {} ADD {column} {wanted} NOT NULL", self.table),
+                )),
+                Some(there) => found.extend(self.judge_one(there, wanted)),
+            }
+        }
+        found.extend(self.all.iter().filter(|there| is_in_the_way(there)).map(|there| {
+            Finding::bad(
+                "columns",
+                format!("{} must be given a value, and no lock has one for it", there.name),
+                format!("give it a default, or name another table with ?table=, since {} is not of locks", self.table),
+            )
+        }));
+        if found.is_empty() {
+            let said: Vec<_> = self.all.iter().map(|there| format!("{} {}", there.name, there.kind)).collect();
+            found.push(Finding::good("columns", said.join(", ")));
+        }
+        found
+    }
+
+    fn judge_one(&self, there: &Column, wanted: &str) -> Option<Finding> {
+        let Column { name, kind, .. } = there;
+        let (is_time, number) = (name.contains("lock_until") || name.contains("locked_at"), number(kind));
+        let change = self.dialect.change.replace("{table}", self.table).replace("{column}", name);
+        let change = change.replace("{type}", wanted);
+        if is_time && !kind.starts_with("timestamp") && !kind.starts_with("datetime") || !is_time && !is_text(kind) {
+            return Some(Finding::bad("columns", format!("{name} is {kind}, and cannot be"), change));
+        }
+        if is_time && number.unwrap_or(self.dialect.digits) < DIGITS {
+            let seen = format!("{name} is {kind}, without milliseconds: a lock would end before its time");
+            return Some(Finding::bad("columns", seen, change));
+        }
+        let least = if name == "name" { NAME } else { OWNER };
+        if let Some(length) = number.filter(|length| !is_time && *length < least) {
+            let seen = format!("{name} is {kind}, and holds {length} characters of {least}");
+            return Some(Finding::unwise("columns", seen, change));
+        }
+        there.nullable.then(|| {
+            let not_null = self.dialect.not_null.replace("{table}", self.table).replace("{column}", name);
+            let seen = format!("{name} may be NULL, which is neither held nor free");
+            Finding::unwise("columns", seen, not_null.replace("{type}", kind))
+        })
+    }
+}
+
+/// Whether a row cannot be written without a value for it, and it is none of ours.
+fn is_in_the_way(there: &Column) -> bool {
+    let ours = ["name", "lock_until", "locked_at", "locked_by"];
+    !there.nullable && !there.optional && !ours.contains(&there.name.to_ascii_lowercase().as_str())
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.contains("char") || kind.contains("text") || kind == "name"
+}
+
+/// The number in `varchar(64)` and `timestamp(3) without time zone`.
+fn number(kind: &str) -> Option<u32> {
+    kind.split_once('(')?.1.split_once(')')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade;
+    use super::*;
+
+    const DIALECT: Dialect = Dialect {
+        change: "ALTER TABLE {table} ALTER {column} TYPE {type}",
+        not_null: "ALTER TABLE {table} ALTER {column} SET NOT NULL",
+        text: ["VARCHAR(64)", "VARCHAR(255)"],
+        time: "TIMESTAMP",
+        digits: 6,
+    };
+
+    fn judged(kinds: [&str; 4], more: &[Column]) -> Vec<Finding> {
+        let names = ["name", "lock_until", "locked_at", "locked_by"];
+        let column =
+            |(name, kind): (&str, &str)| Column { name: name.to_owned(), kind: kind.to_owned(), ..Column::default() };
+        let all = names.into_iter().zip(kinds).filter(|(_, kind)| !kind.is_empty()).map(column);
+        Columns { table: "locks", all: all.chain(more.iter().cloned()).collect(), dialect: &DIALECT }.judge()
+    }
+
+    #[test]
+    fn what_locks_need_is_good_with_or_without_a_zone() {
+        for time in ["timestamp without time zone", "timestamp(3) with time zone", "datetime(6)"] {
+            let found = judged(["character varying(64)", time, time, "character varying(255)"], &[]);
+            assert_eq!((found.len(), found[0].grade), (1, Grade::Good), "{found:?}");
+        }
+        assert_eq!(judged(["text", "timestamp", "timestamp", "text"], &[])[0].grade, Grade::Good);
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_type_is_bad_and_what_is_short_is_unwise() {
+        for (kinds, grade, advice) in [
+            (["", "timestamp", "timestamp", "text"], Grade::Bad, "ADD name VARCHAR(64) NOT NULL"),
+            (["text", "date", "timestamp", "text"], Grade::Bad, "ALTER lock_until TYPE TIMESTAMP"),
+            (["text", "timestamp", "timestamp(2)", "text"], Grade::Bad, "ALTER locked_at TYPE TIMESTAMP"),
+            (["integer", "timestamp", "timestamp", "text"], Grade::Bad, "ALTER name TYPE VARCHAR(64)"),
+            (["varchar(63)", "timestamp", "timestamp", "text"], Grade::Unwise, "ALTER name TYPE VARCHAR(64)"),
+            (["text", "timestamp", "timestamp", "varchar(254)"], Grade::Unwise, "ALTER locked_by TYPE VARCHAR(255)"),
+        ] {
+            let found = judged(kinds, &[]);
+            assert_eq!((found.len(), found[0].grade), (1, grade), "{found:?}");
+            assert!(found[0].advice.as_ref().unwrap().contains(advice), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_of_anothers_may_not_ask_for_a_value() {
+        let more = |nullable, optional| Column { name: "x".to_owned(), kind: "integer".to_owned(), nullable, optional };
+        let grade = |column| judged(["text", "timestamp", "timestamp", "text"], &[column])[0].grade;
+        assert_eq!(grade(more(false, false)), Grade::Bad);
+        assert_eq!(grade(more(true, false)), Grade::Good);
+        assert_eq!(grade(more(false, true)), Grade::Good);
+    }
+}

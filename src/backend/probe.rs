@@ -1,0 +1,260 @@
+//! What the checks of the backends that are reached by network have in common: hosts, TLS, round trips and clocks.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::network::Host;
+use super::tls::{Checks, Mode, Tls};
+use super::{Finding, Trouble, TroubleKind};
+use crate::clock::Moment;
+use crate::duration::brief;
+
+/// Whom a check tells what it finds.
+pub(super) type Tell<'a> = &'a mut dyn FnMut(Finding);
+
+/// How often a server is asked for the time.
+const TRIPS: usize = 7;
+/// From here on a difference of clocks can let two hosts run what only one should.
+const MUCH: Duration = Duration::from_secs(1);
+/// No measurement is said to be better than this.
+const LEAST: Duration = Duration::from_micros(100);
+/// A round trip that makes a lease of some seconds hard to keep.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// How far the hosts of a URL are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Distance {
+    /// None of them answers.
+    Unreached,
+    /// All of them are on this machine.
+    Here,
+    Away,
+}
+
+/// Looks each host up, connects to it, hangs up, which some servers note in their log, and tells of it. `socket` makes the path of a socket of that of the host.
+pub(super) fn hosts(
+    hosts: &[Host],
+    port: u16,
+    limit: Duration,
+    socket: impl Fn(&Host) -> PathBuf,
+    tell: Tell<'_>,
+) -> Distance {
+    let mut distance = Distance::Unreached;
+    for host in hosts {
+        let found = match host.is_path() {
+            true => knock(&socket(host)),
+            false => reach(host, port, limit),
+        };
+        match found {
+            Ok((seen, here)) => {
+                distance = if here && distance != Distance::Away { Distance::Here } else { Distance::Away };
+                tell(Finding::good("address", seen));
+            }
+            Err((seen, advice)) if hosts.len() > 1 => tell(Finding::unwise("address", seen, advice)),
+            Err((seen, advice)) => tell(Finding::bad("address", seen, advice)),
+        }
+    }
+    if distance == Distance::Unreached && hosts.len() > 1 {
+        tell(Finding::bad("address", "none of the hosts answers", "look whether the servers run and what is between"));
+    }
+    distance
+}
+
+/// What was seen, and whether that is on this machine; or what was seen and what to do.
+type Found = Result<(String, bool), (String, String)>;
+
+fn knock(path: &std::path::Path) -> Found {
+    match UnixStream::connect(path) {
+        Ok(_) => Ok((format!("the socket {} answers", path.display()), true)),
+        Err(error) => Err((
+            format!("the socket {} does not answer: {}", path.display(), plain(&error)),
+            "look whether the server runs, and where its socket is".to_owned(),
+        )),
+    }
+}
+
+fn reach(host: &Host, port: u16, limit: Duration) -> Found {
+    let addresses = host.addresses(port).map_err(|trouble| (trouble.message, trouble.hint.unwrap_or_default()))?;
+    let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let mut why = String::new();
+    for address in &addresses {
+        match TcpStream::connect_timeout(address, share.max(Duration::from_secs(1))) {
+            Ok(_) => return Ok((format!("{} answers", named(host, *address)), address.ip().is_loopback())),
+            Err(error) => why = format!("{} does not answer: {}", named(host, *address), plain(&error)),
+        }
+    }
+    let advice = "look whether the server runs, whether host and port are right, and what firewalls are between";
+    Err((why, advice.to_owned()))
+}
+
+fn named(host: &Host, address: SocketAddr) -> String {
+    match host.name.parse::<std::net::IpAddr>() {
+        Ok(_) => format!("{address}"),
+        Err(_) => format!("{}, which is {address},", host.name),
+    }
+}
+
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// What trouble with connecting is about.
+pub(super) fn subject(trouble: &Trouble) -> &'static str {
+    if trouble.message.contains("TLS") || trouble.message.contains("certificate") { "TLS" } else { "login" }
+}
+
+/// What a server that refuses to be asked leaves open; one that does not answer any more is trouble.
+pub(super) fn if_told<T>(
+    subject: &'static str,
+    told: Result<T, Trouble>,
+    tell: Tell<'_>,
+) -> Result<Option<T>, Trouble> {
+    match told {
+        Ok(told) => Ok(Some(told)),
+        Err(trouble) if trouble.kind == TroubleKind::Lasting => {
+            let Finding { seen, .. } = Finding::of_trouble(subject, trouble);
+            let advice = "whether a lock can be taken shows below";
+            tell(Finding::unwise(subject, format!("it cannot be looked at: {seen}"), advice));
+            Ok(None)
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// Judges how a connection is protected. `version` is that of TLS where it is on.
+pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distance) -> Finding {
+    let mode = wanted.map_or(Mode::Disable, |tls| tls.mode);
+    let Some(version) = version else {
+        return match distance {
+            Distance::Here => Finding::good("TLS", "off; the connection stays on this machine"),
+            _ => Finding::unwise(
+                "TLS",
+                "off: password and locks go over the network in the clear",
+                "give the server TLS, and write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
+            ),
+        };
+    };
+    match wanted.map_or(Checks::Nothing, Tls::checks) {
+        Checks::Name => Finding::good("TLS", format!("{version}; the server's certificate and name are verified")),
+        Checks::Authority => {
+            Finding::good("TLS", format!("{version}; the server's certificate is verified, but not its name"))
+        }
+        Checks::Nothing if distance == Distance::Here && mode < Mode::Require => {
+            Finding::good("TLS", format!("{version}, without verification; the connection stays on this machine"))
+        }
+        Checks::Nothing => Finding::unwise(
+            "TLS",
+            format!("{version}, but the server is not verified: anybody in between could pass for it"),
+            "write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
+        ),
+    }
+}
+
+/// Asks for the server's time, in microseconds since 1970, some times, and tells how long that takes and how the clocks differ.
+pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, Trouble>, tell: Tell<'_>) -> Result<(), Trouble> {
+    let mut trips = Vec::new();
+    for _ in 0..TRIPS {
+        let (begun, host) = (Moment::now(), host_micros());
+        let server = ask()?;
+        let took = Moment::now().since(begun);
+        trips.push((took, i128::from(server) - i128::from(host) - i128::from(half_micros(took))));
+    }
+    trips.sort_unstable();
+    tell(round_trip(trips[TRIPS / 2].0));
+    tell(difference(trips[0].1, trips[0].0 / 2));
+    Ok(())
+}
+
+fn host_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn half_micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX)
+}
+
+fn round_trip(median: Duration) -> Finding {
+    let seen = format!("{}, the median of {TRIPS}", brief(median));
+    match median > SLOW {
+        false => Finding::good("round trip", seen),
+        true => Finding::unwise("round trip", seen, "choose a --lease of a minute or more, or a server that is nearer"),
+    }
+}
+
+/// `ahead` is how many microseconds the server's clock is ahead of ours.
+fn difference(ahead: i128, uncertain: Duration) -> Finding {
+    let apart = Duration::from_micros(u64::try_from(ahead.unsigned_abs()).unwrap_or(u64::MAX));
+    let within = brief(uncertain.max(LEAST));
+    if apart <= uncertain {
+        return Finding::good("clock", format!("the server's and this host's agree, to within {within}"));
+    }
+    let side = if ahead > 0 { "ahead of" } else { "behind" };
+    let seen = format!("the server's is {} {side} this host's, give or take {within}", brief(apart));
+    match apart > MUCH {
+        false => Finding::good("clock", seen),
+        true => Finding::unwise(
+            "clock",
+            seen,
+            "locks go by the server's clock and stay safe, but crons of two hosts may fire one after the other: \
+             have the clocks set by NTP, or make --at-least or --every longer than the difference",
+        ),
+    }
+}
+
+/// The number and the one after the first dot that a version begins with.
+pub(super) fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or_default());
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Grade, Url};
+    use super::*;
+
+    #[test]
+    fn a_connection_that_leaves_the_machine_needs_tls_that_verifies() {
+        let wanted = |mode: &str| {
+            let url = Url::parse(&format!(
+                "x://db/x?sslmode={mode}&sslrootcert={}",
+                if mode == "verify-full" { "a" } else { "" }
+            ));
+            Tls::take(&url.unwrap(), |_| None, Mode::Prefer).unwrap()
+        };
+        let grade = |mode: &str, version, distance| tls(Some(&wanted(mode)), version, distance).grade;
+        assert_eq!(grade("prefer", None, Distance::Here), Grade::Good);
+        assert_eq!(grade("prefer", None, Distance::Away), Grade::Unwise);
+        assert_eq!(grade("prefer", Some("TLSv1.3"), Distance::Here), Grade::Good);
+        assert_eq!(grade("prefer", Some("TLSv1.3"), Distance::Away), Grade::Unwise);
+        assert_eq!(grade("require", Some("TLSv1.3"), Distance::Here), Grade::Unwise);
+        assert_eq!(grade("verify-full", Some("TLSv1.3"), Distance::Away), Grade::Good);
+        assert_eq!(tls(None, None, Distance::Away).grade, Grade::Unwise);
+    }
+
+    #[test]
+    fn clocks_that_differ_by_more_than_a_second_are_unwise() {
+        let (ms, trip) = (1000, Duration::from_millis(1));
+        assert_eq!(difference(0, trip).grade, Grade::Good);
+        assert_eq!(difference(-999 * ms, trip).grade, Grade::Good);
+        let late = difference(-3_600_000 * ms, trip);
+        assert_eq!((late.grade, late.seen.contains("1h behind this host's")), (Grade::Unwise, true), "{late:?}");
+        assert!(difference(1_200 * ms, trip).seen.contains("1.2 s ahead of"));
+    }
+
+    #[test]
+    fn a_slow_server_is_unwise() {
+        assert_eq!(round_trip(Duration::from_millis(80)).grade, Grade::Good);
+        assert_eq!(round_trip(Duration::from_secs(1)).grade, Grade::Unwise);
+    }
+
+    #[test]
+    fn a_version_begins_with_two_numbers() {
+        assert_eq!(version("10.11.6-MariaDB-1:10.11.6+maria"), (10, 11));
+        assert_eq!(version("8.0.36"), (8, 0));
+        assert_eq!(version("x"), (0, 0));
+    }
+}

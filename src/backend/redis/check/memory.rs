@@ -1,0 +1,144 @@
+//! What makes a server forget locks: its memory, its disk, and the copies that may take its place.
+
+use ::redis::{Value, cmd};
+
+use super::super::link::Link;
+use super::{Info, one, text};
+use crate::backend::probe::Tell;
+use crate::backend::{Finding, Trouble};
+
+/// What a server was told to do; a value is `None` where it may not be asked for.
+struct Settings {
+    save: Option<String>,
+    least_replicas: Option<String>,
+    policy: Option<String>,
+    memory: Option<String>,
+}
+
+/// The error is that the server does not answer any more.
+pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_>) -> Result<(), Trouble> {
+    let mut ask = |name: &str| setting(link, name);
+    let settings = Settings {
+        save: ask("save")?,
+        least_replicas: ask("min-replicas-to-write")?,
+        policy: ask("maxmemory-policy")?.or_else(|| info.get("maxmemory_policy").cloned()),
+        memory: ask("maxmemory")?.or_else(|| info.get("maxmemory").cloned()),
+    };
+    tell(judge_memory(&settings));
+    tell(judge_disk(&settings, info));
+    tell(judge_copies(&settings, info, sentinels));
+    Ok(())
+}
+
+fn setting(link: &mut Link, name: &str) -> Result<Option<String>, Trouble> {
+    Ok(match one(link, cmd("CONFIG").arg("GET").arg(name).clone())? {
+        Value::Array(pair) => pair.get(1).map(text),
+        Value::Map(pairs) => pairs.first().map(|(_, value)| text(value)),
+        _ => None,
+    })
+}
+
+/// Locks expire, and so they are what a policy for what expires may throw away.
+fn judge_memory(settings: &Settings) -> Finding {
+    let (Some(policy), Some(memory)) = (settings.policy.as_deref(), settings.memory.as_deref()) else {
+        return Finding::unwise(
+            "eviction",
+            "maxmemory and maxmemory-policy may not be asked for",
+            "allow the user who checks +config|get or +info, or see to it that maxmemory-policy is noeviction",
+        );
+    };
+    match (policy, memory) {
+        (_, "0") => Finding::good("eviction", "there is no maxmemory, so nothing is thrown away"),
+        ("noeviction", _) => Finding::good("eviction", "maxmemory-policy is noeviction"),
+        (policy, memory) => Finding::bad(
+            "eviction",
+            format!(
+                "maxmemory-policy is {policy}: when the {memory} bytes of maxmemory are full, locks are thrown away"
+            ),
+            "set maxmemory-policy to noeviction, or give locks a server of their own",
+        ),
+    }
+}
+
+fn judge_disk(settings: &Settings, info: &Info) -> Finding {
+    let advice = "set appendonly yes";
+    match (info.get("aof_enabled").map(String::as_str), settings.save.as_deref()) {
+        (Some("1"), _) => Finding::good("persistence", "appendonly is on: locks outlive a restart"),
+        (Some(_), Some("")) => {
+            Finding::unwise("persistence", "neither appendonly nor save is on: a restart forgets all locks", advice)
+        }
+        (Some(_), Some(_)) => Finding::unwise(
+            "persistence",
+            "snapshots only: a crash forgets the locks that were taken since the last one",
+            advice,
+        ),
+        _ => Finding::unwise("persistence", "whether locks outlive a restart may not be asked for", advice),
+    }
+}
+
+fn judge_copies(settings: &Settings, info: &Info, sentinels: bool) -> Finding {
+    let Some(copies) = info.get("connected_slaves").and_then(|count| count.parse::<u32>().ok()) else {
+        return Finding::unwise("replicas", "whether there are any may not be asked for", "allow the user +info");
+    };
+    match (copies, settings.least_replicas.as_deref()) {
+        (0, _) if !sentinels => Finding::good("replicas", "there are none, so no failover can forget a lock"),
+        (_, Some(least)) if least != "0" => {
+            Finding::good("replicas", format!("{copies}, and min-replicas-to-write is {least}"))
+        }
+        (copies, _) => Finding::unwise(
+            "replicas",
+            format!("{copies}: a failover can forget the locks that were taken just before"),
+            "set min-replicas-to-write 1, and make jobs check SHEDLOCK_LOCK_TOKEN where two at once would do harm",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Grade;
+
+    fn settings(save: Option<&str>, least: &str, policy: &str, memory: &str) -> Settings {
+        let some = |text: &str| Some(text.to_owned());
+        Settings {
+            save: save.map(str::to_owned),
+            least_replicas: some(least),
+            policy: some(policy),
+            memory: some(memory),
+        }
+    }
+
+    fn info(key: &str, value: &str) -> Info {
+        [(key.to_owned(), value.to_owned())].into()
+    }
+
+    #[test]
+    fn a_policy_that_throws_locks_away_is_bad() {
+        let grade = |policy, memory| judge_memory(&settings(None, "0", policy, memory)).grade;
+        for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl", "volatile-lru"] {
+            assert_eq!(grade(policy, "100000"), Grade::Bad, "{policy}");
+            assert_eq!(grade(policy, "0"), Grade::Good, "{policy}");
+        }
+        assert_eq!(grade("noeviction", "100000"), Grade::Good);
+    }
+
+    #[test]
+    fn a_server_that_forgets_with_a_restart_is_unwise() {
+        let seen = |save, aof| judge_disk(&settings(save, "0", "", "0"), &info("aof_enabled", aof));
+        assert_eq!(seen(Some(""), "1").grade, Grade::Good);
+        assert!(seen(Some(""), "0").seen.contains("forgets all locks"));
+        assert!(seen(Some("3600 1"), "0").seen.contains("snapshots only"));
+        assert!(seen(None, "0").seen.contains("may not be asked for"));
+    }
+
+    #[test]
+    fn a_replica_that_need_not_know_of_a_lock_is_unwise() {
+        let grade = |copies, least, sentinels| {
+            judge_copies(&settings(None, least, "", "0"), &info("connected_slaves", copies), sentinels).grade
+        };
+        assert_eq!(grade("0", "0", false), Grade::Good);
+        assert_eq!(grade("1", "0", false), Grade::Unwise);
+        assert_eq!(grade("1", "1", false), Grade::Good);
+        assert_eq!(grade("0", "0", true), Grade::Unwise);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the user may do, found out by doing it to a key that is not there, which changes nothing.
+
+use ::redis::{Cmd, Value, cmd};
+
+use super::super::link::Link;
+use super::super::trouble;
+use super::one;
+use crate::backend::{Finding, Trouble};
+
+/// What locks need, and what their tokens and history need beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Lock,
+    History,
+}
+
+/// A right that is missing, and what for.
+pub(super) type Lacking = (For, &'static str);
+
+/// The rights that are missing. `space` is what all locks' keys begin with.
+pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, Trouble> {
+    // Nobody has a lock of this name.
+    let random = getrandom::u64().unwrap_or_default();
+    let lock = format!("{space}shedlock-check-{random:016x}");
+    let history = format!("{{{lock}}}:history");
+    let mut lacking = Vec::new();
+    for (needed, right, command) in commands(&lock, &history) {
+        // A cluster looks at the rights before it sends us on.
+        let answer = one(link, command)?;
+        if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOPERM") {
+            lacking.push((needed, right));
+        }
+    }
+    Ok(lacking)
+}
+
+fn commands(lock: &str, history: &str) -> Vec<(For, &'static str, Cmd)> {
+    let of = |needed, right: &'static str, key: &str, more: &[&str]| {
+        let mut command = cmd(right);
+        command.arg(key).arg(more);
+        (needed, right, command)
+    };
+    let script = cmd("EVAL").arg("return 1").arg(1).arg(lock).clone();
+    let known = cmd("EVALSHA").arg("0".repeat(40)).arg(1).arg(lock).clone();
+    vec![
+        (For::Lock, "EVAL", script),
+        (For::Lock, "EVALSHA", known),
+        (For::Lock, "TIME", cmd("TIME")),
+        of(For::Lock, "GET", lock, &[]),
+        of(For::Lock, "SET", lock, &["", "XX", "PX", "1"]),
+        of(For::Lock, "SETRANGE", lock, &["0", ""]),
+        of(For::Lock, "DEL", lock, &[]),
+        of(For::Lock, "PTTL", lock, &[]),
+        of(For::Lock, "PEXPIRE", lock, &["1"]),
+        of(For::History, "GET", history, &[]),
+        of(For::History, "SET", history, &["", "XX", "PX", "1"]),
+        of(For::History, "ZADD", history, &["XX", "0", ""]),
+        of(For::History, "ZRANGE", history, &["0", "0"]),
+        of(For::History, "ZREM", history, &[""]),
+        of(For::History, "ZREMRANGEBYRANK", history, &["0", "0"]),
+    ]
+}
+
+/// What the missing rights mean.
+pub(super) fn judge(lacking: &[Lacking], space: &str) -> Vec<Finding> {
+    let of = |wanted: For| lacking.iter().filter(move |(needed, _)| *needed == wanted).map(|(_, right)| *right);
+    let (lock, history): (Vec<_>, Vec<_>) = (of(For::Lock).collect(), of(For::History).collect());
+    let allowed = |rights: &[&str], keys: &str| {
+        let rights: Vec<_> = rights.iter().map(|right| format!("+{}", right.to_lowercase())).collect();
+        format!("ACL SETUSER USER {keys} {}", rights.join(" "))
+    };
+    let first = match lock.is_empty() {
+        true => Finding::good("rights", format!("all that a lock needs, on {space}*")),
+        false => Finding::bad(
+            "rights",
+            format!("the user may not {} on {space}*", lock.join(", ")),
+            allowed(&lock, &format!("~{space}*")),
+        ),
+    };
+    let second = match history.is_empty() {
+        true => Finding::good("history", format!("all that tokens and a history need, on {{{space}*")),
+        false => Finding::unwise(
+            "history",
+            format!("the user may not {} on {{{space}*; locks work without tokens", history.join(", ")),
+            allowed(&history, &format!("~{{{space}*")),
+        ),
+    };
+    vec![first, second]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Grade;
+
+    #[test]
+    fn without_a_right_to_the_lock_nothing_works_and_without_one_to_the_history_there_is_no_token() {
+        let grades = |lacking: &[Lacking]| judge(lacking, "a:b:").into_iter().map(|it| it.grade).collect::<Vec<_>>();
+        assert_eq!(grades(&[]), [Grade::Good, Grade::Good]);
+        assert_eq!(grades(&[(For::Lock, "SET")]), [Grade::Bad, Grade::Good]);
+        assert_eq!(grades(&[(For::History, "ZADD")]), [Grade::Good, Grade::Unwise]);
+        let said = judge(&[(For::History, "ZADD")], "a:b:")[1].advice.clone().unwrap();
+        assert_eq!(said, "ACL SETUSER USER ~{a:b:* +zadd");
+    }
+}

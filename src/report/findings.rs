@@ -1,0 +1,174 @@
+//! What `shedlock check` has found out: a line for each thing as soon as it is known, or JSON.
+
+use std::io::{ErrorKind, IsTerminal, Write, stdout};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::backend::{Finding, Grade, Reached};
+
+/// As wide as the longest subject.
+const WIDTH: usize = 12;
+
+/// What has been found so far.
+pub(crate) struct Findings {
+    found: Vec<Finding>,
+    style: Style,
+    /// Why nothing can be written any more.
+    broken: Option<std::io::Error>,
+}
+
+/// How findings are shown.
+enum Style {
+    Json,
+    Text { letters: Letters, colours: bool },
+}
+
+/// What a terminal may be able to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    All,
+    Ascii,
+}
+
+impl Findings {
+    pub(crate) fn new(json: bool) -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
+        let plain = variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
+        let style = match json {
+            true => Style::Json,
+            false => Style::Text { letters: letters(locale.as_deref()), colours: stdout().is_terminal() && !plain },
+        };
+        Self { found: Vec::new(), style, broken: None }
+    }
+
+    /// Notes a finding, and shows it at once.
+    pub(crate) fn tell(&mut self, finding: Finding) {
+        if let Style::Text { letters, colours } = self.style {
+            self.write(&line(&finding, letters, colours));
+        }
+        self.found.push(finding);
+    }
+
+    /// The worst of all grades.
+    pub(crate) fn worst(&self) -> Grade {
+        let grades = self.found.iter().map(|finding| finding.grade);
+        grades.max_by_key(|grade| *grade as u8).unwrap_or(Grade::Good)
+    }
+
+    /// Shows what it all means.
+    pub(crate) fn finish(&mut self, reached: Reached) -> anyhow::Result<()> {
+        let text = match self.style {
+            Style::Json => {
+                let all: Vec<Value> = self.found.iter().map(object).collect();
+                format!("{:#}\n", Value::Array(all))
+            }
+            Style::Text { .. } => summary(&self.found, reached),
+        };
+        self.write(&text);
+        match self.broken.take() {
+            // `shedlock check | head` closes the pipe early, and has what it wanted.
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        let mut stdout = stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            self.broken.get_or_insert(error);
+        }
+    }
+}
+
+/// Without a locale, as under cron, nobody has said that more than ASCII can be shown.
+fn letters(locale: Option<&str>) -> Letters {
+    let locale = locale.unwrap_or_default().to_ascii_uppercase();
+    if locale.contains("UTF-8") || locale.contains("UTF8") { Letters::All } else { Letters::Ascii }
+}
+
+fn line(finding: &Finding, letters: Letters, colours: bool) -> String {
+    let (mark, ascii, colour) = match finding.grade {
+        Grade::Good => ('✓', '+', 32),
+        Grade::Unwise => ('!', '!', 33),
+        Grade::Bad => ('✗', 'x', 31),
+    };
+    let (mark, arrow) = if letters == Letters::All { (mark, "→") } else { (ascii, "->") };
+    let mark = if colours { format!("\x1b[{colour}m{mark}\x1b[0m") } else { mark.to_string() };
+    let line = format!("{mark} {:WIDTH$}  {}\n", finding.subject, one_line(&finding.seen));
+    match finding.advice.as_deref().filter(|advice| !advice.is_empty()) {
+        Some(advice) => format!("{line}  {:WIDTH$}  {arrow} {}\n", "", one_line(advice)),
+        None => line,
+    }
+}
+
+/// What a server says may have any characters in it.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn object(finding: &Finding) -> Value {
+    let grade = match finding.grade {
+        Grade::Good => "good",
+        Grade::Unwise => "unwise",
+        Grade::Bad => "bad",
+    };
+    let advice = finding.advice.as_deref().filter(|advice| !advice.is_empty());
+    json!({ "grade": grade, "subject": finding.subject, "seen": finding.seen, "advice": advice })
+}
+
+fn summary(found: &[Finding], reached: Reached) -> String {
+    let count = |grade| found.iter().filter(|finding| finding.grade == grade).count();
+    let things = |count| match count {
+        1 => "1 thing is".to_owned(),
+        count => format!("{count} things are"),
+    };
+    let text = match (count(Grade::Bad), count(Grade::Unwise)) {
+        (0, 0) => "this host can lock here".to_owned(),
+        (0, unwise) => format!("this host can lock here, but {} unwise", things(unwise)),
+        (bad, _) => format!("{} in the way of locking here", things(bad)),
+    };
+    match reached {
+        Reached::Yes => format!("{text}\n"),
+        Reached::No => format!("{text}; nothing more can be tried before that is mended\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_mark_and_what_to_do_stands_under_it() {
+        let finding = Finding::bad("clock", "an hour\nlate", "set it");
+        assert_eq!(line(&finding, Letters::All, false), "✗ clock         an hour late\n                → set it\n");
+        assert_eq!(line(&finding, Letters::Ascii, false), "x clock         an hour late\n                -> set it\n");
+        assert!(line(&finding, Letters::All, true).starts_with("\x1b[31m✗\x1b[0m clock"));
+        assert_eq!(line(&Finding::good("TLS", "on"), Letters::All, false), "✓ TLS           on\n");
+    }
+
+    #[test]
+    fn only_a_locale_in_utf_8_has_all_letters() {
+        for (locale, known) in [
+            (Some("de_DE.UTF-8"), Letters::All),
+            (Some("C.utf8"), Letters::All),
+            (Some("C"), Letters::Ascii),
+            (Some("de_DE@euro"), Letters::Ascii),
+            (None, Letters::Ascii),
+        ] {
+            assert_eq!(letters(locale), known, "{locale:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_line_says_what_it_all_means() {
+        let (good, unwise) = (Finding::good("a", ""), Finding::unwise("b", "", ""));
+        let bad = Finding::bad("c", "", "");
+        let said = |found: &[&Finding]| summary(&found.iter().copied().cloned().collect::<Vec<_>>(), Reached::Yes);
+        assert_eq!(said(&[&good]), "this host can lock here\n");
+        assert_eq!(said(&[&good, &unwise]), "this host can lock here, but 1 thing is unwise\n");
+        assert_eq!(said(&[&bad, &unwise, &bad]), "2 things are in the way of locking here\n");
+        assert!(summary(&[bad], Reached::No).ends_with("before that is mended\n"));
+    }
+}
