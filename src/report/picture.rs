@@ -174,7 +174,7 @@ fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
 
 /// Puts a bar, which begins after those that are there, in the first row that has room.
 fn place<'a>(rows: &mut Vec<Vec<Bar<'a>>>, bar: Bar<'a>) {
-    let free = |row: &Vec<Bar<'a>>| row.iter().all(|other| other.to <= bar.from);
+    let free = |row: &Vec<Bar<'a>>| row.last().is_none_or(|last| last.to <= bar.from);
     match rows.iter().position(free) {
         Some(row) => rows[row].push(bar),
         None if rows.len() < MOST_ROWS => rows.push(vec![bar]),
