@@ -71,9 +71,9 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
 }
 
 fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+    let unseen = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    c.is_control() || unseen || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 impl Reporter {
@@ -162,5 +162,7 @@ mod tests {
     #[test]
     fn a_message_is_one_line() {
         assert_eq!(text("a\nb\u{1b}[1m", None), "shedlock: a\\nb\\u{1b}[1m\n");
+        // The one changes the direction, and the other is in no XML.
+        assert_eq!(text("a\u{202e}b\u{ffff}é", None), "shedlock: a\\u{202e}b\\u{ffff}é\n");
     }
 }
