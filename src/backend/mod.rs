@@ -1,6 +1,6 @@
 //! Where locks live: the contract that every backend keeps, and the table of URL schemes.
 //!
-//! A new backend is one file that implements [`Backend`] and one line in [`SCHEMES`].
+//! A new backend is one file that implements [`Backend`] and [`Operate`], and one line in [`SCHEMES`].
 
 #[cfg(test)]
 mod conformance;

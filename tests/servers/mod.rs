@@ -150,5 +150,6 @@ const _: fn() = || {
     let _ = (stores::MariaDbStore::new, stores::PostgresStore::new, stores::RedisStore::new, stores::RedisStore::of);
     let _ = <stores::PostgresStore as stores::Store>::make_table;
     let _ = <stores::PostgresStore as stores::Store>::connections;
+    let _ = (<stores::PostgresStore as stores::Store>::things, <stores::PostgresStore as stores::Store>::carry_out);
     let _ = (Certificates::authority, Certificates::stranger, Certificates::client, Certificates::client_key);
 };

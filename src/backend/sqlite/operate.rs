@@ -282,7 +282,7 @@ mod tests {
 
     use super::super::file::{Directory, File};
     use super::*;
-    use crate::backend::{Acquired, Backend, TroubleKind, from_url};
+    use crate::backend::{Acquired, TroubleKind, from_url};
     use crate::lock::{Claim, Closing, LockName, Owner, Verdict};
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -454,15 +454,14 @@ mod tests {
             "DROP TABLE shedlock; CREATE TABLE shedlock (name PRIMARY KEY, lock_until, locked_at, locked_by); \
              INSERT INTO shedlock VALUES \
              ('blank', '2026-01-31 18:00:00', {NOW}, 'a person'), ('number', 1769882400000, {NOW}, 5), \
-             ('null', NULL, NULL, NULL), ('since', '2020-01-01T00:00:00.000Z', 'yesterday', x'ff41'), \
-             ('far', strftime('%Y-%m-%d %H:%M:%S', 'now', '+1 hour'), {NOW}, ''), (x'fe', {NOW}, {NOW}, ''), \
+             ('null', NULL, NULL, NULL), ('since', '2020-01-01T00:00:00.000Z', 'yesterday', 'ada'), \
+             ('far', strftime('%Y-%m-%d %H:%M:%S', 'now', '+1 hour'), {NOW}, ''), (x'fe', {NOW}, {NOW}, x'ff41'), \
              ('plain', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour'), {NOW}, 'somebody')"
         ));
         let mut backend = place.open();
         let found = backend.locks(&[]).unwrap().locks;
         let find = |name: &str| found.iter().find(|lock| lock.name == name).unwrap();
-        for (name, owner) in [("blank", "a person"), ("number", "5"), ("null", ""), ("since", "\u{fffd}A"), ("far", "")]
-        {
+        for (name, owner) in [("blank", "a person"), ("number", "5"), ("null", ""), ("since", "ada"), ("far", "")] {
             let lock = find(name);
             assert!(lock.is_held(), "{lock:?}");
             assert_eq!((lock.record.owner.as_str(), lock.record.since.and(lock.record.until)), (owner, None));
@@ -472,9 +471,12 @@ mod tests {
             }
         }
         assert!(find("far").record.left < MINUTE * 61, "as far as it can be read");
-        assert!(!find("\u{fffd}").is_held());
+        let garbage = find("\u{fffd}");
+        assert!(!garbage.is_held() && garbage.record.owner == "\u{fffd}A", "{garbage:?}");
         assert!(find("plain").is_held() && find("plain").record.until.is_some());
-        for (name, owner) in [("blank", "a person"), ("far", "")] {
+        for (name, owner) in [("blank", "a person"), ("far", ""), ("since", "ada")] {
+            assert_eq!(backend.change(&change(name, owner, owner, MINUTE)), Ok(Kept::Kept), "{name}");
+            assert!(!is_granted(&mut *backend, &claim(name, 1)), "{name}");
             assert_eq!(backend.change(&change(name, owner, owner, Duration::ZERO)), Ok(Kept::Kept), "{name}");
             assert!(!is_held(&mut *backend, name) && is_granted(&mut *backend, &claim(name, 1)), "{name}");
         }
