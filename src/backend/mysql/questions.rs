@@ -11,10 +11,11 @@ use super::trouble::Failure;
 use crate::clock::Timestamp;
 use crate::lock::{Lock, PastRun, Record, Wanted};
 
-/// Before each of the others. The transaction ends one that a server without autocommit may have begun, and whose rows would
-/// be those of then.
-const BEGIN: &str =
-    "START TRANSACTION; SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000, @@global.read_only";
+/// Before each of the others.
+const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000, @@global.read_only";
+
+/// After them: on a server without autocommit the next ones would be shown the same rows.
+const END: &str = "COMMIT";
 
 const LOCKS: &str = "SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) \
@@ -70,7 +71,7 @@ impl Tables {
     }
 
     fn question(&self, looks: &[String], step: Step) -> Question {
-        let text = format!("{BEGIN}; {}; COMMIT", looks.join("; ")).replace("{now}", NOW);
+        let text = format!("{CLOCK}; {}; {END}", looks.join("; ")).replace("{now}", NOW);
         Question { text: self.name(&text), step }
     }
 }
@@ -98,8 +99,8 @@ impl Question {
         while let Some(result) = results.iter() {
             for row in result {
                 let row = Row::from(row?);
-                // The transaction's beginning is the first, and the clock the second.
-                match number.checked_sub(2) {
+                // The clock is the first.
+                match number.checked_sub(1) {
                     None => {
                         asked.now = row.time(0).unwrap_or(Timestamp(0));
                         asked.read_only = !matches!(row.text(1).as_deref(), Some("0" | "OFF") | None);

@@ -40,6 +40,17 @@ fn record(now: u64, left: i64, value: &str) -> Record {
     Record { owner: record.owner.chars().take(SHOWN).collect(), ..record }
 }
 
+/// Reads the answers to GET and PTTL. In this order, a lock that ends in between is one that has ended.
+pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<Record> {
+    match answers {
+        // A key without an end has -1, and one that is gone -2.
+        [Value::BulkString(value), Value::Int(left @ -1..)] => {
+            Some(stored(now.0, *left, &String::from_utf8_lossy(value)))
+        }
+        _ => None,
+    }
+}
+
 /// What a lock's key holds.
 pub(super) fn stored(now: u64, left: i64, value: &str) -> Record {
     // A key without an end has -1.
@@ -67,5 +78,13 @@ mod tests {
         let odd = record(1000, -1, &"x".repeat(1000));
         assert_eq!((odd.owner.len(), odd.since, odd.until, odd.left), (255, None, None, FOR_EVER));
         assert_eq!(record(0, 1, "ADDED:soon").owner, "ADDED:soon");
+    }
+
+    #[test]
+    fn a_key_that_is_gone_is_no_lock_and_one_without_an_end_is_held_for_ever() {
+        let look = |left| of_look(Timestamp(7), &[Value::BulkString(b"host".to_vec()), Value::Int(left)]);
+        assert_eq!(look(-1).unwrap().left, FOR_EVER);
+        assert_eq!(look(5).unwrap().until, Some(Timestamp(12)));
+        assert_eq!((look(-2), of_look(Timestamp(7), &[Value::Nil, Value::Int(-2)])), (None, None));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::redis::{ServerError, Value, cmd, from_redis_value};
 use serde_json::Value as Json;
 
-use super::answer::stored;
+use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
 use super::survey::escaped;
 use super::{Beside, CHANGE, History, LIST, Redis, millis, trouble};
@@ -79,19 +79,15 @@ impl Redis {
     /// Reads the locks of these names.
     fn look_at(&mut self, now: Timestamp, known: BTreeMap<String, Known>) -> Result<Locks, Trouble> {
         let keys = known.keys().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
-        // In this order, a lock that ends in between is one that has ended.
         let question = |key: &str| vec![cmd("GET").arg(key).clone(), cmd("PTTL").arg(key).clone()];
         let answers = self.network.read(&keys, question)?;
         let mut locks = Vec::new();
         for ((name, known), answer) in known.into_iter().zip(answers) {
-            let record = match answer.as_slice() {
-                [Value::BulkString(value), Value::Int(left @ -1..)] => {
-                    Some(stored(now.0, *left, &String::from_utf8_lossy(value)))
-                }
-                [Value::ServerError(refusal), ..] if trouble::code(refusal) != "WRONGTYPE" => {
+            let record = match answer.first() {
+                Some(Value::ServerError(refusal)) if trouble::code(refusal) != "WRONGTYPE" => {
                     return Err(trouble::of_answer(refusal).named(&self.address));
                 }
-                _ => (known == Known::ByItsRuns).then(free),
+                _ => of_look(now, &answer).or_else(|| (known == Known::ByItsRuns).then(free)),
             };
             locks.extend(record.map(|record| Lock { name, record }));
         }
@@ -341,6 +337,7 @@ mod tests {
             let named: Vec<&str> = found.iter().map(|lock| lock.0).chain(["hash", "nobody's"]).collect();
             // Without a token nothing is known of it without looking for what is like it.
             assert_eq!(listed(&mut *backend, &named), these(&[&found[..2], &found[3..]].concat()));
+            assert_eq!(listed(&mut *backend, &["hash"]), []);
             let for_ever = backend.locks(&["for-ever"]).unwrap().locks.remove(0).record;
             assert_eq!((for_ever.left, for_ever.since, for_ever.until), (crate::backend::FOR_EVER, None, None));
         }
@@ -536,6 +533,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_user_of_a_cluster_s_schema_can_do_all_that_is_needed() {
+        let cluster = servers::redis_cluster();
+        let user = servers::unique("user");
+        let url = cluster.url().replace("://", &format!("://{user}:PASSWORD@"));
+        let url = format!("{url}?prefix={}", servers::unique("locks"));
+        let schema = open(&url).schema();
+        let line = schema.lines().find_map(|line| line.strip_prefix("# ACL SETUSER ")).unwrap();
+        for (leaving_out, works) in [(" +cluster|slots", false), ("", true)] {
+            for node in &cluster.nodes {
+                node.cli(&["acl", "deluser", &user]);
+                let line = if leaving_out.is_empty() { line.to_owned() } else { line.replace(leaving_out, "") };
+                node.cli(&[&["acl", "setuser"], line.split(' ').collect::<Vec<_>>().as_slice()].concat());
+            }
+            assert_eq!(everything(&url).is_ok(), works, "{:?}", everything(&url));
+        }
+    }
+
+    /// As a taking has it.
+    #[test]
+    fn a_cluster_may_be_a_server_that_is_none() {
+        let server = Server::fresh(&[]);
+        everything(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
+    }
+
     /// All that is done with locks, in a store in which there is nothing.
     fn everything(url: &str) -> Result<(), String> {
         let mut backend = open(url);
@@ -594,6 +616,13 @@ mod tests {
         let runs = backend.runs(&of("job")).unwrap().runs;
         assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [token, 7]);
         assert_eq!((runs[1].name.as_str(), runs[1].started_at, runs[1].exit_code), ("job", None, None));
+        // One that never came back may be older than one that ended before.
+        for record in ["{\"token\":1}", "{\"token\":2,\"ended_at\":\"2026-01-31T18:00:00.000Z\"}"] {
+            database.cli(&["zadd", "{job-lock:default:lost}:history", &record[9..10], record]);
+        }
+        let since = Timestamp::parse("2026-01-31T18:00:00.001Z");
+        let runs = backend.runs(&Wanted { since, of_each: Some(1), ..of("lost") }).unwrap().runs;
+        assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [1]);
         database.cli(&["set", "{job-lock:default:other}:history", "mine"]);
         for wanted in [of("other"), all()] {
             let trouble = backend.runs(&wanted).unwrap_err();
