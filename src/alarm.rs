@@ -1,4 +1,4 @@
-//! The timer that the supervisor sleeps by.
+//! What wakes the supervisor when a deadline comes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -16,20 +16,11 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
+    /// Makes one that does not ring.
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         Ok(Self { timer, at: None })
-    }
-
-    /// Readable once it rings.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.timer.as_fd()
-    }
-
-    /// How late it is by now.
-    pub(crate) fn late(&self) -> Duration {
-        self.at.map_or(Duration::ZERO, |at| Moment::now().since(at))
     }
 
     /// Rings at `at`, also if that has passed; never with `None`.
@@ -46,5 +37,15 @@ impl Alarm {
                 self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
             }
         }
+    }
+
+    /// How long ago it was to ring.
+    pub(crate) fn late(&self) -> Duration {
+        self.at.map_or(Duration::ZERO, |at| Moment::now().since(at))
+    }
+
+    /// Readable once it rings.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
     }
 }

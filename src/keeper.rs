@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, LockName, Owner, Record};
+    use crate::lock::{Grant, Lock, LockName, Owner, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -517,6 +517,27 @@ mod tests {
         assert!(matches!(answer(&keeper), Event::Renewed { answer: Err(_), .. }));
         assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
         assert_eq!(called.try_iter().count(), 4);
+    }
+
+    #[test]
+    fn a_lock_is_seen_to_be_ours_only_while_its_owner_is_our_own_and_it_is_held() {
+        let seen = |owner: &str, left| {
+            let until = Some(Timestamp(9));
+            let record = Record { owner: owner.to_owned(), since: None, until, left: Duration::from_secs(left) };
+            let locks = vec![Lock { name: "a".to_owned(), record }];
+            sight(&claim(), &Locks { now: Timestamp(1), locks })
+        };
+        let owner = claim().owner;
+        let ours = Sight::Ours { until: Some(Timestamp(9)), left: Duration::from_secs(3) };
+        assert_eq!(seen(owner.as_str(), 3), ours);
+        for (owner, left) in [(owner.as_str(), 0), ("other", 3), (&owner.ended(), 3)] {
+            assert_eq!(seen(owner, left), Sight::Gone, "{owner}");
+        }
+        // The fake has none.
+        let (keeper, called) = keeper(passing(1), QUICK);
+        keeper.ask(Request::Look(claim()), Moment::now() + HOUR);
+        assert!(matches!(answer(&keeper), Event::Seen { answer: Ok(Sight::Gone), .. }));
+        assert_eq!((next(&called), next(&called)), (Call::Locks, Call::Locks));
     }
 
     #[test]

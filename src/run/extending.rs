@@ -131,7 +131,9 @@ impl Run {
             // After a standstill it may have ended because its time was up, as the job's is.
             Ok(Sight::Gone) if late => {}
             Ok(Sight::Gone) => self.on_lost(NoticeKind::Gone, now, todo),
-            Ok(Sight::Ours { until: Some(until), left }) => self.on_end_seen(*until, sent, (*left).min(FOR_EVER), todo),
+            Ok(Sight::Ours { until: Some(until), left }) => {
+                self.on_end_seen(*until, (*left).min(FOR_EVER), sent, now, todo);
+            }
             Ok(Sight::Ours { until: None, .. }) => {}
             // As long as there is time, it is asked again.
             Err(_) => self.set_look(Look::Due(now + self.timing.look_ahead / 4)),
@@ -139,7 +141,7 @@ impl Run {
     }
 
     /// The lock is ours for `left` from `sent` on at least.
-    fn on_end_seen(&mut self, until: Timestamp, sent: Moment, left: Duration, todo: &mut Vec<Action>) {
+    fn on_end_seen(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
         let Some(extent) = running.extent else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
@@ -147,13 +149,13 @@ impl Run {
         if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
             return;
         }
-        let limit = sent + left;
+        let limit = sent + left - self.timing.drift_beyond(left);
         let look = Look::Due(self.first_look(limit));
         let renewed = sent + left.min(self.policy.lease());
         let renews = self.policy.renews();
         let again = self.timing.renew_at(sent);
         let Phase::Running(running) = &mut self.phase else { return };
-        running.extent = Some(Extent { until, reach: limit, look });
+        running.extent = Some(Extent { until, reach: now + left, look });
         running.limit = Some(limit);
         running.end = match renews {
             true => running.end.max(renewed),

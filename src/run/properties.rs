@@ -723,7 +723,7 @@ impl World {
     fn note_extension(&mut self) {
         let (sent, left) = self.seen.sight.expect("it has looked");
         assert!(self.extended, "nobody has extended it");
-        let limit = sent + left;
+        let limit = sent + left - left.saturating_sub(self.policy.at_most) / 2000;
         assert!(self.held >= Some(limit) || self.fate.robbed.is_some(), "the lock ends before {limit:?}");
         assert!(Some(limit) > self.seen.limit, "it was made shorter");
         self.seen.limit = Some(limit);

@@ -1226,17 +1226,26 @@ fn shortly_before_the_job_is_stopped_the_locks_end_is_asked_for_once() {
 fn a_job_whose_lock_was_extended_lives_on_and_the_new_end_is_asked_for_too() {
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
-    assert_eq!(story.on(86_000, seen(until(200_000), 114_100, 85_960)), []);
-    assert_eq!(story.told, [Notice::Granted(GRANT), Notice::Extended(until(200_000))]);
+    assert_eq!(story.on(86_000, seen(until(180_000), 94_100, 85_960)), []);
+    assert_eq!(story.told, [Notice::Granted(GRANT), Notice::Extended(until(180_000))]);
     // From before the request that showed it.
-    let end = 85_960 + 114_100;
+    let end = 85_960 + 94_100;
     assert_eq!(story.next(), end - 100_000 + LOOK_AT);
     assert_eq!(story.tick(STOP_AT), []);
     assert_eq!(story.tick(end - 100_000 + LOOK_AT), []);
     assert_eq!(story.looks, [t(STOP_AT), t(end - 100_000 + STOP_AT)]);
-    story.on(186_010, seen(until(200_000), 14_000, 186_000));
+    story.on(166_010, seen(until(180_000), 14_000, 166_000));
     assert_eq!(story.tick(end - 100_000 + STOP_AT), first_signals());
     assert_eq!(story.tick(end - 100_000 + KILL_AT), [Action::KillTree]);
+}
+
+#[test]
+fn an_extension_that_is_longer_than_at_most_leaves_room_for_what_the_clocks_differ_by() {
+    let mut story = Story::running(policy());
+    story.tick(LOOK_AT);
+    story.on(86_000, seen(until(20_185_960), 20_100_000, 85_960));
+    // 500 ppm of what is beyond at-most.
+    assert_eq!(story.next(), 85_960 + 20_100_000 - 10_000 - 100_000 + LOOK_AT);
 }
 
 #[test]
@@ -1354,13 +1363,13 @@ fn a_leased_lock_is_renewed_on_after_an_extension_and_the_guardian_is_told() {
     // It lasts until at-most is used up.
     assert_eq!(story.next(), LOOK_AT);
     assert_eq!((story.tick(LOOK_AT), story.looks.len()), (vec![], 1));
-    let guard = story.on(LOOK_AT + 10, seen(until(200_000), 114_045, LOOK_AT + 5));
+    let guard = story.on(LOOK_AT + 10, seen(until(180_000), 94_045, LOOK_AT + 5));
     let lease_end = LOOK_AT + 5 + 30_000;
     let undead = story.run.timing.before_end.undead_at(t(lease_end));
     assert_eq!(guard, [Action::Guard(Some(undead))]);
     assert_eq!(story.next(), LOOK_AT + 5 + 10_000);
     let todo = story.tick(LOOK_AT + 5 + 10_000);
-    let limit = Some(t(LOOK_AT + 5 + 114_045));
+    let limit = Some(t(LOOK_AT + 5 + 94_045));
     assert!(matches!(todo[..], [Action::Renew { limit: found, .. }] if found == limit), "{todo:?}");
     // Unless that is answered the job ends with the lease.
     assert_eq!(story.next(), lease_end - 30_000 + LEASE_STOP_AT);

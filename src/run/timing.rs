@@ -48,6 +48,7 @@ impl Margins {
 /// The times that follow from a run's policy.
 #[derive(Debug)]
 pub(crate) struct Timing {
+    at_most: Duration,
     lease: Duration,
     /// What is due before at-most is used up.
     pub(super) before_limit: Margins,
@@ -66,6 +67,7 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) fn new(policy: &Policy) -> Self {
         Self {
+            at_most: policy.at_most,
             lease: policy.lease(),
             before_limit: Margins::new(policy.at_most, policy.kill_after),
             before_end: Margins::new(policy.lease(), policy.kill_after),
@@ -76,6 +78,12 @@ impl Timing {
             answer: Duration::ZERO,
             random: policy.seed | 1,
         }
+    }
+
+    /// What this host's clock may lose against the backend's until an end that is `left` away, as far as the margin of
+    /// at-most has no room for it.
+    pub(super) fn drift_beyond(&self, left: Duration) -> Duration {
+        drift(left.saturating_sub(self.at_most))
     }
 
     /// When a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
@@ -181,7 +189,12 @@ fn again(now: Moment, since: Moment, pause: Duration, patience: Patience) -> Opt
 /// what this host's clock may lose against the backend's in that time (500 ppm, the most that NTP corrects).
 fn margin(lease: Duration) -> Duration {
     let reaction = (lease / 20).clamp(Duration::from_millis(100), Duration::from_secs(2));
-    reaction + lease / 2000
+    reaction + drift(lease)
+}
+
+/// What two clocks may differ by after so long.
+fn drift(span: Duration) -> Duration {
+    span / 2000
 }
 
 #[cfg(test)]
