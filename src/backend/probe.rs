@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
-use super::{Finding, Trouble, TroubleKind};
+use super::{Finding, Grade, Reached, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::duration::brief;
 
@@ -124,6 +124,12 @@ pub(super) fn if_told<T>(
     }
 }
 
+/// Whether it makes sense to go on after what was found about writing: a server that can only be read would be waited for, as
+/// it may change its mind.
+pub(super) fn reached(writing: &Finding) -> Reached {
+    if writing.grade == Grade::Bad { Reached::No } else { Reached::Yes }
+}
+
 /// Judges how a connection is protected. `version` is that of TLS where it is on.
 pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distance) -> Finding {
     let mode = wanted.map_or(Mode::Disable, |tls| tls.mode);
@@ -213,7 +219,7 @@ pub(super) fn version(text: &str) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Grade, Url};
+    use super::super::Url;
     use super::*;
 
     #[test]

@@ -57,7 +57,7 @@ impl MySql {
             }
         }
         match self.probe_server(distance, tell) {
-            Ok(()) => Reached::Yes,
+            Ok(reached) => reached,
             Err(trouble) => {
                 tell(Finding::of_trouble("server", trouble));
                 Reached::No
@@ -66,7 +66,7 @@ impl MySql {
     }
 
     /// The error is that the server does not answer any more.
-    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<(), Trouble> {
+    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<Reached, Trouble> {
         if let Some(rows) = probe::if_told("TLS", self.text(ENCRYPTION), tell)? {
             let version = rows.into_iter().flatten().nth(1).flatten().filter(|version| !version.is_empty());
             tell(probe::tls(Some(self.servers.tls()), version.as_deref(), distance));
@@ -86,11 +86,17 @@ impl MySql {
         tell(Finding::good("login", format!("as {user} to the database {database}")));
         tell(judge_version(version));
         probe::clock(|| self.clock(), tell)?;
-        self.probe_writing(&variables, tell)?;
+        let writing = self.judge_writing(&variables)?;
+        let reached = probe::reached(&writing);
+        tell(writing);
         self.probe_settings(&variables, tell);
+        if reached == Reached::No {
+            return Ok(reached);
+        }
         let leaps = self.zone_leaps()?;
         let told = self.probe_tables(&variables, leaps, tell);
-        probe::if_told("table", told, tell).map(Option::unwrap_or_default)
+        probe::if_told("table", told, tell)?;
+        Ok(reached)
     }
 
     fn variables(&mut self) -> Result<Variables, Trouble> {
@@ -106,36 +112,33 @@ impl MySql {
         text.parse().map_err(|_| Trouble::lasting(format!("the server's time is `{text}`, which is no number")))
     }
 
-    fn probe_writing(&mut self, variables: &Variables, tell: Tell<'_>) -> Result<(), Trouble> {
+    fn judge_writing(&mut self, variables: &Variables) -> Result<Finding, Trouble> {
         if is_read_only(variables) {
-            tell(Finding::bad(
+            return Ok(Finding::bad(
                 "writable",
                 "the server is set to be read only, as a replica is",
                 "name the one that is written, or all servers with commas between them: mysql://USER@HOST,HOST/DATABASE",
             ));
-            return Ok(());
         }
         for statement in REPLICA {
             if self.try_text(statement)?.is_ok_and(|rows| !rows.is_empty()) {
-                tell(Finding::unwise(
+                return Ok(Finding::unwise(
                     "writable",
                     "the server is a replica of another one that can be written: a lock taken there is not seen here in time",
                     "have all hosts use the same server",
                 ));
-                return Ok(());
             }
         }
-        match variables.get("innodb_flush_log_at_trx_commit").map(String::as_str) {
-            None | Some("1") => tell(Finding::good("writable", "the server takes changes")),
-            Some(other) => tell(Finding::unwise(
+        Ok(match variables.get("innodb_flush_log_at_trx_commit").map(String::as_str) {
+            None | Some("1") => Finding::good("writable", "the server takes changes"),
+            Some(other) => Finding::unwise(
                 "writable",
                 format!(
                     "yes, but with innodb_flush_log_at_trx_commit={other}: a crash forgets what was locked just before"
                 ),
                 "set innodb_flush_log_at_trx_commit=1 on the server",
-            )),
-        }
-        Ok(())
+            ),
+        })
     }
 
     fn probe_settings(&self, variables: &Variables, tell: Tell<'_>) {

@@ -62,7 +62,7 @@ impl Postgres {
             }
         }
         match self.probe_server(distance, tell) {
-            Ok(()) => Reached::Yes,
+            Ok(reached) => reached,
             Err(trouble) => {
                 tell(Finding::of_trouble("server", trouble));
                 Reached::No
@@ -70,8 +70,8 @@ impl Postgres {
         }
     }
 
-    /// The outer error is that the server does not answer any more.
-    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<(), Trouble> {
+    /// The error is that the server does not answer any more.
+    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<Reached, Trouble> {
         let between = self.between();
         if let Some(rows) = probe::if_told("TLS", self.text(ENCRYPTION, &[]), tell)? {
             let version = rows.into_iter().flatten().flatten().next();
@@ -89,10 +89,15 @@ impl Postgres {
         }
         tell(judge_version(&about));
         probe::clock(|| self.clock(), tell)?;
-        tell(judge_writing(&about));
+        let writing = judge_writing(&about);
+        let reached = probe::reached(&writing);
+        tell(writing);
         tell_pooler(&between, tell);
-        let told = self.probe_tables(tell);
-        probe::if_told("table", told, tell).map(Option::unwrap_or_default)
+        if reached == Reached::Yes {
+            let told = self.probe_tables(tell);
+            probe::if_told("table", told, tell)?;
+        }
+        Ok(reached)
     }
 
     /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.

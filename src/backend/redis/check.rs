@@ -35,7 +35,7 @@ impl Redis {
             }
         };
         match self.probe_server(link, &info, distance, tell) {
-            Ok(()) => Reached::Yes,
+            Ok(reached) => reached,
             Err(trouble) => {
                 tell(Finding::of_trouble("server", trouble));
                 Reached::No
@@ -67,7 +67,13 @@ impl Redis {
     }
 
     /// The error is that the server does not answer any more.
-    fn probe_server(&mut self, mut link: Link, info: &Info, distance: Distance, tell: Tell<'_>) -> Result<(), Trouble> {
+    fn probe_server(
+        &mut self,
+        mut link: Link,
+        info: &Info,
+        distance: Distance,
+        tell: Tell<'_>,
+    ) -> Result<Reached, Trouble> {
         if let Route::Sentinels { master, .. } = self.network.route() {
             tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
         }
@@ -83,13 +89,19 @@ impl Redis {
                 return Err(trouble);
             }
         }
-        tell(judge_writing(info));
+        let writing = judge_writing(info);
+        let reached = probe::reached(&writing);
+        tell(writing);
+        if reached == Reached::No {
+            return Ok(reached);
+        }
         if let Some(finding) = self.judge_cluster(&mut link, info)? {
             tell(finding);
         }
         let lacking = rights::lacking(&mut link, &self.space)?;
         rights::judge(&lacking, &self.space).into_iter().for_each(&mut *tell);
-        memory::probe(&mut link, info, matches!(self.network.route(), Route::Sentinels { .. }), tell)
+        memory::probe(&mut link, info, matches!(self.network.route(), Route::Sentinels { .. }), tell)?;
+        Ok(reached)
     }
 
     fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, Trouble> {

@@ -15,6 +15,7 @@ mod check;
 mod connect;
 mod file;
 mod history;
+mod mount;
 mod operate;
 mod statements;
 

@@ -220,6 +220,7 @@ fn a_server_that_can_only_be_read_is_in_the_way_unless_another_one_is_named() {
     let [one, other] = [standby.port(), primary.port()].map(|port| format!("127.0.0.1:{port}"));
     let alone = check(&url(&one));
     alone.says("bad", "writable", "transactions can only read here");
+    assert_eq!(alone.subjects().last(), Some(&"writable"), "a lock is not waited for there");
     a_run_fails(&url(&one));
     let both = check(&url(&format!("{one},{other}")));
     both.can_lock_but(&[]);

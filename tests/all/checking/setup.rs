@@ -33,6 +33,7 @@ fn init_without_the_right_shows_the_statement() {
     assert!(finished.stderr.contains("have somebody who may run: CREATE TABLE"), "{finished:?}");
 }
 
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 #[test]
 fn a_schema_is_printed_without_reaching_anything() {
     let place = Place::new();
@@ -52,6 +53,14 @@ fn a_schema_is_printed_without_reaching_anything() {
     let configured = schema(&["--backend", "mysql://u@no.such.host/x?table=jobs"]);
     assert!(configured.contains("jobs_history"), "{configured}");
     assert!(!place.database().exists());
+}
+
+/// A build without a backend names it all the same.
+#[cfg(not(feature = "mysql"))]
+#[test]
+fn a_kind_that_was_left_out_says_so() {
+    let finished = finish(&mut on(&Place::new(), "", &["schema", "mariadb"]));
+    finished.complains(125, "BACKEND has the scheme `mysql:`, which was left out of this build");
 }
 
 #[test]

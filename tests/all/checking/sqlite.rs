@@ -160,3 +160,13 @@ fn a_network_file_system_is_in_the_way_and_one_in_memory_is_unwise() {
     found.says("unwise", "space", "are free");
     found.says("good", "release", "");
 }
+
+#[test]
+fn a_host_that_does_not_know_its_boot_is_unwise() {
+    let place = Place::new();
+    let inner = on(&place, &url(&place.database()), &["check", "--json"]);
+    let script = "touch empty; mount --bind empty /proc/sys/kernel/random/boot_id";
+    let found = checked(&finish(&mut among_mounts(script, &inner)));
+    found.says("unwise", "boot", "boot_id cannot be read");
+    found.says("good", "release", "");
+}

@@ -1,7 +1,6 @@
 //! How a check is shown.
 
 use super::{check, checked, on};
-use crate::servers;
 use crate::support::process::{beside, touch, until_exists, wait_until_held};
 use crate::support::pty::Terminal;
 use crate::support::{Place, finish, finish_child, start, wait_until};
@@ -118,7 +117,7 @@ fn what_cannot_be_a_backend_is_an_error_and_no_finding() {
 #[cfg(feature = "postgres")]
 #[test]
 fn each_line_comes_as_soon_as_it_is_known() {
-    let server = servers::Postgres::fresh(&[]);
+    let server = crate::servers::Postgres::fresh(&[]);
     let database = server.database();
     check(&database.url()).can_lock_but(&[]);
     server.freeze();

@@ -1,0 +1,101 @@
+//! What kind of file system a file is on, and whether that reaches over a network.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::statfs::statfs;
+
+const FUSE: i64 = 0x6573_5546;
+
+/// The `f_type` of the file systems that reach over a network, from statfs(2) and linux/magic.h.
+const NETWORK: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x00c3_6400, "Ceph"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x2003_0528, "OrangeFS"),
+    (0xaad7_aaea, "PanFS"),
+    (0x786f_4256, "VirtualBox shared folder"),
+];
+
+/// FUSE serves local disks as well; these do not.
+const NETWORK_FUSE: &[&str] = &[
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "fuse.ceph",
+    "fuse.ceph-fuse",
+    "fuse.s3fs",
+    "fuse.gcsfuse",
+    "fuse.rclone",
+    "fuse.davfs",
+    "fuse.curlftpfs",
+    "fuse.juicefs",
+    "fuse.seaweedfs",
+    "fuse.moosefs",
+    "fuse.mfs",
+    "fuse.lizardfs",
+    "fuse.goofys",
+    "fuse.nfs",
+    // A directory of the machine that hosts this virtual one: other guests see it too, and know nothing of our locks.
+    "virtiofs",
+];
+
+/// The name of the network file system that the file is on, or would be on in its directory; `None` for a local one, and where
+/// that cannot be asked: opening the file will say why.
+pub(super) fn network(path: &Path, directory: &Path) -> Option<String> {
+    let stat = statfs(path).ok().or_else(|| statfs(directory).ok())?;
+    match stat.filesystem_type().0 & 0xffff_ffff {
+        FUSE => kind(path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
+        kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
+    }
+}
+
+/// The type, such as `ext4` or `fuse.sshfs`, of the mount that `path` lies on.
+pub(super) fn kind(path: &Path) -> Option<String> {
+    let real = fs::canonicalize(path).or_else(|_| fs::canonicalize(path.parent().unwrap_or(path))).ok()?;
+    longest_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
+}
+
+/// Finds the type of the innermost mount above `path`; of several on one point the last hides the others.
+fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
+    let mut best = None;
+    let mut depth = 0;
+    for line in mountinfo.lines() {
+        let Some((mount, rest)) = line.split_once(" - ") else { continue };
+        let Some(point) = mount.split(' ').nth(4) else { continue };
+        let point = point.replace("\\040", " ");
+        let here = Path::new(&point).components().count();
+        if path.starts_with(&point) && here >= depth {
+            depth = here;
+            best = rest.split(' ').next().map(str::to_owned);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_mount_decides() {
+        let mounts = "21 1 8:1 / / rw - ext4 /dev/vda rw\n\
+                      30 21 0:50 / /mnt/a\\040b rw shared:1 - fuse.sshfs host: rw\n\
+                      31 21 0:51 / /mnt rw - tmpfs none rw\n";
+        let kind = |path| longest_mount(mounts, Path::new(path)).unwrap();
+        assert_eq!(kind("/mnt/a b/locks.db"), "fuse.sshfs");
+        assert_eq!(kind("/mnt/a/locks.db"), "tmpfs");
+        assert_eq!(kind("/mntx"), "ext4");
+    }
+}
