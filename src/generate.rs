@@ -10,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ValueHint};
 use clap_complete::Shell;
 use roff::{Inline, Roff, bold, italic, roman};
+use serde_json::Value;
 
 use crate::cli::{self, Kind, OPTIONS, Opt, Place, SUBS, Sub};
 use crate::exit;
@@ -55,6 +56,9 @@ pages! {
     "shedlock.toml" "5";
 }
 
+const STATUS_SCHEMA: &str = include_str!("../docs/json/status.schema.json");
+const HISTORY_SCHEMA: &str = include_str!("../docs/json/history.schema.json");
+const CHECK_SCHEMA: &str = include_str!("../docs/json/check.schema.json");
 const CONFIG: &str = include_str!("../packaging/examples/config.toml");
 const CRONTAB: &str = include_str!("../packaging/examples/crontab");
 const CRONJOB: &str = include_str!("../packaging/examples/cronjob.yaml");
@@ -116,6 +120,9 @@ impl Page {
             .replace("{keys}\n", &keys())
             .replace("{exit codes}\n", &exit_codes())
             .replace("{events}\n", &events())
+            .replace("{json lock}\n", &json_fields(STATUS_SCHEMA, "/$defs/lock"))
+            .replace("{json run}\n", &json_fields(HISTORY_SCHEMA, "/$defs/run"))
+            .replace("{json finding}\n", &json_fields(CHECK_SCHEMA, "/items"))
             .replace("{common fields}\n", &fields(&COMMON))
             .replace("{fields}\n", &fields(&FIELDS))
             .replace("{config}\n", &indented(CONFIG))
@@ -131,8 +138,23 @@ impl Page {
         // No hyphens of groff's own, which would be in the way of searching and copying, and lines not spread out.
         writer.roff.control("nh", []).control("ad", ["l"]);
         writer.write(&source);
-        writer.roff.render()
+        ascii(&writer.roff.render())
     }
+}
+
+/// What a JSON Schema says of the fields of an object, as a page's source.
+fn json_fields(schema: &str, object: &str) -> String {
+    let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+    let object = schema.pointer(object).unwrap_or(&Value::Null);
+    let names = object["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let meaning = |name| object["properties"][name]["description"].as_str().unwrap_or_default().to_owned();
+    names.map(|name| format!("`{name}`\n: {}\n\n", meaning(name))).collect()
+}
+
+/// A page in the characters that every groff(1) reads: it knows the others by their numbers.
+fn ascii(page: &str) -> String {
+    let escaped = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
+    page.chars().map(escaped).collect()
 }
 
 /// The source of the page of a command beside `run`, around its prose.

@@ -184,7 +184,8 @@ fn offset(text: &str) -> Option<(&str, Option<i32>)> {
 
 /// How long ago `then` was, or how soon it is: `5m ago`, `in 2h`.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
-    let distance = Duration::from_millis(then.0.abs_diff(now.0));
+    // To the nearest second, since what was to last for an hour is looked at a moment later.
+    let distance = Duration::from_millis(then.0.abs_diff(now.0) + 500);
     match distance.as_secs() {
         0 => "now".to_owned(),
         _ if then > now => format!("in {}", roughly(distance)),

@@ -86,6 +86,12 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     let on = ["--on-expiry", "ignore", "sleep", "1.2"];
     seen.add(&finish(&mut told(&place, "d", "1s", &on)), 0, &["runs_on"]);
 
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut acquire = place.shedlock(["acquire", "--name", "f", "--at-most", "1m", "-vv", "--log-format", "json"]);
+    seen.add(&finish(acquire.stdout(full)), 125, &["granted", "not_handed_over", "released"]);
+    let longer = format!("{} extend 1m && sleep 2.2", env!("CARGO_BIN_EXE_shedlock"));
+    seen.add(&finish(&mut told(&place, "g", "2s", &["sh", "-c", &longer])), 0, &["extended"]);
+
     let script = "trap '' TERM; echo > ready; while :; do sleep 0.02; done 2> /dev/null";
     let stubborn = detached(&place, "e", &told(&place, "e", "1m", &["--stop-timeout", "100ms", "sh", "-c", script]));
     place.wait_for_lines("ready", 1);

@@ -137,7 +137,7 @@ fn the_readmes_other_commands_work() {
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
         if block.contains("shedlock status") {
             let shown =
-                ["this host can lock here", "migrate", "kept", "success", "paused `backup`", "resumed `backup`"];
+                ["this host can lock here", "migrate", "kept", "success", "paused `backup`", "no longer paused"];
             shown.iter().for_each(|text| assert!(finished.stdout.contains(text), "{text}: {}", finished.stdout));
         } else {
             printed += &finished.stdout;

@@ -62,8 +62,8 @@ pub(crate) const BROKEN: &[Broken] = &[
         name: "stall-check",
         edits: &[Edit {
             file: "src/supervise.rs",
-            text: "        slept > STALL || late > STALL\n",
-            replacement: "        slept > STALL && late < STALL\n",
+            text: "        slept > STALL || self.alarm.late() > STALL\n",
+            replacement: "        slept > STALL && self.alarm.late() < STALL\n",
         }],
     },
     // Whoever releases, frees the lock, whosever it is.
