@@ -476,6 +476,19 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_the_json_is_described() {
+        let page = PAGES.iter().find(|page| page.name == "shedlock-json").unwrap();
+        for (schema, object, count) in
+            [(STATUS_SCHEMA, "/$defs/lock", 10), (HISTORY_SCHEMA, "/$defs/run", 9), (CHECK_SCHEMA, "/items", 4)]
+        {
+            let fields = json_fields(schema, object);
+            assert_eq!(fields.matches("\n: ").count(), count);
+            assert!(!fields.contains("\n: \n"), "{fields}");
+        }
+        assert_eq!(page.source.matches("{json ").count(), 3);
+    }
+
+    #[test]
     fn marks_become_fonts() {
         let mut roff = Roff::new();
         roff.text(inline("a `b-c` *d* (see --at-most, or --every)."));
