@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use super::layer::{Layers, Source, plain};
-use super::{BACKEND_TIMEOUT, Mistake, file, place};
+#[cfg(feature = "sqlite")]
+use super::place;
+use super::{BACKEND_TIMEOUT, Mistake, file};
 use crate::backend::{self, Access, Operate};
 use crate::lock::LockName;
 use crate::variables::{self, Way};

@@ -81,6 +81,7 @@ impl Postgres {
     }
 
     /// A copy of this server that follows it.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the tests of several hosts want two"))]
     pub(crate) fn standby(&self) -> Self {
         let standby = Self::fresh(&[]);
         standby.stop();

@@ -1,6 +1,8 @@
 //! How a check is shown.
 
-use super::{check, checked, on};
+#[cfg(feature = "postgres")]
+use super::check;
+use super::{checked, on};
 use crate::support::process::{beside, touch, until_exists, wait_until_held};
 use crate::support::pty::Terminal;
 use crate::support::{Place, finish, finish_child, start, wait_until};

@@ -2,7 +2,7 @@
 //! alone.
 
 mod odd;
-mod schemas;
+pub(crate) mod schemas;
 mod screens;
 
 use std::process::Command;

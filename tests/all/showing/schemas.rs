@@ -10,11 +10,11 @@ use super::{MINUTE, Site};
 use crate::servers::stores::Store;
 
 /// A schema of docs/json/.
-pub(super) struct Schema(Validator);
+pub(crate) struct Schema(Validator);
 
 impl Schema {
     /// The schema of what a command prints.
-    pub(super) fn of(command: &str) -> Self {
+    pub(crate) fn of(command: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/json/{command}.schema.json"));
         let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         Self(jsonschema::options().should_validate_formats(true).build(&schema).unwrap())
@@ -25,7 +25,7 @@ impl Schema {
     }
 
     #[track_caller]
-    pub(super) fn accepts(&self, value: &Value) {
+    pub(crate) fn accepts(&self, value: &Value) {
         let errors: Vec<String> = self.0.iter_errors(value).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}\n{value:#}");
     }
@@ -54,7 +54,7 @@ fn a_schema_forbids_what_is_never_printed() {
     let site = Site::new(SqliteStore::new());
     site.run("job", &["true"]).is_silent_with(0);
     assert!(site.store.java_take("java", "java-host", MINUTE));
-    for (command, count) in [("status", 10), ("history", 9)] {
+    for (command, count) in [("status", 10), ("history", 9), ("check", 4)] {
         let schema = Schema::of(command);
         let printed = site.json(&[command]);
         assert_eq!(printed[0].as_object().unwrap().len(), count);
