@@ -75,13 +75,13 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[
             JSON,
             LOCAL,
-            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held or paused"),
+            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held, kept or paused"),
             own("watch", Kind::Flag, "", SHOW, "Show it again every two seconds, until interrupted"),
         ],
         shared: BACKEND,
         codes: &[
-            ("0", "done; with --exit-code: none of the locks is held"),
-            ("1", "with --exit-code: one is held or paused"),
+            ("0", "done; with --exit-code: all of the locks are free"),
+            ("1", "with --exit-code: one is held, kept or paused"),
             COULD_NOT,
         ],
     },
