@@ -1,5 +1,6 @@
 //! The table of the commands beside `run`: what each takes. What they share with `run` is what they name of its options.
 
+use super::meant::TO_ACQUIRE;
 use super::options::{Kind, Opt, Place};
 
 /// A command beside `run`.
@@ -13,6 +14,8 @@ pub(crate) struct Sub {
     pub(crate) own: &'static [Opt],
     /// What it has of the options of `run`, by their long names, variables and keys included.
     pub(crate) shared: &'static [&'static str],
+    /// Those of them that have another meaning or default here.
+    pub(crate) meant: &'static [Opt],
     /// Its exit codes and what they mean.
     pub(crate) codes: &'static [(&'static str, &'static str)],
 }
@@ -75,13 +78,14 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[
             JSON,
             LOCAL,
-            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held or paused"),
+            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held, kept or paused"),
             own("watch", Kind::Flag, "", SHOW, "Show it again every two seconds, until interrupted"),
         ],
         shared: BACKEND,
+        meant: &[],
         codes: &[
-            ("0", "done; with --exit-code: none of the locks is held"),
-            ("1", "with --exit-code: one is held or paused"),
+            ("0", "done; with --exit-code: all of the locks are free"),
+            ("1", "with --exit-code: one is held, kept or paused"),
             COULD_NOT,
         ],
     },
@@ -122,6 +126,7 @@ pub(crate) const SUBS: &[Sub] = &[
             ),
         ],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "done"), ("1", "the backend has nothing of a lock of that NAME"), COULD_NOT],
     },
     Sub {
@@ -131,6 +136,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[NAME],
         own: &[own("force", Kind::Flag, "", DO, "Do not ask. Required where there is no terminal to ask on")],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "it is free now"), ("1", "it was not held, or it is to stay held"), COULD_NOT],
     },
     Sub {
@@ -150,7 +156,8 @@ pub(crate) const SUBS: &[Sub] = &[
             ),
         ],
         shared: BACKEND,
-        codes: &[("0", "it is paused"), ("1", "the job is running, or somebody else has paused it"), COULD_NOT],
+        meant: &[],
+        codes: &[("0", "it is paused"), ("1", "the job is running, or it is paused already"), COULD_NOT],
     },
     Sub {
         name: "resume",
@@ -159,6 +166,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[NAME],
         own: &[],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "the pause is over"), ("1", "it was not paused"), COULD_NOT],
     },
     Sub {
@@ -183,6 +191,7 @@ pub(crate) const SUBS: &[Sub] = &[
             "quiet",
             "log-format",
         ],
+        meant: TO_ACQUIRE,
         codes: &[
             ("0", "the lock is ours and its handle is printed"),
             ("1, or -E N", "the lock is held by another"),
@@ -203,6 +212,7 @@ pub(crate) const SUBS: &[Sub] = &[
             "How the work under the lock ended, for the history: N other than 0 is a failure",
         )],
         shared: &["history-keep", "backend", "backend-file", "backend-timeout", "config"],
+        meant: &[],
         codes: &[("0", "it is given back"), ("1", "it was no longer ours"), COULD_NOT],
     },
     Sub {
@@ -223,6 +233,7 @@ pub(crate) const SUBS: &[Sub] = &[
         ],
         own: &[],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "the lock is ours for that long"), ("1", "it is no longer ours"), COULD_NOT],
     },
     Sub {
@@ -236,6 +247,7 @@ pub(crate) const SUBS: &[Sub] = &[
         }],
         own: &[],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "it is ours"), ("1", "it is not"), COULD_NOT],
     },
     Sub {
@@ -245,6 +257,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[],
         own: &[own("json", Kind::Flag, "", SHOW, "Print JSON, an array with an object for each line")],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "it can"), ("1", "something is in the way: a line with ✗"), COULD_NOT],
     },
     Sub {
@@ -254,6 +267,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[],
         own: &[],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "all is there"), COULD_NOT],
     },
     Sub {
@@ -267,6 +281,7 @@ pub(crate) const SUBS: &[Sub] = &[
         }],
         own: &[],
         shared: BACKEND,
+        meant: &[],
         codes: &[("0", "done"), COULD_NOT],
     },
 ];

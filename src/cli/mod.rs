@@ -2,6 +2,7 @@
 //! environment variables and the keys of the configuration files.
 
 mod commands;
+mod meant;
 mod options;
 
 use std::ffi::OsString;
@@ -79,7 +80,8 @@ impl Sub {
     pub(crate) fn options(&self) -> impl Iterator<Item = &'static Opt> {
         let own: &'static [Opt] = self.own;
         let shared = OPTIONS.iter().filter(|option| self.shared.contains(&option.long));
-        own.iter().chain(shared)
+        let meant = |option: &'static Opt| self.meant.iter().find(|meant| meant.long == option.long).unwrap_or(option);
+        own.iter().chain(shared.map(meant))
     }
 }
 
@@ -169,6 +171,24 @@ mod tests {
     #[test]
     fn the_table_makes_a_valid_parser() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn what_an_option_means_to_another_command_is_told_of_an_option_that_it_has() {
+        for sub in SUBS {
+            for meant in sub.meant {
+                let of_run =
+                    OPTIONS.iter().find(|option| option.long == meant.long && sub.shared.contains(&meant.long));
+                let of_run = of_run.unwrap_or_else(|| panic!("{} {}", sub.name, meant.long));
+                assert_eq!((meant.short, meant.heading), (of_run.short, of_run.heading), "{}", meant.long);
+                assert!(meant.place == of_run.place && sub.options().any(|option| option.help == meant.help));
+            }
+        }
+        let help = command().find_subcommand_mut("acquire").unwrap().render_long_help().to_string();
+        assert!(
+            help.contains("not 0 [default: 1]") && help.contains("<fail|skip>") && !help.contains("on-expiry"),
+            "{help}"
+        );
     }
 
     #[test]

@@ -43,10 +43,10 @@ impl Opt {
     }
 }
 
-const LOCK: &str = "The lock";
-const WAITING: &str = "Waiting";
+pub(super) const LOCK: &str = "The lock";
+pub(super) const WAITING: &str = "Waiting";
 const JOB: &str = "The job";
-const BACKEND: &str = "The backend";
+pub(super) const BACKEND: &str = "The backend";
 const REPORT: &str = "Configuration and messages";
 
 const fn value(

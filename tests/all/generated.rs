@@ -7,7 +7,7 @@ use std::process::Command;
 use super::servers;
 use super::support::{Place, finish};
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
 
 /// The files of the manual pages that are committed.
@@ -18,12 +18,12 @@ fn pages() -> Vec<String> {
     pages
 }
 
-fn text(file: &str) -> String {
+pub(crate) fn text(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
 }
 
 /// `sh -eu -c SCRIPT`, with shedlock in PATH.
-fn script(place: &Place, script: &str) -> Command {
+pub(crate) fn script(place: &Place, script: &str) -> Command {
     let directory = Path::new(env!("CARGO_BIN_EXE_shedlock")).parent().unwrap();
     let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     let ours = place.shedlock::<_, &str>([]);
@@ -108,6 +108,28 @@ fn bash_completes_with_them() {
     assert_eq!(lines.next(), Some("kill extend ignore"));
     assert_eq!(lines.next(), Some(""), "a name is no file's");
     assert_eq!(lines.next(), Some("HUP"));
+}
+
+#[test]
+fn bash_completes_the_commands_beside_run_and_their_options() {
+    let place = Place::new();
+    let complete = r#"compopt() { :; }; source <(shedlock completions bash)
+        complete() { local last=$(($# - 1)); COMP_WORDS=("$@"); COMP_CWORD=$last; COMPREPLY=()
+            _shedlock shedlock "${COMP_WORDS[$last]}" "${COMP_WORDS[$last - 1]}"; echo "${COMPREPLY[*]}"; }
+        complete shedlock sta
+        complete shedlock re
+        complete shedlock pause --f
+        complete shedlock history --by ''
+        complete shedlock acquire --on-backend-error ''
+        complete shedlock release --exit
+        complete shedlock check --j
+        complete shedlock man shedlock-st"#;
+    let finished = finish(&mut script(&place, &format!("exec bash -c '{}'", complete.replace('\'', r"'\''"))));
+    assert_eq!(finished.stderr, "");
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    let wanted =
+        ["status", "resume release", "--for", "job host", "fail skip", "--exit-code", "--json", "shedlock-status"];
+    assert_eq!(lines, wanted);
 }
 
 #[test]

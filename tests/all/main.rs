@@ -10,6 +10,7 @@ mod contention;
 mod cron;
 mod events;
 mod every_backend;
+mod examples;
 mod exit_codes;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod faults;

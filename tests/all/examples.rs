@@ -1,0 +1,127 @@
+//! The examples of the manual: each command line in them is run, in the order of a page, or it is named here why not.
+
+use std::fs;
+use std::path::Path;
+
+use super::generated::{ROOT, script, text};
+use super::support::process::write_script;
+use super::support::{Place, finish};
+
+/// The blocks of a page's prose that are indented, as somebody would copy them.
+fn examples(page: &str) -> Vec<String> {
+    let prose = text(&format!("src/generate/{page}.md"));
+    let (_, examples) = prose.split_once("# EXAMPLES\n").unwrap_or_else(|| panic!("{page} has no examples"));
+    let examples = examples.split("# SEE ALSO").next().unwrap();
+    let blocks = examples.split("\n\n").filter(|block| block.trim_start_matches('\n').starts_with("    "));
+    blocks
+        .map(|block| {
+            block.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect::<String>()
+        })
+        .collect()
+}
+
+/// The pages that have examples, by their names with the section.
+fn pages() -> Vec<String> {
+    let prose = fs::read_dir(Path::new(ROOT).join("src/generate")).unwrap();
+    let names = prose.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<String> = names.filter_map(|name| name.strip_suffix(".md").map(str::to_owned)).collect();
+    pages.retain(|page| text(&format!("src/generate/{page}.md")).contains("# EXAMPLES"));
+    pages.sort();
+    pages
+}
+
+/// A place with what the examples find: the programs that they call, and locks and runs.
+fn scene() -> Place {
+    let place = Place::new();
+    for program in ["build", "switch-over", "pipeline", "deploy"] {
+        write_script(&place, program, &format!("#!/bin/sh\necho {program}\n"));
+    }
+    fs::write(place.path("backend"), format!("sqlite:{}\n", place.database().display())).unwrap();
+    let runs = "shedlock run --name nightly-report --at-most 1h true\n\
+                shedlock run --name weekly-report --at-most 1h false || true\n\
+                shedlock acquire --name import --at-most 1h > /dev/null";
+    finish(&mut script(&place, runs)).is_silent_with(0);
+    place
+}
+
+/// What a block prints, in this place; it has to end well, and to say nothing on stderr.
+fn output(place: &Place, block: &str) -> String {
+    let block = block
+        .replace("/etc/shedlock/backend", "backend")
+        // There is no terminal to ask on, and no manual page reader.
+        .replace("shedlock unlock ", "shedlock unlock --force ")
+        .replace("man -l -", "groff -ww -man -Tutf8");
+    let finished =
+        finish(&mut script(place, &format!("exec bash -euo pipefail -c '{}'", block.replace('\'', r"'\''"))));
+    assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
+    finished.stdout
+}
+
+/// Runs a page's blocks in turn, each of which has to print its text.
+fn pass(page: &str, shown: &[&[&str]]) {
+    let (place, blocks) = (scene(), examples(page));
+    assert_eq!(blocks.len(), shown.len(), "{page}: {blocks:#?}");
+    for (block, shown) in blocks.iter().zip(shown) {
+        // What is done with the lock of a job is done in one.
+        let block = match page {
+            "shedlock-verify.1" | "shedlock-extend.1" => format!(
+                "shedlock run --name job --at-most 1m -- sh -euc 'PATH=$PATH:. files=200000\n{block}shedlock status job'"
+            ),
+            "shedlock-unlock.1" => format!("shedlock acquire --name nightly-report --at-most 3h > /dev/null\n{block}"),
+            "shedlock-resume.1" => format!("shedlock pause nightly-report > /dev/null\n{block}"),
+            _ => block.clone(),
+        };
+        let printed = output(&place, &block);
+        shown.iter().for_each(|text| assert!(printed.contains(text), "{page}: {text}: {block}{printed}"));
+    }
+}
+
+#[test]
+fn every_page_with_examples_has_them_run() {
+    let run = include_str!("examples.rs");
+    for page in pages() {
+        // A file of settings and lines of a crontab have tests of their own.
+        if page != "shedlock.toml.5" && page != "shedlock-run.1" {
+            assert!(run.contains(&format!("pass(\"{page}\"")), "{page}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_that_show_locks_and_runs_work() {
+    pass("shedlock-status.1", &[&["NAME", "weekly-report", "failure", "nobody has it\n", "import "]]);
+    pass("shedlock-history.1", &[&["nightly-report", "weekly-report", "running", "\"outcome\": \"failure\""]]);
+    pass("shedlock-json.5", &[&["import "], &["\"name\":\"weekly-report\""]]);
+}
+
+#[test]
+fn the_examples_that_change_locks_work() {
+    let until = ["paused `nightly-report` until", "the disk is being replaced", "no longer paused"];
+    pass("shedlock-pause.1", &[&until]);
+    pass("shedlock-resume.1", &[&["no longer paused; it is free"]]);
+    pass("shedlock-unlock.1", &[&["held", "`nightly-report` is free now"]]);
+    pass("shedlock-acquire.1", &[&["build\nswitch-over\n"]]);
+    pass("shedlock-release.1", &[&["pipeline\n"]]);
+    // The job's lock is held for the three hours that it has asked for.
+    pass("shedlock-extend.1", &[&["2h"]]);
+    pass("shedlock-verify.1", &[&["switch-over\n", "held"]]);
+}
+
+#[test]
+fn the_examples_that_prepare_a_backend_work() {
+    pass("shedlock-check.1", &[&["this host can lock here"]]);
+    pass("shedlock-init.1", &[&["the table shedlock_history is there"]]);
+    if cfg!(feature = "postgres") {
+        pass("shedlock-schema.1", &[&["CREATE TABLE IF NOT EXISTS ops.locks_history"]]);
+    }
+}
+
+#[test]
+fn the_examples_of_the_first_pages_work() {
+    let shown = ["weekly-report", "success", "no run"];
+    let paused = ["paused `nightly-report`", "no longer paused"];
+    pass("shedlock.1", &[&["hello\n"], &shown, &["this host can lock here"], &paused, &["shedlock - run a command"]]);
+    // The others are crontabs and a pod, which have tests of their own.
+    let script = examples("shedlock-run.1").into_iter().find(|block| block.contains("./deploy")).unwrap();
+    assert_eq!(output(&scene(), &script), "deploy\n");
+}
