@@ -33,7 +33,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
     };
-    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
+    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
     let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?
         .supervise()

@@ -88,8 +88,9 @@ fn effect(name: &LockName, record: &Record) -> String {
     }
     match holder.process() {
         Some((host, pid)) => format!(
-            "a job without --lease does not learn of it and goes on running, like a script after `shedlock acquire`; one with \
-             --lease is stopped within about a third of the lease; look for it on {host}, pid {pid}"
+            "a job without --lease does not learn of it and goes on running until shortly before its --at-most is used up, a \
+             script after `shedlock acquire` for as long as it likes; a job with --lease is stopped within about a third of \
+             the lease; look for it on {host}, pid {pid}"
         ),
         None => "the application that holds it, such as one in Java, does not learn of it and goes on".to_owned(),
     }
@@ -119,6 +120,7 @@ mod tests {
         let pause = Owner::of_pause("ada", "web1", 7, None, "");
         for (owner, said) in [
             (run.as_str(), "look for it on web1, pid 42"),
+            (run.as_str(), "goes on running until shortly before its --at-most is used up"),
             (&run.ended(), "no job runs under it"),
             (pause.as_str(), "`shedlock resume job` ends a pause more gently"),
             (&pause.ended(), "no job runs under it"),

@@ -21,7 +21,7 @@ use crate::run::{
 use crate::signal::Signal;
 use crate::variables::Way;
 use crate::{duration, exit};
-use layer::Layers;
+use layer::{Layers, Source};
 pub(crate) use reach::{Reach, history_keep_of};
 
 /// Unless `--backend-timeout` says otherwise.
@@ -106,11 +106,13 @@ impl Settings {
             .map(|given| Ok((given, given.read(exit_code)?)))
             .transpose()?
         {
-            Some((given, 0)) => {
+            // What is exported or written for `run` is no mistake here.
+            Some((given, 0)) if matches!(given.source, Source::Option(_)) => {
                 return Err(Mistake::new(format!("{} is 0, which would say that the lock was taken", given.source))
                     .hint("with `acquire` choose another code with -E, such as 1"));
             }
-            given => given.map_or(exit::NO, |(_, code)| code),
+            Some((_, 0)) | None => exit::NO,
+            Some((_, code)) => code,
         };
         let policy = Policy {
             lease: None,

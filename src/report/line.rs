@@ -1,5 +1,7 @@
 //! What is told of each event: how loud it is, its words, its hint, and its fields in JSON.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::holding::holding;
@@ -17,6 +19,24 @@ pub(crate) enum Verbosity {
     Warnings,
     Info,
     Debug,
+}
+
+/// What a lock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Job,
+    /// It is handed over.
+    Script,
+}
+
+impl Subject {
+    /// What comes of it that the lock is another's.
+    fn undone(self) -> &'static str {
+        match self {
+            Self::Job => "the job is not run",
+            Self::Script => "it is not acquired",
+        }
+    }
 }
 
 const TAKEN_AWAY: &str =
@@ -48,8 +68,14 @@ impl Verbosity {
 }
 
 impl Line {
-    /// What is told of this notice.
+    /// What is told of this notice when a job is run.
+    #[cfg(test)]
     pub(super) fn of(notice: &Notice) -> Self {
+        Self::of_subject(notice, Subject::Job)
+    }
+
+    /// What is told of this notice.
+    pub(super) fn of_subject(notice: &Notice, subject: Subject) -> Self {
         match notice {
             Notice::Granted(grant) => {
                 let until = format!("the lock is ours until {}", grant.until);
@@ -61,7 +87,7 @@ impl Line {
                 }
             }
             Notice::Unrecorded(trouble) => Line::trouble(Verbosity::Info, "unrecorded", trouble, "; there is no token"),
-            Notice::Held(record) => Line::held("held", record, "the job is not run"),
+            Notice::Held(record) => Line::held("held", record, subject.undone()),
             Notice::Waiting(record) => {
                 let line = Line::held("waiting", record, "waiting");
                 Line { level: Verbosity::Debug, ..line }
@@ -77,12 +103,12 @@ impl Line {
             }
             Notice::Full(trouble) => Line::trouble(Verbosity::Debug, "waiting", trouble, "; waiting"),
             Notice::Backend(trouble, policy) => {
-                let (level, event, consequence) = match policy {
-                    OnBackendError::Fail => (Verbosity::Errors, "backend_error", ""),
-                    OnBackendError::Skip => (Verbosity::Warnings, "backend_error", "; the job is not run"),
-                    OnBackendError::Run => (Verbosity::Warnings, "backend_error", "; the job runs without a lock"),
+                let (level, consequence) = match policy {
+                    OnBackendError::Fail => (Verbosity::Errors, String::new()),
+                    OnBackendError::Skip => (Verbosity::Warnings, format!("; {}", subject.undone())),
+                    OnBackendError::Run => (Verbosity::Warnings, "; the job runs without a lock".to_owned()),
                 };
-                Line::trouble(level, event, trouble, consequence)
+                Line::trouble(level, "backend_error", trouble, &consequence)
             }
             Notice::NotStarted(trouble) => {
                 let command = trouble.command.to_string_lossy();
@@ -95,16 +121,16 @@ impl Line {
                 "not_handed_over",
                 format!("cannot write the handle to stdout: {why}, so the lock is given back"),
             ),
-            Notice::Expired(at_most) => {
-                let limit = duration::format(*at_most);
+            Notice::Expired(at_most, extended) => {
+                let limit = limit(*at_most, *extended);
                 Line::new(
                     Verbosity::Errors,
                     "expired",
                     format!("the job is stopped because --at-most {limit} is used up"),
                 )
             }
-            Notice::RunsOn(at_most) => {
-                let limit = duration::format(*at_most);
+            Notice::RunsOn(at_most, extended) => {
+                let limit = limit(*at_most, *extended);
                 Line::new(
                     Verbosity::Warnings,
                     "runs_on",
@@ -221,6 +247,12 @@ impl Line {
     }
 }
 
+/// An at-most, and until when it was extended.
+fn limit(at_most: Duration, extended: Option<Timestamp>) -> String {
+    let at_most = duration::format(at_most);
+    extended.map_or_else(|| at_most.clone(), |until| format!("{at_most}, extended until {until},"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_times_is_shown_all_the_same() {
-        let record = Record { owner: "host".to_owned(), since: None, until: None, left: std::time::Duration::MAX };
+        let record = Record { owner: "host".to_owned(), since: None, until: None, left: Duration::MAX };
         let line = Line::of(&Notice::Held(record));
         assert_eq!(line.message, "the lock is held by host since unknown until unknown; the job is not run");
     }
@@ -237,7 +269,9 @@ mod tests {
     fn a_run_that_finds_its_lock_paused_is_told_by_whom_and_why() {
         let owner = Owner::of_pause("ada", "web1", 7, None, "disk: replaced").as_str().to_owned();
         let until = Some(Timestamp(3_600_000));
-        let record = Record { owner, since: Some(Timestamp(0)), until, left: std::time::Duration::from_secs(9) };
+        let record = Record { owner, since: Some(Timestamp(0)), until, left: Duration::from_secs(9) };
+        let line = Line::of_subject(&Notice::Held(record.clone()), Subject::Script);
+        assert!(line.message.ends_with("; it is not acquired"), "{}", line.message);
         let line = Line::of(&Notice::Held(record.clone()));
         let told = "the lock is paused by ada@web1 since 1970-01-01T00:00:00.000Z until 1970-01-01T01:00:00.000Z: \
                     disk: replaced; the job is not run";

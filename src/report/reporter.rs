@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 
 use super::events;
-use super::line::{Line, Verbosity};
+use super::line::{Line, Subject, Verbosity};
 use crate::clock::Timestamp;
 use crate::lock::Claim;
 use crate::run::Notice;
@@ -32,6 +32,7 @@ pub(crate) struct Reporter {
     verbosity: Verbosity,
     format: Format,
     claim: Claim,
+    subject: Subject,
     /// Lines that could not be written yet.
     pending: RefCell<VecDeque<Vec<u8>>>,
 }
@@ -78,12 +79,17 @@ fn is_hidden(c: char) -> bool {
 
 impl Reporter {
     pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
-        Self { verbosity, format, claim, pending: RefCell::default() }
+        Self { verbosity, format, claim, subject: Subject::Job, pending: RefCell::default() }
+    }
+
+    /// The same, of a lock that is handed over to a script.
+    pub(crate) fn of_acquire(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
+        Self { subject: Subject::Script, ..Self::new(verbosity, format, claim) }
     }
 
     /// Writes the notice, if it is loud enough.
     pub(crate) fn tell(&self, notice: &Notice) {
-        let line = Line::of(notice);
+        let line = Line::of_subject(notice, self.subject);
         debug_assert!(events::knows(&line), "the table of events has no such {}", line.event);
         if line.level > self.verbosity {
             return;

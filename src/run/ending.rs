@@ -86,7 +86,8 @@ impl Run {
         let Phase::Running(running) = &self.phase else { return };
         let kill_at = self.kill_at(running);
         let before_end = self.timing.before_end;
-        let Phase::Running(Running { ending: Some(ending), renewal, end, .. }) = &mut self.phase else { return };
+        let Phase::Running(running) = &mut self.phase else { return };
+        let Running { ending: Some(ending), renewal, end, .. } = &mut **running else { return };
         if now >= kill_at {
             if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
                 // It may be due already, and SIGKILL has not had the time to end anything.

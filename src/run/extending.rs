@@ -29,6 +29,8 @@ pub(super) struct Extent {
     until: Timestamp,
     /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
     reach: Moment,
+    /// The longest that was asked for without an answer: a server that stood still may carry it out whenever it likes.
+    stray: Duration,
     pub(super) look: Look,
 }
 
@@ -47,23 +49,34 @@ impl Extent {
         // What the clocks may differ by in that time.
         self.reach = self.reach.max(now + lease + lease / 1000);
     }
+
+    /// Notes that a renewal for no longer than `lease` was not answered, and may be carried out even later.
+    pub(super) fn left_unclear(&mut self, lease: Duration) {
+        self.stray = self.stray.max(lease);
+    }
 }
 
 impl Run {
     /// What is known of a lock that was granted, and is ours until `end`.
     pub(super) fn extent(&self, grant: Grant, end: Moment, limit: Moment) -> Extent {
         let until = grant.until.max(grant.locked_at + self.policy.at_most);
-        Extent { until, reach: limit.max(end), look: Look::Due(self.first_look(limit)) }
+        Extent { until, reach: limit.max(end), stray: Duration::ZERO, look: Look::Due(self.first_look(limit)) }
     }
 
     /// How long after it was taken the lock is to stay held.
     pub(super) fn hold(&self, running: &Running, outcome: Outcome, lease: Lease) -> Duration {
         let (grant, waited) = (lease.grant, lease.taken.since(self.started));
-        let at_most = running.extent.map_or(Duration::ZERO, |extent| extent.until.since(grant.locked_at));
-        match at_most >= self.policy.at_most + EXTENDED {
-            true => self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, grant, waited),
-            false => self.timing.hold(&self.policy, outcome, grant, waited),
+        match self.extended(running).map(|until| until.since(grant.locked_at)) {
+            Some(at_most) => self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, grant, waited),
+            None => self.timing.hold(&self.policy, outcome, grant, waited),
         }
+    }
+
+    /// Until when at-most was extended, if it was.
+    pub(super) fn extended(&self, running: &Running) -> Option<Timestamp> {
+        let (extent, lease) = (running.extent?, running.lease?);
+        let meant = self.policy.at_most + EXTENDED;
+        (extent.until.since(lease.grant.locked_at) >= meant).then_some(extent.until)
     }
 
     /// When the lock's end is to be asked for.
@@ -109,7 +122,8 @@ impl Run {
     }
 
     fn set_look(&mut self, look: Look) {
-        if let Phase::Running(Running { extent: Some(extent), .. }) = &mut self.phase {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if let Some(extent) = &mut running.extent {
             extent.look = look;
         }
     }
@@ -149,13 +163,17 @@ impl Run {
         if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
             return;
         }
+        // Or one of our own, carried out just now.
+        if !extent.stray.is_zero() && left < extent.stray + EXTENDED {
+            return;
+        }
         let limit = sent + left - self.timing.drift_beyond(left);
         let look = Look::Due(self.first_look(limit));
         let renewed = sent + left.min(self.policy.lease());
         let renews = self.policy.renews();
         let again = self.timing.renew_at(sent);
         let Phase::Running(running) = &mut self.phase else { return };
-        running.extent = Some(Extent { until, reach: now + left, look });
+        running.extent = Some(Extent { until, reach: now + left, look, ..extent });
         running.limit = Some(limit);
         running.end = match renews {
             true => running.end.max(renewed),

@@ -88,7 +88,7 @@ enum Phase {
     Waiting { again: Moment },
     GivingBack { until: Moment, then: Outcome },
     Spawning { lease: Option<Lease> },
-    Running(Running),
+    Running(Box<Running>),
     Releasing { until: Moment, then: Then },
     Done,
 }

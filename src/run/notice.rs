@@ -29,9 +29,10 @@ pub(crate) enum Notice {
     NotStarted(SpawnTrouble),
     /// The handle of the lock could not be given to anybody, and why.
     NotHandedOver(String),
-    Expired(Duration),
-    /// At-most is used up, and the job runs on.
-    RunsOn(Duration),
+    /// At-most is used up; and until when it was extended, if it was.
+    Expired(Duration, Option<Timestamp>),
+    /// The same, and the job runs on.
+    RunsOn(Duration, Option<Timestamp>),
     /// At-most is used up only then, by the backend's clock.
     Extended(Timestamp),
     StopTimeout(Duration),

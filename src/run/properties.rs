@@ -840,7 +840,7 @@ impl World {
         assert!(!seen.ending || !rest, "what we had to end outlives us");
         // How it ended is what happened.
         let told = |is: fn(&Notice) -> bool| seen.told.iter().filter(|notice| is(notice)).count();
-        let expired = told(|notice| matches!(notice, Notice::Expired(_)));
+        let expired = told(|notice| matches!(notice, Notice::Expired(..)));
         let lost = told(|notice| matches!(notice, Notice::Lost(_, OnLost::Kill)));
         if seen.running {
             match outcome {
@@ -870,7 +870,7 @@ impl World {
             ("lost", told(|notice| matches!(notice, Notice::Lost(..)))),
             ("undead", told(|notice| matches!(notice, Notice::Undead))),
             ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
-            ("runs on", told(|notice| matches!(notice, Notice::RunsOn(_)))),
+            ("runs on", told(|notice| matches!(notice, Notice::RunsOn(..)))),
             ("not released", not_released),
             ("not given back", told(|notice| matches!(notice, Notice::NotGivenBack(_)))),
             ("backend", told(|notice| matches!(notice, Notice::Backend(..)))),

@@ -1,10 +1,15 @@
 //! A run while its job lives: the lock is renewed, and what comes of it if that fails.
 
+use std::time::Duration;
+
 use super::ending::Why;
 use super::running::{Renewal, Running};
 use super::{Action, Notice, NoticeKind, OnLost, Phase, Run};
 use crate::backend::{Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
+
+/// Who has tried for so long may have met silence.
+const SILENCE: Duration = Duration::from_secs(1);
 
 impl Run {
     /// Whether the lock has to be renewed yet, and would be lost otherwise.
@@ -31,7 +36,7 @@ impl Run {
         };
         todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
         let Phase::Running(running) = &mut self.phase else { return };
-        running.renewal = Renewal::InFlight { limit };
+        running.renewal = Renewal::InFlight { asked: now, limit };
     }
 
     pub(super) fn on_renewed(
@@ -54,8 +59,11 @@ impl Run {
             Err(trouble) => {
                 let first = !std::mem::replace(&mut running.unrenewed, true);
                 if let (Some(extent), Some(limit)) = (&mut running.extent, running.limit) {
-                    // It may have been carried out all the same.
+                    // It may have been carried out all the same, or will be.
                     extent.renewed(self.policy.lease().min(limit.since(sent)), now);
+                    if let (Renewal::InFlight { asked, .. }, true) = (running.renewal, trouble.unclear) {
+                        extent.left_unclear(self.policy.lease().min(limit.since(asked)));
+                    }
                 }
                 let Phase::Running(running) = &self.phase else { return };
                 let left = self.give_up_at(running).since(now);
@@ -73,14 +81,18 @@ impl Run {
         let lease = self.policy.lease();
         let Phase::Running(running) = &mut self.phase else { return };
         running.unrenewed = false;
-        let limit = match running.renewal {
-            Renewal::InFlight { limit } => limit,
-            Renewal::Off | Renewal::Due(_) => running.limit,
+        let (asked, limit) = match running.renewal {
+            Renewal::InFlight { asked, limit } => (asked, limit),
+            Renewal::Off | Renewal::Due(_) => (sent, running.limit),
         };
         let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
         running.end = running.end.max(sent + granted);
         if let Some(extent) = &mut running.extent {
             extent.renewed(granted, now);
+            // This was not the first try, and of another there was no answer.
+            if let (Some(limit), true) = (limit, sent.since(asked) >= SILENCE) {
+                extent.left_unclear(lease.min(limit.since(asked)));
+            }
         }
         todo.push(Action::Tell(Notice::Renewed));
         if running.renewal != Renewal::Off {

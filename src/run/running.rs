@@ -60,8 +60,9 @@ pub(super) struct Running {
 pub(super) enum Renewal {
     Off,
     Due(Moment),
-    /// It was asked for no longer than until `limit`.
+    /// It was asked for at `asked`, and for no longer than until `limit`.
     InFlight {
+        asked: Moment,
         limit: Option<Moment>,
     },
 }
@@ -150,7 +151,7 @@ impl Run {
         if self.is_watched(&running) {
             running.renewal = Renewal::Due(self.timing.renew_at(taken));
         }
-        self.phase = Phase::Running(running);
+        self.phase = Phase::Running(Box::new(running));
     }
 
     pub(super) fn on_job_stopped(&self, signal: Signal, todo: &mut Vec<Action>) {
@@ -262,17 +263,18 @@ impl Run {
             running.look_at = None;
             self.look_for_rest(now, todo);
         }
-        let Phase::Running(running) = &mut self.phase else { return };
+        let Phase::Running(running) = &self.phase else { return };
         match (self.policy.on_expiry, running.limit) {
             _ if running.ending.is_some() => {}
             (OnExpiry::Kill, Some(limit)) if now >= self.timing.before_limit.stop_at(limit) => {
-                todo.push(Action::Tell(Notice::Expired(self.policy.at_most)));
+                todo.push(Action::Tell(Notice::Expired(self.policy.at_most, self.extended(running))));
                 self.end_job(Why::Expired, self.timing.before_limit.kill_at(limit), now);
                 self.begin_the_end(now, todo);
             }
             (OnExpiry::Ignore, Some(limit)) if now >= limit && !running.expired_told => {
+                todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most, self.extended(running))));
+                let Phase::Running(running) = &mut self.phase else { return };
                 running.expired_told = true;
-                todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most)));
                 self.let_go(todo);
             }
             _ => {}

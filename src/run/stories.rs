@@ -851,7 +851,7 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
     assert_eq!(story.due(), STOP_AT);
     assert_eq!(story.tick(STOP_AT - 1), []);
     assert_eq!(story.tick(STOP_AT), first_signals());
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(..))), 1);
     assert_eq!(story.due(), KILL_AT);
     assert_eq!(story.tick(KILL_AT - 1), []);
     for again in [KILL_AT, KILL_AT + 50, KILL_AT + 150] {
@@ -938,7 +938,7 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
     let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, at_least: ms(60_000), ..policy() });
     assert_eq!(story.due(), 100_000);
     assert_eq!(story.tick(100_000), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
     assert_eq!(
@@ -948,7 +948,7 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
     );
     assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
     assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "that is known");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
 }
 
 #[test]
@@ -1312,7 +1312,7 @@ fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     assert_eq!(late.on(150_000, gone()), []);
     assert_eq!(late.tick(150_000), [Action::KillTree]);
     assert_eq!(late.told(|notice| matches!(notice, Notice::Lost(..))), 0);
-    assert_eq!(late.told(|notice| matches!(notice, Notice::Expired(_))), 1);
+    assert_eq!(late.told(|notice| matches!(notice, Notice::Expired(..))), 1);
 }
 
 #[test]
@@ -1322,12 +1322,12 @@ fn a_job_that_may_run_on_keeps_its_extended_lock_until_the_new_end() {
     assert_eq!((story.tick(98_000), &story.looks[..]), (vec![], &[t(100_000)][..]));
     story.on(98_010, seen(until(150_000), 51_950, 98_005));
     assert_eq!(story.tick(100_000), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 0);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 0);
     assert_eq!(story.next(), 149_955 - 2_000);
     story.tick(149_955 - 2_000);
     story.on(148_000, seen(until(150_000), 2_000, 147_960));
     assert_eq!(story.tick(149_955), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
 }
 
 #[test]
@@ -1390,6 +1390,55 @@ fn a_renewal_that_took_long_is_no_extension() {
     story.on(LOOK_AT + 10, seen(until(104_000), 104_000 - LOOK_AT, LOOK_AT));
     assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.tick(STOP_AT), first_signals());
+}
+
+#[test]
+fn a_renewal_that_a_frozen_server_carries_out_late_is_no_extension() {
+    let lease = Policy { lease: Some(ms(30_000)), ..policy() };
+    // Either the run is told of the silence, or a second try of the same renewal is answered.
+    for silence in [true, false] {
+        for (left, extended) in [(29_990, 0), (30_990, 0), (31_000, 1)] {
+            let mut story = Story::running(lease.clone());
+            for now in (10_000..=60_000).step_by(10_000) {
+                story.tick(now);
+                story.on(now + 5, renewed(Ok(Kept::Kept), now));
+            }
+            story.tick(70_000);
+            if !silence {
+                story.on(76_000, renewed(Ok(Kept::Kept), 75_900));
+            } else {
+                story.on(76_000, renewed(Err(Trouble::passing("timed out").unclear()), 70_000));
+                let again = story.next();
+                story.tick(again);
+                story.on(again + 10, renewed(Ok(Kept::Kept), again));
+            }
+            assert_eq!((story.next(), story.tick(LOOK_AT)), (LOOK_AT, vec![]));
+            // The first one was carried out a moment ago; or somebody has extended the lock to more than that gives.
+            story.on(LOOK_AT + 10, seen(until(LOOK_AT + left), left, LOOK_AT));
+            let told = story.told(|notice| matches!(notice, Notice::Extended(_)));
+            assert_eq!(told, extended, "{left} {silence}");
+        }
+    }
+}
+
+#[test]
+fn what_is_told_of_the_end_names_an_extension() {
+    for (on_expiry, expired) in [(OnExpiry::Kill, true), (OnExpiry::Ignore, false)] {
+        for extension in [None, Some(until(180_000))] {
+            let mut story = Story::running(Policy { on_expiry, ..policy() });
+            let look = if expired { LOOK_AT } else { 98_000 };
+            story.tick(look);
+            if let Some(until) = extension {
+                story.on(look + 10, seen(until, 180_000 - look, look));
+            }
+            story.tick(200_000);
+            let told = match expired {
+                true => Notice::Expired(ms(100_000), extension),
+                false => Notice::RunsOn(ms(100_000), extension),
+            };
+            assert!(story.told.contains(&told), "{:?}", story.told);
+        }
+    }
 }
 
 #[test]
@@ -1814,7 +1863,7 @@ fn a_lease_is_renewed_every_third_of_it_and_never_past_at_most() {
     }
     // The seventh lasts until at-most is used up.
     assert_eq!(renewals, [10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 70_000]);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(_))), 1, "and then at-most is used up");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(..))), 1, "and then at-most is used up");
     assert_eq!(story.due(), KILL_AT);
 }
 
@@ -1945,7 +1994,7 @@ fn with_on_expiry_ignore_a_lease_is_renewed_until_at_most_and_then_let_go() {
         }
     }
     assert_eq!(now, 100_000);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(_))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
     assert_eq!(story.run.deadline(), None);
 }
 

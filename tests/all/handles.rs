@@ -128,7 +128,9 @@ fn a_lock_is_acquired_excludes_everybody_and_is_given_back<S: Store>(site: &Site
     site.tell(&["extend", "1m", &handle]).complains(1, &format!("the lock `{name}` is no longer ours: it "));
     assert!(!site.is_held(name));
     assert!(site.store.java_take(name, "java", Duration::from_secs(60)));
-    finish(&mut site.acquire(name, &["-v"])).complains(1, "the lock is held by java");
+    let refused = finish(&mut site.acquire(name, &["-v"]));
+    refused.complains(1, "the lock is held by java");
+    assert!(refused.stderr.ends_with("; it is not acquired\n"), "{refused:?}");
 }
 
 fn of_many_who_acquire_at_once_one_gets_a_handle<S: Store>(site: &Site<S>) {
@@ -314,7 +316,21 @@ fn a_backend_that_cannot_be_asked_is_no_answer() {
     }
     elsewhere(&["acquire", "--name", "job", "--at-most", "1m"]).complains(125, "missing");
     let skip = ["acquire", "--name", "job", "--at-most", "1m", "--on-backend-error", "skip"];
-    elsewhere(&skip).complains(1, "missing");
+    let skipped = elsewhere(&skip);
+    skipped.complains(1, "missing");
+    assert!(skipped.stderr.contains("; it is not acquired\n"), "{skipped:?}");
+}
+
+#[test]
+fn a_conflict_exit_code_of_zero_that_is_set_for_run_is_one_for_acquire() {
+    let site = Site::new(SqliteStore::new());
+    site.acquired("job", &[]);
+    std::fs::write(site.place.path("config.toml"), "conflict-exit-code = 0\n").unwrap();
+    finish(&mut site.acquire("job", &["--config", "config.toml"])).is_silent_with(1);
+    finish(site.acquire("job", &[]).env("SHEDLOCK_CONFLICT_EXIT_CODE", "0")).is_silent_with(1);
+    finish(site.acquire("job", &[]).env("SHEDLOCK_CONFLICT_EXIT_CODE", "9")).is_silent_with(9);
+    finish(site.acquire("free", &[]).env("SHEDLOCK_CONFLICT_EXIT_CODE", "0"));
+    assert!(site.is_held("free"));
 }
 
 #[test]

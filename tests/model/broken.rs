@@ -3,8 +3,8 @@
 //! A rule whose absence goes unnoticed would be a rule that the model does not contain, or one that is not needed.
 
 use crate::explore::Question;
-use crate::properties::{PROMISE, Property};
-use crate::rules::{CountedFrom, DRIFT, Faults, REACTION, Release, Renewal, Rules, Token};
+use crate::properties::{PROMISE, PUNCTUAL, Property};
+use crate::rules::{Believed, CountedFrom, DRIFT, Faults, REACTION, Release, Renewal, Rules, Token};
 
 /// The first thing that goes wrong; without a daemon and slow clocks unless `faults` has them.
 fn first_wrong(rules: Rules, faults: Faults, firings: u8) -> Property {
@@ -105,6 +105,30 @@ fn a_lock_without_an_end_is_stuck_once_its_holder_has_died() {
     let ask = |faults| Question { rules, faults, firings: 2, writes: false, never: &[] }.explore().longest_wait;
     assert_eq!(ask(Faults { crashes: 1, ..Faults::NONE }), None, "somebody waits for ever");
     assert!(ask(Faults::NONE).is_some(), "as long as nobody dies nobody does");
+}
+
+#[test]
+fn an_extension_that_is_counted_from_the_answer_ends_too_late() {
+    let faults = Faults { network: 1, extensions: 1, drift: true, ..Faults::NONE };
+    let rules = Rules { seen_from: CountedFrom::TheAnswer, ..Rules::LOOKING };
+    assert_eq!(first_wrong(rules, faults, 2), Property::TwoAtOnce);
+}
+
+#[test]
+fn silence_that_is_taken_for_an_extension_lets_a_job_go_on_without_its_lock() {
+    let network = Faults { network: 1, ..Faults::NONE };
+    let rules = Rules { believed: Believed::Silence, ..Rules::LOOKING };
+    assert_eq!(first_wrong(rules, network, 2), Property::TwoAtOnce);
+}
+
+#[test]
+fn a_renewal_of_our_own_that_is_carried_out_late_would_be_taken_for_an_extension() {
+    let network = Faults { network: 1, ..Faults::NONE };
+    let ask =
+        |rules| Question { rules, faults: network, firings: 1, writes: false, never: PUNCTUAL }.explore().violation;
+    let believed = ask(Rules { believed: Believed::BeyondAnswered, ..Rules::EXACT });
+    assert_eq!(believed.map(|(property, _)| property), Some(Property::Overran));
+    assert_eq!(ask(Rules::EXACT), None);
 }
 
 #[test]

@@ -108,6 +108,12 @@ pub(crate) struct Lease {
     pub(crate) left: u8,
     /// Until at-most is used up.
     pub(crate) at_most: u8,
+    /// Until the latest end that we have asked for ourselves, if it was carried out before we knew of it.
+    pub(crate) reach: u8,
+    /// The longest that was asked for without an answer.
+    pub(crate) stray: u8,
+    /// Its end was asked for.
+    pub(crate) looked: bool,
     /// What our clock has lost since before it was asked for.
     pub(crate) clock_lost: u8,
     /// The store said that it is not ours any more.
@@ -216,6 +222,7 @@ impl Host {
         if self.stall != Stall::Invisible && !clock_loses {
             self.lease.left = self.lease.left.saturating_sub(1);
             self.lease.at_most = self.lease.at_most.saturating_sub(1);
+            self.lease.reach = self.lease.reach.saturating_sub(1);
             if let Some(flight) = &mut self.flight {
                 flight.age = (flight.age + 1).min(LONGEST_DELAY);
             }

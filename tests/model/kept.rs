@@ -2,13 +2,22 @@
 //! covers; and what is left of it with those that it does not.
 
 use crate::explore::{Findings, Question};
-use crate::properties::{Moments, PROMISE, Property};
+use crate::properties::{Moments, PROMISE, PUNCTUAL, Property};
 use crate::rules::{AT_MOST, Faults, LEASE, Rules};
 
 /// Explores the protocol, and finds nothing wrong.
 fn keeps(never: &'static [Property], faults: Faults, firings: u8) -> Findings {
-    let findings =
-        Question { rules: Rules::KEPT, faults, firings, writes: faults.pauses + faults.flushes > 0, never }.explore();
+    keeps_by(Rules::KEPT, never, faults, firings)
+}
+
+/// The same, where at-most may be extended once.
+fn keeps_extended(never: &'static [Property], faults: Faults, firings: u8) -> Findings {
+    let rules = if faults.drift { Rules::LOOKING } else { Rules::EXACT };
+    keeps_by(rules, never, Faults { extensions: 1, ..faults }, firings)
+}
+
+fn keeps_by(rules: Rules, never: &'static [Property], faults: Faults, firings: u8) -> Findings {
+    let findings = Question { rules, faults, firings, writes: faults.pauses + faults.flushes > 0, never }.explore();
     println!("{firings} runs, {faults:?}: {} worlds, longest wait {:?}", findings.states, findings.longest_wait);
     if let Some((property, story)) = &findings.violation {
         panic!("{property:?} after\n{story}");
@@ -22,7 +31,7 @@ fn keeps(never: &'static [Property], faults: Faults, firings: u8) -> Findings {
 /// costs a lease more, also if it had only just asked. A message that is lost or late costs a lease of waiting for its
 /// answer, and a taking that is carried out too late another.
 fn longest_wait(faults: Faults) -> u32 {
-    let leases = 1 + faults.kills + faults.crashes + 2 * faults.network;
+    let leases = 1 + faults.kills + faults.crashes + 2 * faults.network + faults.extensions;
     u32::from(AT_MOST + leases * LEASE)
 }
 
@@ -100,6 +109,22 @@ fn a_suspended_host_holds_its_job_until_the_lease_was_checked() {
     );
 }
 
+#[test]
+fn a_job_that_is_extended_lives_on_under_its_lock_and_no_longer() {
+    let findings = keeps_extended(PUNCTUAL, Faults { network: 1, ..Faults::NONE }, 2);
+    has_seen(&findings, &[(Moments::EXTENDED, "an extension is seen")]);
+    let lost = keeps_extended(TOKENS, Faults { unlocks: 1, ..Faults::NONE }, 2);
+    has_seen(&lost, &[(Moments::LOSS_SEEN, "a lock that was freed is seen to be lost")]);
+    has_seen(&keeps_extended(PROMISE, Faults::EVERY_DAY, 2), &[(Moments::EXTENDED, "with a slow clock")]);
+}
+
+#[test]
+fn a_job_that_is_extended_while_something_stands_still_breaks_nothing() {
+    for faults in [Faults { stops: 1, ..Faults::NONE }, Faults { suspensions: 1, ..Faults::NONE }] {
+        has_seen(&keeps_extended(PUNCTUAL, faults, 2), &[(Moments::EXTENDED, "an extension is seen")]);
+    }
+}
+
 const TOKENS: &[Property] = &[Property::TokenWentBack, Property::Overwritten];
 
 #[test]
@@ -147,4 +172,7 @@ fn several_faults_in_one_story_break_nothing() {
     keeps(PROMISE, Faults { stops: 1, kills: 1, ..every_day }, 3);
     keeps(PROMISE, Faults { stops: 1, suspensions: 1, ..Faults::NONE }, 2);
     keeps(TOKENS, Faults { network: 1, pauses: 1, ..Faults::NONE }, 2);
+    keeps_extended(PROMISE, Faults { network: 1, drift: true, ..Faults::NONE }, 2);
+    keeps_extended(PUNCTUAL, Faults { network: 1, stops: 1, ..Faults::NONE }, 2);
+    keeps_extended(PUNCTUAL, Faults { network: 1, suspensions: 1, ..Faults::NONE }, 2);
 }

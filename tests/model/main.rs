@@ -54,6 +54,7 @@
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Run::on_tree_gone` |
 //! | A wrapper that dies takes the command with it, and the guardian the rest; one that is stopped has until the margin | [`host::Host::guard`] | the parent-death signal in `src/job/spawn.rs`, and `src/job/guard.rs` |
 //! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | `has_stalled` in `src/supervise.rs`, `src/run/standstill.rs`, `src/job/hold.rs` |
+//! | Shortly before at-most is used up the lock's end is asked for; later than anything that we have asked for can make it means extended | [`rules::Believed`] | `Run::look`, `Run::on_end_seen` in `src/run/extending.rs` |
 //! | Tokens grow with every taking | [`rules::Token`] | the history of each backend |
 //!
 //! # What is not in it
@@ -71,6 +72,8 @@
 //! * A request that its sender has given up, and that the store carries out later, is there, but one at a time. If
 //!   it is a taking, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than
 //!   at-most by as long as it was under way; never later than a lease from then.
+//! * A taking that its sender has given up and repeated, and that is carried out while the job runs, makes the lock end later,
+//!   and counts as an extension: at-most is counted from the last taking that was carried out.
 //! * At-least longer than the lease, for which a renewal must not shorten; and `verify` and nested runs, for which a
 //!   released lock bears its owner as ended.
 //! * The order in which waiters get in. None is promised; somebody does.

@@ -11,6 +11,8 @@ use crate::world::World;
 pub(crate) enum Property {
     /// 1. Two jobs run at once, what they have left behind included.
     TwoAtOnce,
+    /// 1. A job runs although its at-most, and what that was extended to, is used up.
+    Overran,
     /// 2. The lock is held for longer than a lease from now, whoever dies now.
     HeldTooLong,
     /// 2. A run that has ended in an orderly way left its lock held.
@@ -33,11 +35,24 @@ pub(crate) const PROMISE: &[Property] = &[
     Property::Overwritten,
 ];
 
+/// What is promised of a job that may be extended, where clocks are exact: a clock that loses a tick in every lease has lost
+/// more than the margin by the end of at-most, of which it really is no more than a two-thousandth.
+pub(crate) const PUNCTUAL: &[Property] = &[
+    Property::TwoAtOnce,
+    Property::Overran,
+    Property::HeldTooLong,
+    Property::Leaked,
+    Property::Revived,
+    Property::TokenWentBack,
+    Property::Overwritten,
+];
+
 /// What is wrong with a world.
 pub(crate) fn violated(world: &World) -> impl Iterator<Item = Property> {
     let jobs = world.hosts.iter().filter(|host| host.has_job_that_runs()).count();
     [
         (Property::TwoAtOnce, jobs > 1),
+        (Property::Overran, jobs > 0 && world.store.allowed == 0),
         (Property::HeldTooLong, world.store.left > LEASE),
         (Property::Leaked, world.leaked),
         (Property::Revived, world.store.revived),
@@ -84,6 +99,10 @@ impl Moments {
     pub(crate) const LEFT_TO_ITS_TIME: Self = Self(1 << 16);
     /// The lock went back with a rest of at-least.
     pub(crate) const AT_LEAST: Self = Self(1 << 15);
+    /// A run saw that its lock was extended.
+    pub(crate) const EXTENDED: Self = Self(1 << 17);
+    /// It asked for the end of its lock and learned that it was lost.
+    pub(crate) const LOSS_SEEN: Self = Self(1 << 18);
 
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -130,6 +149,9 @@ pub(crate) fn moments(world: &World, action: Action, next: &World) -> Moments {
                 matches!(asked, Some(Request::Take)) && matches!(after.phase, Phase::Releasing { .. }) && age > HALF;
             see(Moments::LATE_ANSWER_GOES_BACK, late && before.phase == Phase::Asking);
             see(Moments::RENEWED, before.lease.left < after.lease.left && before.job.command);
+            see(Moments::EXTENDED, before.job.command && before.lease.at_most < after.lease.at_most);
+            let seen = asked == Some(Request::Look) && after.lease.lost;
+            see(Moments::LOSS_SEEN, before.job.lives() && !before.lease.lost && seen);
             see(Moments::LOSS_NOTICED, before.job.lives() && !before.lease.lost && after.lease.lost);
             see(Moments::HELD_GOES_ON, before.job.held && before.job.lives() && after.has_job_that_runs());
             let released = matches!(asked, Some(Request::Release { .. })) && after.phase == Phase::Idle;

@@ -9,6 +9,8 @@ pub(crate) const HALF: u8 = LEASE / 2;
 /// The longest that a job may hold the lock: `--at-most`. So much more than the lease that some renewals are
 /// whole and the last one is cut.
 pub(crate) const AT_MOST: u8 = LEASE + 2 * THIRD + 1;
+/// What `shedlock extend` makes of the time that is left: so much from then on.
+pub(crate) const EXTENSION: u8 = LEASE;
 /// The shortest that it stays held: `--at-least`.
 pub(crate) const AT_LEAST: u8 = 1;
 /// Between the first signal and SIGKILL: `--kill-after`, at most a fifth of the lease (`Timing::new`).
@@ -55,6 +57,17 @@ pub(crate) enum CountedFrom {
     TheAnswer,
 }
 
+/// What a host takes for an extension of its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Believed {
+    /// An end that is later than anything that it has asked for itself can make it, whenever that is carried out.
+    BeyondOurs,
+    /// Broken: an end that is later than its own renewals made it, if all of them were carried out before it gave them up.
+    BeyondAnswered,
+    /// Broken: also that there was no answer.
+    Silence,
+}
+
 /// Where a token comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token {
@@ -86,6 +99,11 @@ pub(crate) struct Rules {
     /// A process of its own ends the job when the wrapper is dead, or stopped at the end of the lease.
     pub(crate) guardian: bool,
     pub(crate) token: Token,
+    /// Shortly before at-most is used up the lock's end is asked for (`Run::look`).
+    pub(crate) looks: bool,
+    pub(crate) believed: Believed,
+    /// From when an end that was seen is counted.
+    pub(crate) seen_from: CountedFrom,
     /// How much a host's clock really loses within a lease; more than [`DRIFT`] is a world we do not promise for.
     pub(crate) drift: u8,
 }
@@ -104,12 +122,24 @@ impl Rules {
         checked_after_stall: true,
         guardian: true,
         token: Token::AboveLastAndTime,
+        looks: false,
+        believed: Believed::BeyondOurs,
+        seen_from: CountedFrom::TheRequest,
         drift: DRIFT,
     };
+    /// The same, where at-most may be extended.
+    pub(crate) const LOOKING: Self = Self { looks: true, ..Self::KEPT };
+    /// The same with clocks that are exact, so that a renewal that meets silence has the time for a second try.
+    pub(crate) const EXACT: Self = Self { margin: REACTION, drift: 0, ..Self::LOOKING };
 
     /// With so much left of the lease, the job gets its first signal (`Timing::stop_at`).
     pub(crate) fn stop_with(self) -> u8 {
         self.margin + KILL_AFTER
+    }
+
+    /// With so much left of at-most, the lock's end is asked for (`Timing::look_ahead`).
+    pub(crate) fn look_with(self) -> u8 {
+        self.stop_with() + 2
     }
 }
 
@@ -132,6 +162,9 @@ pub(crate) struct Faults {
     pub(crate) flushes: u8,
     /// A person frees the lock.
     pub(crate) unlocks: u8,
+    /// The job, or a person, extends the lock: `shedlock extend`. One without an answer is carried out at any time, too, and
+    /// like every renewal only for its owner.
+    pub(crate) extensions: u8,
     /// A job starts a daemon in a session of its own.
     pub(crate) daemons: u8,
     /// Host clocks run slow. Not counted down: [`Rules::drift`] says by how much.
@@ -148,6 +181,7 @@ impl Faults {
         pauses: 0,
         flushes: 0,
         unlocks: 0,
+        extensions: 0,
         daemons: 0,
         drift: false,
     };

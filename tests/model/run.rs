@@ -3,7 +3,7 @@
 //! In the program: the state machine in `src/run/`, and the keeper with its one request at a time in `src/keeper.rs`.
 
 use crate::host::{Exit, Flight, Host, Job, Lease, Phase, Stall, Wrapper};
-use crate::rules::{AT_LEAST, AT_MOST, CountedFrom, GIVE_BACK, HALF, LEASE, Rules, THIRD};
+use crate::rules::{AT_LEAST, AT_MOST, Believed, CountedFrom, EXTENSION, GIVE_BACK, HALF, LEASE, Rules, THIRD};
 use crate::store::{Answer, Owner, Request};
 
 impl Host {
@@ -35,7 +35,9 @@ impl Host {
                 let too_late = rules.too_late_goes_back && since > HALF;
                 if self.phase == Phase::Asking && !too_late {
                     let (left, at_most) = (LEASE.saturating_sub(since), AT_MOST.saturating_sub(since));
-                    self.lease = Lease { grant, left, at_most, clock_lost: flight.clock_lost, lost: false };
+                    let reach = if rules.looks { at_most } else { 0 };
+                    self.lease =
+                        Lease { grant, left, at_most, reach, clock_lost: flight.clock_lost, ..Lease::default() };
                     self.job = Job { command: true, ..self.job };
                     self.phase = Phase::Running;
                 } else {
@@ -51,6 +53,7 @@ impl Host {
                 }
             }
             (Answer::Kept, Request::Renew { lease }) => {
+                self.reach_for(rules, lease);
                 let left = lease.saturating_sub(since);
                 if left > self.lease.left {
                     (self.lease.left, self.lease.clock_lost) = (left, flight.clock_lost);
@@ -59,7 +62,8 @@ impl Host {
                     self.go_on(rules);
                 }
             }
-            (Answer::Lost, Request::Renew { .. }) => {
+            (Answer::Ours { left }, _) => self.on_end_seen(rules, flight, left),
+            (Answer::Lost, Request::Renew { .. } | Request::Look) => {
                 self.lease.lost = true;
                 self.lease.left = self.lease.left.min(rules.stop_with());
             }
@@ -77,7 +81,44 @@ impl Host {
                 self.unclear = true;
                 None
             }
+            (Request::Look, Phase::Running) => {
+                self.lease.looked = false;
+                if rules.believed == Believed::Silence {
+                    self.on_end_seen(rules, flight, EXTENSION + flight.age);
+                }
+                self.react(rules)
+            }
+            (Request::Renew { lease }, _) => {
+                self.reach_for(rules, lease);
+                if rules.looks && rules.believed == Believed::BeyondOurs {
+                    self.lease.stray = self.lease.stray.max(lease);
+                }
+                self.react(rules)
+            }
             _ => self.react(rules),
+        }
+    }
+
+    /// A renewal for `lease` was carried out, or may have been.
+    fn reach_for(&mut self, rules: Rules, lease: u8) {
+        if rules.looks {
+            self.lease.reach = self.lease.reach.max(lease);
+        }
+    }
+
+    /// The lock was ours for `left` (`Run::on_end_seen`).
+    fn on_end_seen(&mut self, rules: Rules, flight: Flight, left: u8) {
+        let since = match rules.seen_from {
+            CountedFrom::TheRequest => flight.age,
+            CountedFrom::TheAnswer => 0,
+        };
+        let ours = left.saturating_sub(since);
+        if self.phase != Phase::Running || self.job.told || ours <= self.lease.reach || left <= self.lease.stray {
+            return;
+        }
+        (self.lease.at_most, self.lease.reach, self.lease.looked) = (ours, left, false);
+        if ours.min(LEASE) > self.lease.left {
+            (self.lease.left, self.lease.clock_lost) = (ours.min(LEASE), flight.clock_lost);
         }
     }
 
@@ -157,6 +198,11 @@ impl Host {
         let due = self.lease.left <= LEASE - THIRD && self.lease.left < self.lease.at_most;
         if due && !self.job.told && self.flight.is_none() {
             self.renew();
+        }
+        let soon = rules.looks && !self.lease.looked && self.lease.at_most <= rules.look_with();
+        if soon && !self.job.told && self.flight.is_none() {
+            self.lease.looked = true;
+            self.send(Request::Look);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each is one atomic step by the store's own clock, which is the true time of the model. In the program: the trait
 //! `Backend` (`src/backend/mod.rs`), whose rules `src/backend/conformance.rs` asks of every backend.
 
-use crate::rules::{AT_LEAST, LEASE, Release, Renewal, Rules, Token};
+use crate::rules::{AT_LEAST, AT_MOST, EXTENSION, LEASE, Release, Renewal, Rules, Token};
 
 /// One run's identity.
 pub(crate) type Owner = u8;
@@ -23,6 +23,8 @@ pub(crate) enum Request {
     Renew {
         lease: u8,
     },
+    /// Whose it is, and for how long.
+    Look,
     /// To stay held until so long after the taking.
     Release {
         hold: u8,
@@ -36,6 +38,7 @@ pub(crate) enum Answer {
     Held,
     Kept,
     Lost,
+    Ours { left: u8 },
 }
 
 /// A lock in the store.
@@ -59,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) went_back: bool,
     /// A lock that was free became held by something other than a taking.
     pub(crate) revived: bool,
+    /// Until at-most is used up, or what it was extended to. Only the properties know it.
+    pub(crate) allowed: u8,
 }
 
 impl Store {
@@ -67,6 +72,8 @@ impl Store {
         match request {
             Request::Take => self.take(rules, owner),
             Request::Renew { lease } => self.renew(rules, owner, lease),
+            Request::Look if self.is_held_by(owner) => Answer::Ours { left: self.left },
+            Request::Look => Answer::Lost,
             Request::Release { hold } => self.release(rules, owner, hold),
         }
     }
@@ -86,6 +93,7 @@ impl Store {
         self.highest = self.highest.max(self.token);
         (self.owner, self.ended, self.age) = (Some(owner), false, 0);
         self.left = self.left.max(LEASE);
+        self.allowed = AT_MOST;
         Answer::Granted(Grant { token: self.token, number: self.takings })
     }
 
@@ -130,16 +138,28 @@ impl Store {
         (self.left, self.ended) = (0, false);
     }
 
+    /// Its owner, or who has the handle, extends it.
+    pub(crate) fn extend(&mut self) {
+        self.left = self.left.max(EXTENSION);
+        self.allowed = self.allowed.max(EXTENSION);
+    }
+
+    /// Whether it is somebody's, and not only kept.
+    pub(crate) fn is_somebodys(&self) -> bool {
+        self.owner.is_some_and(|owner| self.is_held_by(owner))
+    }
+
     /// Loses its memory: FLUSHALL, or a restart without a file. What only the properties know stays.
     pub(crate) fn flush(&mut self) {
-        let Self { takings, highest, went_back, revived, .. } = *self;
-        *self = Self { takings, highest, went_back, revived, ..Self::default() };
+        let Self { takings, highest, went_back, revived, allowed, .. } = *self;
+        *self = Self { takings, highest, went_back, revived, allowed, ..Self::default() };
     }
 
     /// A tick of its clock.
     pub(crate) fn tick(&mut self, rules: Rules) {
         self.left = self.left.saturating_sub(u8::from(rules.expires || self.ended));
         self.age = (self.age + 1).min(AT_LEAST);
+        self.allowed = self.allowed.saturating_sub(u8::from(rules.looks));
         if self.left == 0 {
             self.ended = false;
         }

@@ -58,6 +58,7 @@ impl World {
         if self.store.left > 0 {
             all.extend((self.faults.flushes > 0).then_some(Action::Flush));
             all.extend((self.faults.unlocks > 0).then_some(Action::Unlock));
+            all.extend((self.faults.extensions > 0 && self.store.is_somebodys()).then_some(Action::Extend));
         }
         let busy = self.hosts.iter().any(Host::is_busy);
         if !busy {
@@ -220,6 +221,10 @@ impl World {
             Action::Unlock => {
                 self.faults.unlocks -= 1;
                 self.store.unlock();
+            }
+            Action::Extend => {
+                self.faults.extensions -= 1;
+                self.store.extend();
             }
             Action::Write(n) => self.resource.write(&self.hosts[n]),
         }

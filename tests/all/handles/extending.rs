@@ -29,6 +29,7 @@ fn lives_on<S: Store>(site: &Site<S>, options: &[&str]) {
     let finished = started.finish();
     assert_eq!(finished.code(), Some(124), "{finished:?}");
     assert!(finished.stderr.contains("the lock was extended until 20"), "{finished:?}");
+    assert!(finished.stderr.contains("stopped because --at-most 3s, extended until 20"), "{finished:?}");
     let begun: i64 = site.place.read("begun").trim().parse().unwrap();
     let lived = last_beat(&site.place, "beats") - begun;
     assert!((3_500..6_000).contains(&lived), "it lived for {lived} ms");
