@@ -154,8 +154,9 @@ impl Layers {
 }
 
 fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given> {
-    // A command need not have it.
-    if matches.try_contains_id(option.long).is_err() {
+    // A command need not have it. A flag that it has is among the ids, whether it is typed or not; `try_contains_id` knows
+    // only in a debug build what a command has.
+    if !matches.ids().any(|id| id == option.long) {
         return None;
     }
     let text = match option.kind {
