@@ -198,11 +198,10 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// An error's text without the number that Rust adds.
+/// Why a file cannot be read.
 pub(super) fn plain(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData {
         return "it is no text".to_owned();
     }
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    crate::plain::plain(error)
 }
