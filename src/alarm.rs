@@ -1,4 +1,4 @@
-//! What wakes the supervisor when a deadline comes.
+//! What wakes the supervisor when a deadline comes, and tells whether it slept through one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -8,11 +8,15 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::clock::Moment;
 
+/// A machine that is merely busy does not keep us waiting for so long.
+const STALL: Duration = Duration::from_secs(1);
+
 /// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
 /// would not.
 pub(crate) struct Alarm {
     timer: TimerFd,
     at: Option<Moment>,
+    suspended: Duration,
 }
 
 impl Alarm {
@@ -20,7 +24,7 @@ impl Alarm {
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-        Ok(Self { timer, at: None })
+        Ok(Self { timer, at: None, suspended: Moment::suspended() })
     }
 
     /// Rings at `at`, also if that has passed; never with `None`.
@@ -39,9 +43,12 @@ impl Alarm {
         }
     }
 
-    /// How long ago it was to ring.
-    pub(crate) fn late(&self) -> Duration {
-        self.at.map_or(Duration::ZERO, |at| Moment::now().since(at))
+    /// Whether time has passed since it was asked last that we did not live through: the machine slept, or we were stopped.
+    pub(crate) fn has_stalled(&mut self) -> bool {
+        let suspended = Moment::suspended();
+        let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
+        let late = self.at.map_or(Duration::ZERO, |at| Moment::now().since(at));
+        slept > STALL || late > STALL
     }
 
     /// Readable once it rings.

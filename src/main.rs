@@ -20,6 +20,7 @@ mod home;
 mod job;
 mod keeper;
 mod lock;
+mod plain;
 mod report;
 mod run;
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
@@ -15,12 +14,10 @@ use crate::handover;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Handle};
+use crate::plain::plain;
 use crate::report::{Counted, Metrics, Reporter};
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
 use crate::variables::{self, Way};
-
-/// A machine that is merely busy does not keep us waiting for so long.
-const STALL: Duration = Duration::from_secs(1);
 
 /// Everything that a run acts upon.
 pub(crate) struct Supervisor {
@@ -36,7 +33,6 @@ pub(crate) struct Supervisor {
     guardian: Option<Guardian>,
     /// There was one, or one was to be started.
     was_guarded: bool,
-    suspended: Duration,
     reporter: Reporter,
     /// `None` without --metrics-dir, and of a nested run: the outer one counts.
     metrics: Option<Metrics>,
@@ -76,7 +72,6 @@ impl Supervisor {
             job: None,
             guardian: None,
             was_guarded: false,
-            suspended: Moment::suspended(),
             reporter,
             metrics,
         })
@@ -95,7 +90,7 @@ impl Supervisor {
             self.wait().context("cannot wait for events")?;
             // What has become of the job counts before anything that would be done to it. Then signals: a stop that comes
             // together with the grant keeps the job from being started.
-            let stalled = self.has_stalled();
+            let stalled = self.alarm.has_stalled();
             let signals = self.read_signals(&mut events);
             events.extend(stalled.then_some(Event::Stalled));
             events.extend(signals);
@@ -230,13 +225,6 @@ impl Supervisor {
         }
     }
 
-    /// Whether time has passed that we did not live through.
-    fn has_stalled(&mut self) -> bool {
-        let suspended = Moment::suspended();
-        let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
-        slept > STALL || self.alarm.late() > STALL
-    }
-
     /// Starts the guardian, or tells it of a new moment. Without it the job runs on all the same.
     fn guard(&mut self, at: Option<Moment>) {
         let told = match &self.guardian {
@@ -254,7 +242,7 @@ impl Supervisor {
             let why = match error.kind() {
                 ErrorKind::BrokenPipe => "it was killed".to_owned(),
                 ErrorKind::WouldBlock => "it was stopped".to_owned(),
-                _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
+                _ => plain(&error),
             };
             self.reporter.tell(&Notice::Unguarded(why));
         }

@@ -10,6 +10,7 @@ use super::tls::{Checks, Mode, Tls};
 use super::{Finding, Grade, Reached, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::duration::brief;
+use crate::plain::plain;
 
 /// Whom a check tells what it finds.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(Finding);
@@ -94,11 +95,6 @@ fn named(host: &Host, address: SocketAddr) -> String {
         Ok(_) => format!("{address}"),
         Err(_) => format!("{}, which is {address},", host.name),
     }
-}
-
-fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// What trouble with connecting is about.

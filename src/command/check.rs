@@ -6,13 +6,15 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use super::operator::Operator;
+use super::run::host;
 use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Trouble};
 use crate::clock::Moment;
+use crate::config::HISTORY_KEEP;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
 use crate::lock::{Claim, Closing, LockName, Owner};
-use crate::report::findings::Findings;
+use crate::report::Findings;
 
 /// The lock that a check takes.
 const NAME: &str = "shedlock-check";
@@ -22,8 +24,6 @@ const LEASE: Duration = Duration::from_secs(10);
 /// two looks.
 const MORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many runs a lock's history keeps unless somebody says otherwise; a check adds none.
-const KEEP: u32 = 100;
 
 /// Tells of one thing after the other, as soon as it is known.
 pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -176,9 +176,13 @@ impl Trial<'_> {
 
 /// A run's claim to the lock, of an owner of its own.
 fn claim() -> anyhow::Result<Claim> {
-    let host = hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
     let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
-    Ok(Claim { name, owner: Owner::new(&host, std::process::id(), getrandom::u64()?), lease: LEASE, keep: KEEP })
+    Ok(Claim {
+        name,
+        owner: Owner::new(&host(), std::process::id(), getrandom::u64()?),
+        lease: LEASE,
+        keep: HISTORY_KEEP,
+    })
 }
 
 /// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.

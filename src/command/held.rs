@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{Operate, Trouble};
 use crate::clock::{Moment, Timestamp};
-use crate::exit::{self, Exit};
-use crate::job;
+use crate::exit::Exit;
 use crate::lock::{Lock, LockName, Locks, Record};
 use crate::report;
 
@@ -68,13 +67,6 @@ impl Seen {
 /// For how long a lock is to be held that is to stay held until then, at `now`.
 pub(super) fn rest(kept_until: Option<Timestamp>, now: Timestamp) -> Duration {
     kept_until.map_or(Duration::ZERO, |until| Duration::from_millis(until.0.saturating_sub(now.0)))
-}
-
-/// Ends with the answer no.
-pub(super) fn refuse(message: &str, hint: Option<&str>) -> Exit {
-    job::ignore_pipe();
-    report::error(message, hint);
-    Exit { code: exit::NO, raise: None }
 }
 
 /// Prints lines of an answer, whatever there is in an owner that others have written.

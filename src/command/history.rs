@@ -3,11 +3,11 @@
 use clap::ArgMatches;
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{print, save};
+use super::{print, refuse, remark, save};
 use crate::config::Mistake;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::lock::Wanted;
-use crate::report::{self, By, Picture, Screen, drawn, past, runs_json, runs_table, timeline};
+use crate::report::{By, Picture, Screen, drawn, past, runs_json, runs_table, timeline};
 
 /// How many runs are shown unless it is said.
 const LIMIT: u32 = 50;
@@ -103,12 +103,11 @@ fn limit(matches: &ArgMatches, shape: &Shape) -> Result<Option<u32>, Mistake> {
 fn unknown(name: &str, operator: &mut Operator) -> anyhow::Result<Exit> {
     let all = operator.ask(|backend| backend.locks(&[]))?;
     let near = nearest(name, all.locks.iter().map(|lock| &lock.name[..])).map(|near| format!("did you mean `{near}`?"));
-    report::error(&format!("there is no lock `{name}` and no run of it"), near.as_deref());
-    Ok(Exit { code: exit::NO, raise: None })
+    Ok(refuse(&format!("there is no lock `{name}` and no run of it"), near.as_deref()))
 }
 
 /// Says on stderr why there is nothing on stdout.
 fn nothing() -> anyhow::Result<Exit> {
-    report::error("there are no runs to show", None);
+    remark("there are no runs to show", None);
     Ok(Exit { code: 0, raise: None })
 }

@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::config::Mistake;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
+use crate::plain::plain;
 use crate::{job, report};
 
 /// Writes a command's answer to stdout.
@@ -41,6 +42,18 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
     }
 }
 
+/// Ends with the answer no, and says why.
+fn refuse(message: &str, hint: Option<&str>) -> Exit {
+    remark(message, hint);
+    Exit { code: exit::NO, raise: None }
+}
+
+/// Says something on stderr, which may be read by nobody: the exit code is the answer all the same.
+fn remark(message: &str, hint: Option<&str>) {
+    job::ignore_pipe();
+    report::error(message, hint);
+}
+
 /// Says on stderr why a command failed.
 pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
@@ -52,13 +65,8 @@ fn save(file: &str, text: &[u8]) -> anyhow::Result<Exit> {
     if file == "-" {
         return print(text);
     }
-    replace(Path::new(file), text).map_err(|error| {
-        let why = error.to_string();
-        Mistake::new(format!(
-            "{file} cannot be written: {}",
-            why.split(" (os error").next().unwrap_or_default().to_lowercase()
-        ))
-    })?;
+    replace(Path::new(file), text)
+        .map_err(|error| Mistake::new(format!("{file} cannot be written: {}", plain(&error))))?;
     Ok(Exit { code: 0, raise: None })
 }
 

@@ -4,11 +4,11 @@ use anyhow::anyhow;
 use clap::ArgMatches;
 
 use super::operator::Operator;
+use super::refuse;
 use crate::clock::Timestamp;
 use crate::config::Mistake;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::lock::{Handle, Holder, LockName, Locks, Owner};
-use crate::report;
 use crate::variables;
 
 /// Reads whose lock it is about, and finds its backend.
@@ -41,13 +41,10 @@ pub(super) fn lost(handle: &Handle, operator: &mut Operator) -> Exit {
     let name = &handle.name;
     let found = operator.ask(|backend| backend.locks(&[name.as_str()]));
     let why = found.ok().and_then(|found| why_not_ours(&handle.owner, &found));
-    no(&format!("the lock `{name}` is no longer ours{}", why.map(|why| format!(": {why}")).unwrap_or_default()))
-}
-
-/// Says no, and why.
-pub(super) fn no(message: &str) -> Exit {
-    report::error(message, None);
-    Exit { code: exit::NO, raise: None }
+    refuse(
+        &format!("the lock `{name}` is no longer ours{}", why.map(|why| format!(": {why}")).unwrap_or_default()),
+        None,
+    )
 }
 
 /// Why a lock is not this owner's, of what the backend has of that one name; `None` if it is.

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, refuse, rest, say, suggestion};
+use super::held::{LOOKS, Seen, rest, say, suggestion};
 use super::operator::{self, Operator};
+use super::run::host;
 use super::waiting::Waiting;
+use super::{refuse, remark};
 use crate::backend::{Acquired, FOR_EVER, Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
-use crate::config::Mistake;
+use crate::config::{self, Mistake};
 use crate::exit::{Exit, Outcome};
+use crate::home;
 use crate::job::Signals;
 use crate::lock::{Change, Claim, Holder, LockName, Owner, Record, Wanted};
 use crate::run::Patience;
 use crate::signal::Signal;
-use crate::{duration, home, report};
 
 /// How much sooner than was asked for a pause may end, for a store's roundings and the time that the asking took.
 const TOLERANCE: Duration = Duration::from_secs(15);
@@ -102,11 +104,13 @@ impl Wish {
         Ok(Self {
             name: operator::name(matches)?,
             user: user(),
-            host: hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default(),
+            host: host(),
             random: getrandom::u64()?,
             reason: reason(text("reason").unwrap_or_default()).map_err(|why| of("reason", why))?,
-            lasting: text("for").map_or(Ok(FOR_EVER), lasting).map_err(|why| of("for", why))?,
-            wait: text("wait").map_or(Ok(Patience::UpTo(Duration::ZERO)), patience).map_err(|why| of("wait", why))?,
+            lasting: text("for").map_or(Ok(FOR_EVER), config::at_least_a_second).map_err(|why| of("for", why))?,
+            wait: text("wait")
+                .map_or(Ok(Patience::UpTo(Duration::ZERO)), config::patience)
+                .map_err(|why| of("wait", why))?,
         })
     }
 
@@ -187,7 +191,7 @@ impl Wish {
         let exit = say(&[line])?;
         if let Some(seen) = seen.filter(|_| !known && !self.has_run(operator)) {
             let hint = suggestion(operator, &self.name, &seen, |_| true);
-            report::error(&format!("warning: no run of `{}` is known", self.name), hint.as_deref());
+            remark(&format!("warning: no run of `{}` is known", self.name), hint.as_deref());
         }
         Ok(exit)
     }
@@ -228,21 +232,6 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-fn lasting(text: &str) -> Result<Duration, String> {
-    let lasting = duration::parse(text)?;
-    if lasting < Duration::from_secs(1) {
-        return Err(format!("`{text}` is shorter than 1s"));
-    }
-    Ok(lasting)
-}
-
-fn patience(text: &str) -> Result<Patience, String> {
-    match text {
-        "forever" => Ok(Patience::Forever),
-        text => duration::parse(text).map(Patience::UpTo),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,13 +244,5 @@ mod tests {
         for bad in ["a\nb", "a\tb", "a\u{1b}[1m", "a\u{2028}b"] {
             assert!(reason(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn a_pause_lasts_a_second_or_longer() {
-        assert_eq!(lasting("1s"), Ok(Duration::from_secs(1)));
-        assert!(lasting("999ms").unwrap_err().contains("shorter than 1s"));
-        assert!(lasting("soon").is_err());
-        assert_eq!(patience("forever"), Ok(Patience::Forever));
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, refuse, rest, say, suggestion};
+use super::held::{LOOKS, Seen, rest, say, suggestion};
 use super::operator::{self, Operator};
+use super::refuse;
 use crate::backend::Kept;
 use crate::exit::Exit;
 use crate::lock::{Change, Holder, Lock, Owner, Record};

@@ -2,6 +2,7 @@
 
 use clap::ArgMatches;
 
+use super::operator;
 use crate::backend::{self, Access};
 use crate::config::{Mistake, Reach};
 use crate::exit::Exit;
@@ -24,8 +25,7 @@ pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
 fn unknown(word: &str) -> Mistake {
     let kinds = backend::kinds();
     let mistake = Mistake::new(format!("BACKEND `{word}` is not known; known are {}, or a URL", kinds.join(", ")));
-    let distance = |kind: &&str| strsim::damerau_levenshtein(&word.to_lowercase(), kind);
-    match kinds.into_iter().min_by_key(distance).filter(|kind| distance(kind) <= kind.len() / 2) {
+    match operator::nearest(word, kinds.into_iter()) {
         Some(kind) => mistake.hint(format!("did you mean `{kind}`?")),
         None => mistake.hint("without BACKEND the statements of the configured one are printed"),
     }

@@ -6,12 +6,12 @@ use clap::ArgMatches;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{print, tell};
+use super::{print, remark, tell};
 use crate::backend::Operate;
 use crate::config::Mistake;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, Runs, Wanted};
-use crate::report::{self, Screen, Standing, Zone, locks_json, locks_table, standings};
+use crate::report::{Screen, Standing, Zone, locks_json, locks_table, standings};
 
 /// From one look to the next, in milliseconds.
 const PAUSE: u16 = 2_000;
@@ -84,10 +84,10 @@ impl View {
 /// Says on stderr what is missing from the answer.
 fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) {
     if let Some(why) = &answer.unread {
-        report::error(&format!("the last runs are not shown: {why}"), None);
+        remark(&format!("the last runs are not shown: {why}"), None);
     }
     if standings.is_empty() && !view.json {
-        report::error(&format!("there is no lock yet in {}", operator.address()), None);
+        remark(&format!("there is no lock yet in {}", operator.address()), None);
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
     if unknown.is_empty() {
@@ -98,7 +98,7 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     for name in unknown {
         let near = nearest(name, all.iter().map(|lock| &lock.name[..]));
         let hint = near.map(|near| format!("did you mean `{near}`?"));
-        report::error(&format!("there is no lock `{name}` yet"), hint.as_deref());
+        remark(&format!("there is no lock `{name}` yet"), hint.as_deref());
     }
 }
 
@@ -115,7 +115,7 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
                 let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
                 print(format!("{clear}{head}{}", view.of(&answer, &standings)).as_bytes())?;
                 if let Some(why) = &answer.unread {
-                    report::error(&format!("the last runs are not shown: {why}"), None);
+                    remark(&format!("the last runs are not shown: {why}"), None);
                 }
             }
             Err(error) => {

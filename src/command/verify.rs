@@ -2,7 +2,8 @@
 
 use clap::ArgMatches;
 
-use super::own::{no, own, why_not_ours};
+use super::own::{own, why_not_ours};
+use super::refuse;
 use crate::exit::Exit;
 
 /// Asks whether a lock is still ours.
@@ -11,6 +12,6 @@ pub(crate) fn verify(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let found = operator.ask(|backend| backend.locks(&[handle.name.as_str()]))?;
     Ok(match why_not_ours(&handle.owner, &found) {
         None => Exit { code: 0, raise: None },
-        Some(why) => no(&format!("the lock `{}` is not ours: {why}", handle.name)),
+        Some(why) => refuse(&format!("the lock `{}` is not ours: {why}", handle.name), None),
     })
 }

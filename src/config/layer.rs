@@ -154,8 +154,9 @@ impl Layers {
 }
 
 fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given> {
-    // A command need not have it.
-    if matches.try_contains_id(option.long).is_err() {
+    // A command need not have it. A flag that it has is among the ids, whether it is typed or not; `try_contains_id` knows
+    // only in a debug build what a command has.
+    if !matches.ids().any(|id| id == option.long) {
         return None;
     }
     let text = match option.kind {
@@ -197,11 +198,10 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// An error's text without the number that Rust adds.
+/// Why a file cannot be read.
 pub(super) fn plain(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData {
         return "it is no text".to_owned();
     }
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    crate::plain::plain(error)
 }

@@ -22,7 +22,7 @@ use crate::signal::Signal;
 use crate::variables::Way;
 use crate::{duration, exit};
 use layer::{Layers, Source};
-pub(crate) use reach::{Reach, history_keep_of};
+pub(crate) use reach::{HISTORY_KEEP, Reach, history_keep_of};
 
 /// Unless `--backend-timeout` says otherwise.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -258,7 +258,8 @@ pub(crate) fn at_least_a_second(text: &str) -> Result<Duration, String> {
     Ok(at_most)
 }
 
-fn patience(text: &str) -> Result<Patience, String> {
+/// Reads how long to wait.
+pub(crate) fn patience(text: &str) -> Result<Patience, String> {
     if text == "forever" {
         return Ok(Patience::Forever);
     }

@@ -13,6 +13,9 @@ use crate::backend::{self, Access, Operate};
 use crate::lock::LockName;
 use crate::variables::{self, Way};
 
+/// How many runs a lock's history keeps unless `--history-keep` says otherwise.
+pub(crate) const HISTORY_KEEP: u32 = 100;
+
 /// The history is there to be read, and every release looks through that of its lock.
 const MOST_RUNS: u32 = 100_000;
 
@@ -74,7 +77,7 @@ pub(crate) fn history_keep_of(matches: &ArgMatches, name: &LockName) -> Result<u
 }
 
 pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
-    layers.get("history-keep").map_or(Ok(100), |given| given.read(runs))
+    layers.get("history-keep").map_or(Ok(HISTORY_KEEP), |given| given.read(runs))
 }
 
 /// The backend that is named, and how the job will find it.

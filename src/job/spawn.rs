@@ -16,6 +16,7 @@ use super::environ::Environment;
 use super::guardian::Guardian;
 use super::signals::{Inherited, set_disposition, set_mask};
 use super::{Job, tree};
+use crate::plain::plain;
 use crate::run::{Group, SpawnTrouble, SpawnTroubleKind};
 use crate::signal::Signal;
 
@@ -118,9 +119,7 @@ impl Command {
             }
             _ => None,
         };
-        let text = error.to_string();
-        let reason = text.split(" (os error").next().unwrap_or_default().to_lowercase();
-        SpawnTrouble { command: self.name.clone(), kind, reason, hint }
+        SpawnTrouble { command: self.name.clone(), kind, reason: plain(error), hint }
     }
 }
 

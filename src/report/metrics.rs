@@ -10,6 +10,7 @@ use super::tally::{Counted, Ended, Entry};
 use super::textfile::{Found, Textfile};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::LockName;
+use crate::plain::plain;
 use crate::run::MetricsTrouble;
 
 /// How long the end of a run waits for the file.
@@ -120,9 +121,4 @@ fn enter(textfile: &Textfile, entry: &Entry) -> Option<MetricsTrouble> {
         Ok(Found::Foreign) => Some(MetricsTrouble::Foreign(textfile.path().display().to_string())),
         Err(error) => Some(MetricsTrouble::NotWritten(textfile.directory().display().to_string(), plain(&error))),
     }
-}
-
-/// An error's text without the number that Rust adds.
-fn plain(error: &std::io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }

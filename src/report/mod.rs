@@ -2,7 +2,7 @@
 //! pictures.
 
 mod events;
-pub(crate) mod findings;
+mod findings;
 mod holding;
 mod line;
 mod metrics;
@@ -21,6 +21,7 @@ mod times;
 #[cfg(test)]
 pub(crate) use events::schema;
 pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
+pub(crate) use findings::Findings;
 pub(crate) use holding::{holding, until};
 pub(crate) use line::Verbosity;
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};

@@ -26,11 +26,11 @@ pub(crate) struct Zone {
 
 /// What a calendar and a clock on the wall show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Civil {
-    pub(crate) date: (i32, u8, u8),
-    pub(crate) hour: u8,
-    pub(crate) minute: u8,
-    pub(crate) second: u8,
+pub(super) struct Civil {
+    pub(super) date: (i32, u8, u8),
+    pub(super) hour: u8,
+    pub(super) minute: u8,
+    pub(super) second: u8,
     /// Seconds east of Greenwich.
     offset: i32,
 }
@@ -56,7 +56,7 @@ impl Zone {
     }
 
     /// What a clock on the wall shows then.
-    pub(crate) fn civil(&self, time: Timestamp) -> Civil {
+    pub(super) fn civil(&self, time: Timestamp) -> Civil {
         let seconds = i64::try_from(time.0 / 1000).unwrap_or(LAST).min(LAST - DAY as i64);
         // A zone may have no rule for the far future.
         let shown = DateTime::from_timespec(seconds, 0, self.zone.as_ref())
@@ -72,7 +72,7 @@ impl Zone {
     }
 
     /// `18:00:03Z`, or on another day than that of `now` the date and the minute. Times in UTC bear a Z.
-    pub(crate) fn clock(&self, time: Timestamp, now: Timestamp) -> String {
+    pub(super) fn clock(&self, time: Timestamp, now: Timestamp) -> String {
         let (then, now) = (self.civil(time), self.civil(now));
         let minute = format!("{:02}:{:02}", then.hour, then.minute);
         match then.date == now.date {
@@ -93,7 +93,7 @@ impl Zone {
     }
 
     /// What the zone is called at that time: `UTC`, or a local name with its distance from that.
-    pub(crate) fn title(&self, time: Timestamp) -> String {
+    pub(super) fn title(&self, time: Timestamp) -> String {
         if self.utc {
             return "UTC".to_owned();
         }
@@ -103,7 +103,7 @@ impl Zone {
     }
 
     /// How many seconds are added to UTC at that time.
-    pub(crate) fn offset(&self, time: Timestamp) -> i64 {
+    pub(super) fn offset(&self, time: Timestamp) -> i64 {
         self.civil(time).offset.into()
     }
 
@@ -134,9 +134,9 @@ impl Zone {
         };
         let mut parts = time.split(':');
         let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
-        let (second, fraction) =
-            parts.next().unwrap_or("00").split_once('.').unwrap_or((&time[6.min(time.len())..], ""));
-        let second = if time.len() > 5 { digits(second, 2)? } else { 0 };
+        let seconds = parts.next().unwrap_or("00");
+        let (second, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let second = digits(second, 2)?;
         if parts.next().is_some() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -160,7 +160,7 @@ impl Zone {
 
 impl Civil {
     /// `2026-01-31`.
-    pub(crate) fn day(&self) -> String {
+    pub(super) fn day(&self) -> String {
         let (year, month, day) = self.date;
         format!("{year:04}-{month:02}-{day:02}")
     }
@@ -183,7 +183,7 @@ fn offset(text: &str) -> Option<(&str, Option<i32>)> {
 }
 
 /// How long ago `then` was, or how soon it is: `5m ago`, `in 2h`.
-pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
+pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     // To the nearest second, since what was to last for an hour is looked at a moment later.
     let distance = Duration::from_millis(then.0.abs_diff(now.0) + 500);
     match distance.as_secs() {
@@ -194,7 +194,7 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
 }
 
 /// A duration in its largest unit, cut: `59s`, `5m`, `23h`, `41d`.
-pub(crate) fn roughly(duration: Duration) -> String {
+pub(super) fn roughly(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..MINUTE => format!("{seconds}s"),
         seconds @ MINUTE..HOUR => format!("{}m", seconds / MINUTE),
@@ -204,7 +204,7 @@ pub(crate) fn roughly(duration: Duration) -> String {
 }
 
 /// A duration in its two largest units, cut: `420ms`, `4.2s`, `42s`, `5m12s`, `1h3m`, `2d4h`.
-pub(crate) fn finely(duration: Duration) -> String {
+pub(super) fn finely(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| {
         let mut text = format!("{}{one}", seconds / large);

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::showing::schemas::Schema;
+use crate::support::schema::Schema;
 use crate::support::{Finished, Place, finish};
 
 /// The password in these tests. No output may ever show it.

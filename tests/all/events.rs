@@ -15,23 +15,18 @@ use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore};
 use super::servers::stores::{SqliteStore, Store};
 use super::stage::{Holder, edit, hold, open};
 use super::support::process::{beside, children, detached, limited, touch, until_exists, wait_until_held};
+use super::support::schema::Schema;
 use super::support::{Finished, PATIENCE, Place, finish, kill, wait_until};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-fn schema() -> Value {
-    let text = fs::read_to_string(Path::new(ROOT).join("docs/json/event.schema.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
 /// The events in a text, each valid.
 #[track_caller]
 fn events(text: &str) -> Vec<Value> {
-    let validator = jsonschema::options().should_validate_formats(true).build(&schema()).unwrap();
+    let schema = Schema::of("event");
     let read = |line: &str| {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let errors: Vec<String> = validator.iter_errors(&event).map(|error| error.to_string()).collect();
-        assert!(errors.is_empty(), "{event} {errors:?}");
+        schema.accepts(&event);
         event
     };
     text.lines().map(read).collect()
@@ -148,7 +143,7 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
 
     // Of all events that the schema knows, these take more than a test of lines should.
     let left = ["undead", "not_given_back"];
-    let schema = schema();
+    let schema = Schema::of("event").text;
     let all = schema["oneOf"].as_array().unwrap().iter().flat_map(|one| {
         let levels = one["properties"]["level"]["enum"].as_array().unwrap().clone();
         let event = one["properties"]["event"]["const"].as_str().unwrap().to_owned();
@@ -163,11 +158,11 @@ fn the_schema_refuses_what_is_no_event() {
     let place = Place::new();
     let line = finish(&mut told(&place, "a", "1m", &["true"])).stderr;
     let line = events(&line).swap_remove(0);
-    let validator = jsonschema::options().should_validate_formats(true).build(&schema()).unwrap();
+    let schema = Schema::of("event");
     let with = |field: &str, value: Value| {
         let mut line = line.clone();
         line[field] = value;
-        validator.is_valid(&line)
+        schema.is_kept_by(&line)
     };
     assert!(with("hint", "x".into()) && with("message", "x".into()));
     assert!(!with("event", "greeted".into()) && !with("level", "debug".into()) && !with("time", "noon".into()));
@@ -175,7 +170,7 @@ fn the_schema_refuses_what_is_no_event() {
     for field in ["time", "level", "event", "name", "owner", "message", "until"] {
         let mut line = line.clone();
         line.as_object_mut().unwrap().remove(field);
-        assert!(!validator.is_valid(&line), "{field}");
+        assert!(!schema.is_kept_by(&line), "{field}");
     }
 }
 

@@ -4,47 +4,18 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::servers::stores::{Store, Stored};
+use super::servers::stores::Store;
+use super::site::{Site, on_every_backend};
 use super::stage::Holder;
 use super::support::process::{DETACHED, detached, under, wait_for_end};
-use super::support::{Finished, PATIENCE, Place, finish, finish_child, is_alive, kill, start, wait_until};
+use super::support::{Finished, PATIENCE, finish, finish_child, is_alive, kill, start, wait_until};
 
 const MINUTE: i64 = 60_000;
 
-/// A place, and a store on one of the backends.
-struct Site<S> {
-    place: Place,
-    store: S,
-}
-
 impl<S: Store> Site<S> {
-    fn new(store: S) -> Self {
-        Self { place: Place::new(), store }
-    }
-
     /// `shedlock run --name NAME --at-most LIMIT ARGUMENTS` in this store.
     fn limited(&self, name: &str, limit: &str, arguments: &[&str]) -> Command {
-        let mut command = self.place.shedlock(["run", "--name", name, "--at-most", limit]);
-        command.args(arguments).env("SHEDLOCK_BACKEND", self.store.url());
-        command
-    }
-
-    fn run(&self, name: &str, arguments: &[&str]) -> Command {
-        self.limited(name, "1m", arguments)
-    }
-
-    /// A job that holds the lock until it is told to end.
-    fn hold(&self, name: &str, arguments: &[&str]) -> Holder {
-        Holder::start(&self.place, &mut self.run(name, arguments), "true")
-    }
-
-    #[track_caller]
-    fn stored(&self, name: &str) -> Stored {
-        self.store.stored(name).unwrap_or_else(|| panic!("{name} is not stored"))
-    }
-
-    fn is_held(&self, name: &str) -> bool {
-        self.store.stored(name).is_some_and(|stored| stored.is_held())
+        self.shedlock(&[&["run", "--name", name, "--at-most", limit], arguments].concat())
     }
 
     /// Waits until another run gets in, and returns how long that took.
@@ -58,31 +29,6 @@ impl<S: Store> Site<S> {
 #[track_caller]
 fn close_to(found: i64, wanted: i64) {
     assert!((found - wanted).abs() <= 100, "{found} is not {wanted}");
-}
-
-/// Gives every backend the tests that follow.
-macro_rules! on_every_backend {
-    ($($test:ident)*) => {
-        on_every_backend!(sqlite: SqliteStore; $($test)*);
-        #[cfg(feature = "postgres")]
-        on_every_backend!(postgres: PostgresStore; $($test)*);
-        #[cfg(feature = "mysql")]
-        on_every_backend!(mariadb: MariaDbStore; $($test)*);
-        #[cfg(feature = "redis")]
-        on_every_backend!(redis: RedisStore; $($test)*);
-    };
-    ($backend:ident: $store:ident; $($test:ident)*) => {
-        mod $backend {
-            use super::Site;
-            use crate::servers::stores::$store;
-            $(
-                #[test]
-                fn $test() {
-                    super::$test(&Site::new($store::new()));
-                }
-            )*
-        }
-    };
 }
 
 on_every_backend! {
@@ -127,7 +73,7 @@ fn while_the_job_runs_the_lock_is_stored_and_the_job_knows_it<S: Store>(site: &S
 }
 
 fn a_held_lock_is_a_silent_skip<S: Store>(site: &Site<S>) {
-    let holder = site.hold("job", &[]);
+    let holder = site.hold("job", &[], "true");
     let owner = site.stored("job").owner;
     finish(&mut site.run("job", &["touch", "ran"])).is_silent_with(0);
     finish(&mut site.run("job", &["-E", "75", "touch", "ran"])).is_silent_with(75);
@@ -161,7 +107,7 @@ fn a_failed_job_frees_the_lock_at_once_if_it_is_told_to<S: Store>(site: &Site<S>
 }
 
 fn who_waits_gets_in_when_the_job_has_ended<S: Store>(site: &Site<S>) {
-    let holder = site.hold("job", &[]);
+    let holder = site.hold("job", &[], "true");
     let waiter = start(&mut site.run("job", &["--wait", "1m", "-E", "75", "touch", "ran"]));
     let skipped = finish(&mut site.run("job", &["--wait", "300ms", "-E", "75", "touch", "ran"]));
     skipped.is_silent_with(75);
@@ -276,7 +222,7 @@ fn a_lock_that_is_deleted_is_told_of<S: Store>(site: &Site<S>) {
 
 fn java_and_a_job_exclude_each_other<S: Store>(site: &Site<S>) {
     let minute = Duration::from_secs(60);
-    let holder = site.hold("job", &[]);
+    let holder = site.hold("job", &[], "true");
     assert!(!site.store.java_take("job", "java-host", minute));
     site.store.java_release("job", "java-host", Duration::ZERO);
     assert!(site.is_held("job"));
@@ -293,7 +239,7 @@ fn java_and_a_job_exclude_each_other<S: Store>(site: &Site<S>) {
 }
 
 fn a_sleeping_job_has_no_connection<S: Store>(site: &Site<S>) {
-    let jobs: Vec<Holder> = (0..10).map(|number| site.hold(&format!("job {number}"), &[])).collect();
+    let jobs: Vec<Holder> = (0..10).map(|number| site.hold(&format!("job {number}"), &[], "true")).collect();
     wait_until("the connections to be closed", || (site.store.connections() == 0).then_some(()));
     assert!((0..10).all(|number| site.is_held(&format!("job {number}"))));
     for job in jobs {

@@ -41,6 +41,7 @@ mod servers;
 mod servers_start;
 mod showing;
 mod signals;
+mod site;
 mod sqlite;
 mod stage;
 mod support;

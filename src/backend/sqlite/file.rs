@@ -14,6 +14,7 @@ use rusqlite::Connection;
 
 use super::mount;
 use crate::backend::Trouble;
+use crate::plain::plain;
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -257,12 +258,6 @@ fn image(sql: &str) -> rusqlite::Result<Vec<u8>> {
         *version = 2;
     }
     Ok(image)
-}
-
-/// An error's text without the number that Rust adds.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 #[cfg(test)]

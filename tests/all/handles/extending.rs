@@ -4,44 +4,42 @@ use super::*;
 use crate::support::process::{heartbeat, last_beat};
 
 on_every_backend! {
-    an_extended_job_lives_on_under_its_lock
-    an_extended_job_with_a_lease_does_too
+    an_extended_job_lives_on_under_its_lock_with_a_lease_and_without
     an_extension_from_outside_counts_too
     a_job_that_was_not_extended_is_stopped_in_time
     a_job_whose_lock_was_taken_away_is_stopped_before_its_time
 }
 
 /// Lives beyond at-most, is stopped at the end of the extension, and the lock was held at every moment in between.
-fn lives_on<S: Store>(site: &Site<S>, options: &[&str]) {
-    let words = ["run", "--name", "job", "--at-most", "3s", "-v", "-k", "0"];
-    let script = format!("$PROGRAM extend 6s && date +%s%3N > begun; {}", heartbeat("beats"));
+fn lives_on<S: Store>(site: &Site<S>, name: &str, options: &[&str]) {
+    let words = ["run", "--name", name, "--at-most", "3s", "-v", "-k", "0"];
+    let [begun, beats] = ["begun", "beats"].map(|what| format!("{what}-{name}"));
+    let script = format!("$PROGRAM extend 6s && date +%s%3N > {begun}; {}", heartbeat(&beats));
     let mut run = site.shedlock(&words);
     run.args(options).args(["bash", "-c", &script]).env("PROGRAM", env!("CARGO_BIN_EXE_shedlock"));
-    let mut started = detached(&site.place, "run", &run);
-    site.place.wait_for_lines("beats", 1);
+    let mut started = detached(&site.place, name, &run);
+    site.place.wait_for_lines(&beats, 1);
+    let begun: i64 = site.place.read(&begun).trim().parse().unwrap();
     // For as long as there are beats, a look before finds the lock held.
     while !started.has_ended() {
-        let held = site.is_held("job");
-        let begun: i64 = site.place.read("begun").trim().parse().unwrap();
-        assert!(held || last_beat(&site.place, "beats") > begun + 4_000, "the lock is not held");
+        let held = site.is_held(name);
+        assert!(held || last_beat(&site.place, &beats) > begun + 4_000, "the lock is not held");
         std::thread::sleep(Duration::from_millis(20));
     }
     let finished = started.finish();
     assert_eq!(finished.code(), Some(124), "{finished:?}");
     assert!(finished.stderr.contains("the lock was extended until 20"), "{finished:?}");
     assert!(finished.stderr.contains("stopped because --at-most 3s, extended until 20"), "{finished:?}");
-    let begun: i64 = site.place.read("begun").trim().parse().unwrap();
-    let lived = last_beat(&site.place, "beats") - begun;
+    let lived = last_beat(&site.place, &beats) - begun;
     assert!((3_500..6_000).contains(&lived), "it lived for {lived} ms");
-    assert!(!site.is_held("job"));
+    assert!(!site.is_held(name));
 }
 
-fn an_extended_job_lives_on_under_its_lock<S: Store>(site: &Site<S>) {
-    lives_on(site, &[]);
-}
-
-fn an_extended_job_with_a_lease_does_too<S: Store>(site: &Site<S>) {
-    lives_on(site, &["--lease", "1s"]);
+fn an_extended_job_lives_on_under_its_lock_with_a_lease_and_without<S: Store>(site: &Site<S>) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| lives_on(site, "leased", &["--lease", "1s"]));
+        lives_on(site, "plain", &[]);
+    });
 }
 
 fn an_extension_from_outside_counts_too<S: Store>(site: &Site<S>) {
@@ -86,21 +84,25 @@ mod frozen {
     fn a_server_that_is_frozen_keeps_no_job_from_being_stopped_in_time() {
         let server = Postgres::fresh(&[]);
         let site = Site::new(PostgresStore(server.database()));
-        for lease in [&[][..], &["--lease", "10s"]] {
+        let start = |name: &str, lease: &[&str]| {
             let mut run =
-                site.shedlock(&["run", "--name", "job", "--at-most", "4s", "--backend-timeout", "2s", "-k", "0"]);
-            let script = format!("rm -f beats; {}", heartbeat("beats"));
-            run.args(lease).args(["bash", "-c", &script]);
-            let started = detached(&site.place, "run", &run);
-            site.place.wait_for_lines("beats", 1);
-            let stored = site.stored("job");
-            server.freeze();
-            let finished = started.finish();
-            let last = last_beat(&site.place, "beats");
-            server.thaw();
+                site.shedlock(&["run", "--name", name, "--at-most", "4s", "--backend-timeout", "2s", "-k", "0"]);
+            run.args(lease).args(["bash", "-c", &heartbeat(&format!("beats-{name}"))]);
+            detached(&site.place, name, &run)
+        };
+        let runs = [("plain", start("plain", &[])), ("leased", start("leased", &["--lease", "10s"]))];
+        let runs = runs.map(|(name, run)| {
+            site.place.wait_for_lines(&format!("beats-{name}"), 1);
+            (name, site.stored(name), run)
+        });
+        server.freeze();
+        let ends = runs.map(|(name, stored, run)| (name, stored, run.finish()));
+        server.thaw();
+        for (name, stored, finished) in ends {
             assert_eq!(finished.code(), Some(124), "{finished:?}");
+            let last = last_beat(&site.place, &format!("beats-{name}"));
             assert!(last < stored.until, "{last} {stored:?}");
-            wait_until("the end of the lock", || (!site.is_held("job")).then_some(()));
+            wait_until("the end of the lock", || (!site.is_held(name)).then_some(()));
         }
     }
 

@@ -5,46 +5,22 @@ mod odd;
 pub(crate) mod schemas;
 mod screens;
 
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::servers::stores::Store;
-use super::stage::Holder;
-use super::support::process::{DETACHED, detached, under};
-use super::support::{Finished, Place, finish, kill, wait_until};
-use schemas::Schema;
+use super::site::{Site, on_every_backend};
+use super::support::process::detached;
+use super::support::schema::Schema;
+use super::support::{Finished, finish, kill, wait_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A place, and a store on one of the backends.
-struct Site<S> {
-    place: Place,
-    store: S,
-}
-
 impl<S: Store> Site<S> {
-    fn new(store: S) -> Self {
-        Self { place: Place::new(), store }
-    }
-
-    /// `shedlock WORDS` in this store.
-    fn shedlock(&self, words: &[&str]) -> Command {
-        let mut command = self.place.shedlock(words);
-        command.env("SHEDLOCK_BACKEND", self.store.url());
-        command
-    }
-
-    /// A run to its end.
-    fn run(&self, name: &str, words: &[&str]) -> Finished {
-        finish(self.shedlock(&["run", "--name", name, "--at-most", "1m"]).args(words))
-    }
-
-    /// A job that holds the lock until it is told to end.
-    fn hold(&self, name: &str) -> Holder {
-        let command = self.shedlock(&["run", "--name", name, "--at-most", "1m"]);
-        Holder::start(&self.place, &mut under::<&str>(&DETACHED, &command), "true")
+    /// What became of a run.
+    fn ran(&self, name: &str, words: &[&str]) -> Finished {
+        finish(&mut self.run(name, words))
     }
 
     /// What a command prints that has nothing to complain of.
@@ -92,31 +68,6 @@ fn millis(time: &Value) -> i64 {
     i64::try_from(time.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// Gives every backend the tests that follow.
-macro_rules! on_every_backend {
-    ($($test:ident)*) => {
-        on_every_backend!(sqlite: SqliteStore; $($test)*);
-        #[cfg(feature = "postgres")]
-        on_every_backend!(postgres: PostgresStore; $($test)*);
-        #[cfg(feature = "mysql")]
-        on_every_backend!(mariadb: MariaDbStore; $($test)*);
-        #[cfg(feature = "redis")]
-        on_every_backend!(redis: RedisStore; $($test)*);
-    };
-    ($backend:ident: $store:ident; $($test:ident)*) => {
-        mod $backend {
-            use super::Site;
-            use crate::servers::stores::$store;
-            $(
-                #[test]
-                fn $test() {
-                    super::$test(&Site::new($store::new()));
-                }
-            )*
-        }
-    };
-}
-
 on_every_backend! {
     where_nothing_is_yet_nothing_is_shown_and_nothing_made
     a_lock_that_we_hold_is_shown_as_it_is_stored
@@ -151,8 +102,8 @@ fn where_nothing_is_yet_nothing_is_shown_and_nothing_made<S: Store>(site: &Site<
 }
 
 fn a_lock_that_we_hold_is_shown_as_it_is_stored<S: Store>(site: &Site<S>) {
-    assert_eq!(site.run("night shift", &["sh", "-c", "exit 3"]).code(), Some(3));
-    let holder = site.hold("night shift");
+    assert_eq!(site.ran("night shift", &["sh", "-c", "exit 3"]).code(), Some(3));
+    let holder = site.hold("night shift", &[], "true");
     let (stored, runs) = (site.store.stored("night shift").unwrap(), site.store.history("night shift"));
     let lock = site.status("night shift");
     assert_eq!((&lock["held"], &lock["paused"], &lock["reason"]), (&json!(true), &json!(false), &Value::Null));
@@ -176,7 +127,7 @@ fn a_lock_that_we_hold_is_shown_as_it_is_stored<S: Store>(site: &Site<S>) {
 }
 
 fn a_lock_that_java_holds_is_shown<S: Store>(site: &Site<S>) {
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     let token = site.store.history("job")[0].token;
     assert!(site.store.java_take("job", "java-host", MINUTE));
     let lock = site.status("job");
@@ -190,7 +141,7 @@ fn a_lock_that_java_holds_is_shown<S: Store>(site: &Site<S>) {
 }
 
 fn a_paused_lock_says_by_whom_and_why<S: Store>(site: &Site<S>) {
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     let owner = "paused:ada@ops1:the disk: replaced::00000000000000ff";
     assert!(site.store.java_take("job", owner, MINUTE));
     assert!(site.store.java_take(
@@ -212,7 +163,7 @@ fn a_paused_lock_says_by_whom_and_why<S: Store>(site: &Site<S>) {
 }
 
 fn a_lock_that_is_kept_after_its_run_is_held_by_it<S: Store>(site: &Site<S>) {
-    site.run("job", &["--at-least", "50s", "true"]).is_silent_with(0);
+    site.ran("job", &["--at-least", "50s", "true"]).is_silent_with(0);
     let (stored, run) = (site.store.stored("job").unwrap(), site.store.history("job").remove(0));
     let lock = site.status("job");
     assert_eq!((&lock["held"], &lock["owner"]), (&json!(true), &json!(stored.owner)));
@@ -224,7 +175,7 @@ fn a_lock_that_is_kept_after_its_run_is_held_by_it<S: Store>(site: &Site<S>) {
 
 fn a_free_lock_says_how_its_last_run_ended<S: Store>(site: &Site<S>) {
     for (code, outcome) in [(0, "success"), (7, "failure")] {
-        assert_eq!(site.run("job", &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
+        assert_eq!(site.ran("job", &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
         let lock = site.status("job");
         for nothing in ["owner", "host", "since", "until", "token", "reason"] {
             assert_eq!(lock[nothing], Value::Null, "{nothing}");
@@ -238,7 +189,7 @@ fn a_free_lock_says_how_its_last_run_ended<S: Store>(site: &Site<S>) {
 }
 
 fn a_lock_that_was_never_taken_is_free_and_unknown<S: Store>(site: &Site<S>) {
-    site.run("nightly-report", &["true"]).is_silent_with(0);
+    site.ran("nightly-report", &["true"]).is_silent_with(0);
     let finished = finish(&mut site.shedlock(&["status", "nightly_report", "nightly-report", "vacuum"]));
     assert_eq!(finished.code(), Some(0));
     assert_eq!(
@@ -261,7 +212,7 @@ fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S
     let last = &site.status("job")["last"];
     assert_eq!((&last["ended_at"], &last["outcome"], &last["running"]), (&Value::Null, &Value::Null, &json!(false)));
     assert!(site.line(&["status"], "job")[7].starts_with("never came back 20"));
-    let holder = site.hold("job");
+    let holder = site.hold("job", &[], "true");
     let [running, gone] = site.json(&["history", "job"]).try_into().unwrap();
     assert_eq!((&running["running"], &running["ended_at"]), (&json!(true), &Value::Null));
     assert_eq!(&gone, last);
@@ -274,7 +225,7 @@ fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S
 
 fn the_history_has_the_newest_runs_first<S: Store>(site: &Site<S>) {
     for (name, code) in [("one", 0), ("two", 3), ("one", 5)] {
-        assert_eq!(site.run(name, &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
+        assert_eq!(site.ran(name, &["sh", "-c", &format!("exit {code}")]).code(), Some(code));
     }
     let all = site.json(&["history"]);
     let seen: Vec<_> =
@@ -303,7 +254,7 @@ fn the_history_has_the_newest_runs_first<S: Store>(site: &Site<S>) {
 }
 
 fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     for (since, count) in
         [("1h", 1), ("1d", 1), ("2020-01-01", 1), ("2020-01-01 18:00", 1), ("2020-01-01T00:00:00+01:00", 1)]
     {
@@ -322,7 +273,7 @@ fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
 }
 
 fn a_name_that_nobody_has_heard_of_has_no_history<S: Store>(site: &Site<S>) {
-    site.run("backup", &["true"]).is_silent_with(0);
+    site.ran("backup", &["true"]).is_silent_with(0);
     let finished = finish(&mut site.shedlock(&["history", "bakcup"]));
     finished.complains(1, "there is no lock `bakcup` and no run of it");
     assert!(finished.stderr.ends_with("hint: did you mean `backup`?\n"), "{finished:?}");
@@ -334,7 +285,7 @@ fn a_name_that_nobody_has_heard_of_has_no_history<S: Store>(site: &Site<S>) {
 fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
     let code = |words: &[&str]| finish(site.shedlock(&["status", "--exit-code"]).args(words)).code();
     assert_eq!(code(&[]), Some(0));
-    site.run("free", &["true"]).is_silent_with(0);
+    site.ran("free", &["true"]).is_silent_with(0);
     assert!(site.store.java_take("held", "java-host", MINUTE));
     for (words, wanted) in [
         (&[][..], 1),
@@ -350,8 +301,8 @@ fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
 }
 
 fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
-    site.run("one", &["true"]).is_silent_with(0);
-    assert_eq!(site.run("two <b>", &["false"]).code(), Some(1));
+    site.ran("one", &["true"]).is_silent_with(0);
+    assert_eq!(site.ran("two <b>", &["false"]).code(), Some(1));
     let picture = site.printed(&["history", "--timeline", "--since", "2m"]);
     let lane =
         |label: &str| picture.lines().find(|line| line.starts_with(label)).unwrap_or_else(|| panic!("{picture}"));
@@ -364,7 +315,7 @@ fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
 }
 
 fn whoever_reads_may_have_seen_enough<S: Store>(site: &Site<S>) {
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     for words in [
         &["status"][..],
         &["status", "--json"],

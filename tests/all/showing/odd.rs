@@ -22,7 +22,7 @@ fn a_stored_text_does_nothing_to_a_terminal() {
 
 /// A history that is none of ours.
 fn without_a_history_that_can_be_read_the_locks_are_shown<S: Store>(site: &Site<S>) {
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     site.store
         .carry_out("DROP TABLE shedlock_history; CREATE TABLE shedlock_history (year INTEGER, event VARCHAR(9));");
     let finished = finish(&mut site.shedlock(&["status"]));
@@ -53,7 +53,7 @@ fn without_a_history_in_mariadb_the_locks_are_shown() {
 #[test]
 fn rows_that_make_no_sense_are_shown_as_far_as_they_do() {
     let site = Site::new(SqliteStore::new());
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     site.store.carry_out(
         "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES ('odd', 'soon', 'earlier', ''); \
          INSERT INTO shedlock_history (id, name, owner, host, started_at, ended_at, exit_code, outcome) \

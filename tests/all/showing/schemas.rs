@@ -1,35 +1,11 @@
 //! The schemas of the JSON are those of what is printed.
 
-use std::path::Path;
-
-use jsonschema::Validator;
 use serde_json::{Value, json};
 
 use super::super::servers::stores::SqliteStore;
 use super::{MINUTE, Site};
 use crate::servers::stores::Store;
-
-/// A schema of docs/json/.
-pub(crate) struct Schema(Validator);
-
-impl Schema {
-    /// The schema of what a command prints.
-    pub(crate) fn of(command: &str) -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/json/{command}.schema.json"));
-        let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-        Self(jsonschema::options().should_validate_formats(true).build(&schema).unwrap())
-    }
-
-    fn is_kept_by(&self, value: &Value) -> bool {
-        self.0.is_valid(value)
-    }
-
-    #[track_caller]
-    pub(crate) fn accepts(&self, value: &Value) {
-        let errors: Vec<String> = self.0.iter_errors(value).map(|error| error.to_string()).collect();
-        assert!(errors.is_empty(), "{errors:?}\n{value:#}");
-    }
-}
+use crate::support::schema::Schema;
 
 /// The value with each of its fields in turn missing, of another type, or joined by one that has no business there.
 fn broken(object: &Value) -> Vec<Value> {
@@ -52,7 +28,7 @@ fn broken(object: &Value) -> Vec<Value> {
 #[test]
 fn a_schema_forbids_what_is_never_printed() {
     let site = Site::new(SqliteStore::new());
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     assert!(site.store.java_take("java", "java-host", MINUTE));
     for (command, count) in [("status", 10), ("history", 9), ("check", 4)] {
         let schema = Schema::of(command);

@@ -14,8 +14,8 @@ const LONG: &str = "a-very-long-name-of-a-job-that-reports-everything";
 /// A held, a paused and a free lock.
 fn site() -> Site<SqliteStore> {
     let site = Site::new(SqliteStore::new());
-    assert_eq!(site.run(LONG, &["false"]).code(), Some(1));
-    site.run("vacuum", &["true"]).is_silent_with(0);
+    assert_eq!(site.ran(LONG, &["false"]).code(), Some(1));
+    site.ran("vacuum", &["true"]).is_silent_with(0);
     assert!(site.store.java_take(LONG, "a-host-with-a-name-that-says-where-it-is.example", MINUTE));
     assert!(site.store.java_take("paused", "paused:ada@ops1:because of what is done to the disk::ff", MINUTE));
     site
@@ -153,8 +153,11 @@ fn trouble_while_watching_is_told_and_asked_again() {
         String::from_utf8_lossy(&part[..count]).into_owned()
     };
     assert!(read(&mut stdout).contains("vacuum"));
-    fs::rename(&database, &aside).unwrap();
-    fs::write(&database, "this is no database, and has not been one for a long time").unwrap();
+    // At once, so that no look finds anything in between.
+    let broken = database.with_extension("broken");
+    fs::write(&broken, "this is no database, and has not been one for a long time").unwrap();
+    fs::hard_link(&database, &aside).unwrap();
+    fs::rename(&broken, &database).unwrap();
     let told = read(&mut stderr);
     assert!(told.starts_with("shedlock: ") && told.contains("is no SQLite database"), "{told}");
     fs::rename(&aside, &database).unwrap();

@@ -2,6 +2,7 @@
 
 pub(crate) mod process;
 pub(crate) mod pty;
+pub(crate) mod schema;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,0 +1,77 @@
+//! A place and a store on one of the backends, and what gives every backend the same tests.
+
+use std::process::Command;
+
+use super::servers::stores::{Store, Stored};
+use super::stage::Holder;
+use super::support::Place;
+use super::support::process::{DETACHED, under};
+
+/// A place, and a store on one of the backends.
+pub(crate) struct Site<S> {
+    pub(crate) place: Place,
+    pub(crate) store: S,
+}
+
+impl<S: Store> Site<S> {
+    pub(crate) fn new(store: S) -> Self {
+        Self { place: Place::new(), store }
+    }
+
+    /// `shedlock WORDS` in this store.
+    pub(crate) fn shedlock(&self, words: &[&str]) -> Command {
+        let mut command = self.place.shedlock(words);
+        command.env("SHEDLOCK_BACKEND", self.store.url());
+        command
+    }
+
+    /// `shedlock run --name NAME --at-most 1m WORDS`.
+    pub(crate) fn run(&self, name: &str, words: &[&str]) -> Command {
+        self.shedlock(&[&["run", "--name", name, "--at-most", "1m"], words].concat())
+    }
+
+    /// The same, with exit code 75 where it does not get in.
+    pub(crate) fn run_or_75(&self, name: &str, words: &[&str]) -> Command {
+        self.run(name, &[&["-E", "75"], words].concat())
+    }
+
+    /// A job without a terminal that holds the lock until it is told to end, and then does `last`.
+    pub(crate) fn hold(&self, name: &str, options: &[&str], last: &str) -> Holder {
+        Holder::start(&self.place, &mut under::<&str>(&DETACHED, &self.run(name, options)), last)
+    }
+
+    #[track_caller]
+    pub(crate) fn stored(&self, name: &str) -> Stored {
+        self.store.stored(name).unwrap_or_else(|| panic!("{name} is not stored"))
+    }
+
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.store.stored(name).is_some_and(|stored| stored.is_held())
+    }
+}
+
+/// Gives every backend these tests, which are functions of a [`Site`].
+macro_rules! on_every_backend {
+    ($($test:ident)*) => {
+        $crate::site::on_every_backend!(sqlite: SqliteStore; $($test)*);
+        #[cfg(feature = "postgres")]
+        $crate::site::on_every_backend!(postgres: PostgresStore; $($test)*);
+        #[cfg(feature = "mysql")]
+        $crate::site::on_every_backend!(mariadb: MariaDbStore; $($test)*);
+        #[cfg(feature = "redis")]
+        $crate::site::on_every_backend!(redis: RedisStore; $($test)*);
+    };
+    ($backend:ident: $store:ident; $($test:ident)*) => {
+        mod $backend {
+            use $crate::servers::stores::$store;
+            use $crate::site::Site;
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&Site::new($store::new()));
+                }
+            )*
+        }
+    };
+}
+pub(crate) use on_every_backend;
