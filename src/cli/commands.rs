@@ -113,7 +113,7 @@ pub(crate) const SUBS: &[Sub] = &[
                 Kind::Value("TIME"),
                 "",
                 SHOW,
-                "Show the runs that had not ended before TIME: a duration before now (2h, 7d) or a time such as 2026-01-31T18:00:00Z, 2026-01-31 18:00 or 2026-01-31",
+                "Show the runs that had not ended before TIME: a duration before now (2h, 7d) or a time such as 2026-01-31T18:00:00Z, 2026-01-31 18:00 or 2026-01-31. One that never came back had ended when a later run began or, where the backend still has it, its lock's time was up",
             ),
             own("timeline", Kind::Flag, "", SHOW, "Draw the runs as bars over time, a line for each job or host"),
             own("svg", Kind::Value("FILE"), "", SHOW, "Write that picture to FILE as SVG; `-` is stdout"),

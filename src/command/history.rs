@@ -39,7 +39,20 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
             return unknown(name, &mut operator);
         }
     }
-    let past = past(&runs.runs, &locks);
+    let mut past = past(&runs.runs, &locks);
+    if let Some(since) = since {
+        // Nobody knows when a run ended that never came back. A later run shows that it was over before that one began, and what
+        // the store has left of its lock when its time was up.
+        let newest = Wanted { names: names.clone(), of_each: Some(1), ..Wanted::default() };
+        let newest: Vec<_> = match past.iter().any(|past| past.is_gone_before(since)) {
+            true => operator.ask(|backend| backend.runs(&newest))?.runs,
+            false => Vec::new(),
+        };
+        past.retain(|past| {
+            !past.is_gone_before(since)
+                || newest.iter().any(|last| last == past.run) && past.may_have_held(&locks, since)
+        });
+    }
     if shape.json {
         return print(format!("{:#}\n", runs_json(&past)).as_bytes());
     }

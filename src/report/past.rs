@@ -9,7 +9,7 @@ use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely};
 use crate::clock::Timestamp;
-use crate::lock::{Locks, PastRun, Verdict};
+use crate::lock::{Lock, Locks, PastRun, Verdict};
 
 /// What became of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +75,23 @@ impl Past<'_> {
             Fate::Running => Paint::Live,
             Fate::Unknown => Paint::Plain,
         }
+    }
+
+    /// Whether it never came back, and had begun before that time.
+    pub(crate) fn is_gone_before(&self, since: Timestamp) -> bool {
+        self.fate == Fate::Gone && self.run.started_at.is_none_or(|started| started < since)
+    }
+
+    /// Whether its lock's time may have been up only after that time, by what a store has left of the lock. Some stores keep
+    /// nothing of a lock that is free.
+    pub(crate) fn may_have_held(&self, locks: &Locks, since: Timestamp) -> bool {
+        let lock = locks.locks.iter().find(|lock| lock.name == self.run.name && !lock.record.owner.is_empty());
+        let over = lock.and_then(|Lock { record, .. }| match record.owner == self.run.owner {
+            true => record.until,
+            // Somebody else has taken it since, such as an application in Java.
+            false => record.since,
+        });
+        over.is_none_or(|over| over >= since)
     }
 
     /// How long it took, or has taken so far.
@@ -160,7 +177,7 @@ const GIVES: [Give; 13] = [
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::lock::{Lock, Record};
+    use crate::lock::Record;
     use crate::report::table::tests::{PIPED, on};
     use crate::report::times::tests::{at, berlin};
 
@@ -277,6 +294,25 @@ STARTED  JOB             OUTCOME
         assert_eq!(fate(locks(&[])), Fate::Gone);
         // It began when the locks had been looked at.
         assert_eq!(fate(Locks { now: at("2026-01-31T18:00:03Z"), locks: Vec::new() }), Fate::Running);
+    }
+
+    #[test]
+    fn a_run_that_never_came_back_is_over_when_its_lock_is() {
+        let began = "2026-01-31T12:00:00Z";
+        let open = [run(7, "job", "web1", began, None, "")];
+        let may = |found: Option<Lock>, since: &str| {
+            let locks = locks(found.as_slice());
+            let [past] = past(&open, &locks)[..] else { panic!("one run") };
+            assert!(past.is_gone_before(at("2026-01-31T12:00:01Z")) && !past.is_gone_before(at(began)));
+            past.may_have_held(&locks, at(since))
+        };
+        let ended = |owner: &str, at: &str| Some(lock("job", owner, at, 0));
+        assert!(may(ended(&open[0].owner, "2026-01-31T13:00:00Z"), "2026-01-31T13:00:00Z"));
+        assert!(!may(ended(&open[0].owner, "2026-01-31T13:00:00Z"), "2026-01-31T13:00:01Z"));
+        // Another has taken the lock, and nothing is left of it.
+        assert!(!may(ended("java-host", "2026-01-31T14:00:00Z"), "2026-01-31T14:00:01Z"));
+        assert!(may(ended("", "2026-01-31T14:00:00Z"), "2026-01-31T14:00:01Z"));
+        assert!(may(None, "2026-01-31T14:00:01Z"));
     }
 
     #[test]

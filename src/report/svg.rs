@@ -1,6 +1,8 @@
 //! The picture of runs over time as SVG. It has no script and needs nothing from elsewhere. Names stand only in texts, never in
 //! attributes, of which the library does not escape the quotes.
 
+use std::collections::BTreeMap;
+
 use svg::Document;
 use svg::node::element::{Circle, Definitions, Description, Group, Line, Path, Pattern, Rectangle, Style, Text, Title};
 use unicode_width::UnicodeWidthStr;
@@ -76,8 +78,8 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
             .add(ground.set("width", chart.width).set("height", height))
             .add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
         for (number, row) in lane.rows.iter().enumerate() {
-            for bar in in_order(row) {
-                lanes = lanes.add(chart.bar(bar, top + number as f64 * ROW));
+            for heap in chart.heaps(row) {
+                lanes = lanes.add(chart.heap(&heap, top + number as f64 * ROW));
             }
         }
         top += height + LANE;
@@ -103,11 +105,14 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
     format!("{document}\n")
 }
 
-/// The bars, with what matters most on top.
-fn in_order<'a>(row: &[Bar<'a>]) -> Vec<Bar<'a>> {
-    let mut bars = row.to_vec();
-    bars.sort_by_key(|bar| bar.past.fate.weight());
-    bars
+/// Runs that ended alike and of which only one would be seen, since they lie upon each other. Without these a drawing of many
+/// short runs would have more bars than a browser can show.
+struct Heap<'a> {
+    /// The one that began first, as long as all of them.
+    bar: Bar<'a>,
+    runs: usize,
+    /// When the last one began.
+    last: Timestamp,
 }
 
 struct Chart<'a> {
@@ -142,13 +147,42 @@ impl Chart<'_> {
         })
     }
 
+    /// The bars of a row, with what matters most on top.
+    fn heaps<'b>(&self, row: &[Bar<'b>]) -> Vec<Heap<'b>> {
+        let sliver = |time: Timestamp| ((self.x(time) - self.left) / SLIVER) as u32;
+        let mut heaps: BTreeMap<_, Heap<'b>> = BTreeMap::new();
+        for bar in row {
+            let place = (bar.past.fate.weight(), sliver(bar.from), sliver(bar.to), bar.past.word().to_owned());
+            let heap = heaps.entry(place).or_insert(Heap { bar: *bar, runs: 0, last: bar.from });
+            heap.bar.to = heap.bar.to.max(bar.to);
+            heap.last = heap.last.max(bar.from);
+            heap.runs += 1;
+        }
+        heaps.into_values().collect()
+    }
+
     /// A bar and what it says when it is pointed at.
-    fn bar(&self, bar: Bar<'_>, top: f64) -> Group {
+    fn heap(&self, heap: &Heap<'_>, top: f64) -> Group {
+        let bar = heap.bar;
         let least = if matches!(bar.past.fate, Fate::Failure | Fate::Stopped) { BAD_SLIVER } else { SLIVER };
         // At the right edge a short one would stand out.
         let from = self.x(bar.from).min(self.left + self.width - least);
         let to = self.x(bar.to).max(from + least);
-        shape(bar.past.fate, from, to - from, top).add(Title::new(self.told(&bar.past)))
+        shape(bar.past.fate, from, to - from, top).add(Title::new(match heap.runs {
+            1 => self.told(&bar.past),
+            runs => self.counted(runs, heap),
+        }))
+    }
+
+    /// What is common to runs of which only one is seen.
+    fn counted(&self, runs: usize, heap: &Heap<'_>) -> String {
+        let past = heap.bar.past;
+        let of = match self.picture.by {
+            By::Job => format!("of {}", past.run.name),
+            By::Host => format!("on {}", past.run.host),
+        };
+        let (first, last) = (self.zone.stamp(heap.bar.from), self.zone.stamp(heap.last));
+        visible(&format!("{runs} runs {of}: {}; the first began {first}, the last {last}", past.word())).into_owned()
     }
 
     fn told(&self, past: &Past<'_>) -> String {
@@ -287,6 +321,26 @@ mod tests {
         let drawing = drawing();
         assert!(drawing.contains("&lt;b&gt;&amp;\\u{1b} on web2"), "{drawing}");
         assert!(!drawing.contains("<b>") && !drawing.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn of_many_runs_that_lie_upon_each_other_there_is_one_bar() {
+        let none = crate::report::past::tests::locks(&[]);
+        let begin = at("2026-01-01T00:00:00Z");
+        let run = |number: u64| {
+            let (start, outcome) = (begin + std::time::Duration::from_secs(number * 10), number % 1000);
+            let outcome = if outcome == 7 { "failure" } else { "success" };
+            crate::report::past::tests::run(number, "a", "h", &start.to_string(), Some(8), outcome)
+        };
+        let runs: Vec<_> = (0..20_000).map(run).collect();
+        let past = past(&runs, &none);
+        let now = begin + std::time::Duration::from_secs(200_000);
+        let drawing = drawn(&Picture::new(&past, By::Job, None, now).unwrap(), &Zone::utc());
+        assert!(drawing.len() < 150_000, "{}", drawing.len());
+        // What failed is not hidden by what did not, and all are counted.
+        assert_eq!(drawing.matches("a on h: failure, exit code 3; ").count(), 20, "{drawing}");
+        assert!(drawing.contains("runs that succeeded: 19980, failed: 20,"));
+        assert!(drawing.contains("runs of a: success; the first began 2026-01-01 00:00:00Z, the last 2026-01-01 00:1"));
     }
 
     #[test]

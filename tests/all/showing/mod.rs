@@ -79,6 +79,7 @@ on_every_backend! {
     a_run_that_never_came_back_is_told_from_one_that_runs
     the_history_has_the_newest_runs_first
     the_history_begins_where_it_is_told_to
+    a_run_that_never_came_back_is_not_for_ever_one_of_today
     a_name_that_nobody_has_heard_of_has_no_history
     the_exit_code_tells_whether_a_lock_is_held
     runs_are_drawn_as_a_picture
@@ -270,6 +271,24 @@ fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
     assert_eq!(site.json(&["history", "--since", &after]).len(), 0);
     // That there are none in that time does not make the name unknown.
     finish(&mut site.shedlock(&["history", "job", "--since", &after])).complains(0, "there are no runs to show");
+}
+
+fn a_run_that_never_came_back_is_not_for_ever_one_of_today<S: Store>(site: &Site<S>) {
+    let limited =
+        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
+    let run = detached(&site.place, "run", &limited);
+    site.place.wait_for_lines("began", 1);
+    kill(run.pid(), "KILL");
+    wait_until("the lock to be free", || (site.status("job")["held"] == json!(false)).then_some(()));
+    let gone = humantime::parse_rfc3339(site.json(&["history"])[0]["started_at"].as_str().unwrap()).unwrap();
+    let after = |time| humantime::format_rfc3339_millis(time + Duration::from_millis(1)).to_string();
+    // It may have lived on for as long as it held the lock, and was the last.
+    assert_eq!(site.json(&["history", "--since", &after(gone)]).len(), 1);
+    site.run("job", &["true"]).is_silent_with(0);
+    let [last, _] = site.json(&["history"]).try_into().unwrap();
+    assert_eq!(site.json(&["history", "--since", &after(gone)]), [last.clone()]);
+    let ended = humantime::parse_rfc3339(last["ended_at"].as_str().unwrap()).unwrap();
+    assert!(site.json(&["history", "--since", &after(ended)]).is_empty());
 }
 
 fn a_name_that_nobody_has_heard_of_has_no_history<S: Store>(site: &Site<S>) {

@@ -202,7 +202,7 @@ fn a_drawing_is_written_as_a_whole_or_not_at_all() {
     site.store.carry_out(
         "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500) \
          INSERT INTO shedlock_history (id, name, owner, host, started_at) \
-         SELECT n, 'many', n, 'h', strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM n",
+         SELECT n, 'many' || n, n, 'h', strftime('%Y-%m-%dT%H:%M:%fZ', 'now') FROM n",
     );
     let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 100; exec $PROGRAM history --svg runs.svg"];
     let finished = finish(beside(&site.place, &full).env("SHEDLOCK_BACKEND", site.store.url()));
