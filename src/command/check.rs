@@ -22,8 +22,8 @@ const LEASE: Duration = Duration::from_secs(10);
 /// two looks.
 const MORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many runs a lock's history keeps unless somebody says otherwise; a check adds none.
-const KEEP: u32 = 100;
+/// How many runs the lock's history keeps. A check takes its own back; of those that died no more than the last one stays.
+const KEEP: u32 = 1;
 
 /// Tells of one thing after the other, as soon as it is known.
 pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -80,7 +80,12 @@ impl Trial<'_> {
                 Ok(Acquired::Held(record)) => Finding::bad(
                     "take",
                     format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
-                    format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                    match record.left <= LEASE {
+                        true => {
+                            "it is another check's, or that of one that died: check again when it is over".to_owned()
+                        }
+                        false => format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                    },
                 ),
                 Err(trouble) => {
                     if trouble.unclear {
