@@ -9,7 +9,6 @@ use super::operator::Operator;
 use super::run::host;
 use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Trouble};
 use crate::clock::Moment;
-use crate::config::HISTORY_KEEP;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
@@ -24,6 +23,8 @@ const LEASE: Duration = Duration::from_secs(10);
 /// two looks.
 const MORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many runs the lock's history keeps. A check takes its own back; of those that died no more than the last one stays.
+const KEEP: u32 = 1;
 
 /// Tells of one thing after the other, as soon as it is known.
 pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -80,7 +81,12 @@ impl Trial<'_> {
                 Ok(Acquired::Held(record)) => Finding::bad(
                     "take",
                     format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
-                    format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                    match record.left <= LEASE {
+                        true => {
+                            "it is another check's, or that of one that died: check again when it is over".to_owned()
+                        }
+                        false => format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                    },
                 ),
                 Err(trouble) => {
                     if trouble.unclear {
@@ -177,12 +183,7 @@ impl Trial<'_> {
 /// A run's claim to the lock, of an owner of its own.
 fn claim() -> anyhow::Result<Claim> {
     let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
-    Ok(Claim {
-        name,
-        owner: Owner::new(&host(), std::process::id(), getrandom::u64()?),
-        lease: LEASE,
-        keep: HISTORY_KEEP,
-    })
+    Ok(Claim { name, owner: Owner::new(&host(), std::process::id(), getrandom::u64()?), lease: LEASE, keep: KEEP })
 }
 
 /// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.

@@ -1,13 +1,19 @@
 //! What `shedlock check` has found out: a line for each thing as soon as it is known, or JSON.
 
-use std::io::{ErrorKind, IsTerminal, Write, stdout};
+use std::io::{ErrorKind, Write, stdout};
 
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
+use super::screen::{Paint, Screen};
 use crate::backend::{Finding, Grade, Reached};
 
 /// As wide as the longest subject.
 const WIDTH: usize = 12;
+/// Where what is said of a subject begins: after mark, subject and the blanks between them.
+const INDENT: usize = WIDTH + 4;
+/// On a narrower terminal a text beside its subject would be a column of single words.
+const NARROWEST: usize = INDENT + 24;
 
 /// What has been found so far.
 pub(crate) struct Findings {
@@ -20,7 +26,7 @@ pub(crate) struct Findings {
 /// How findings are shown.
 enum Style {
     Json,
-    Text { letters: Letters, colours: bool },
+    Text { letters: Letters, screen: Screen },
 }
 
 /// What a terminal may be able to show.
@@ -34,18 +40,17 @@ impl Findings {
     pub(crate) fn new(json: bool) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
-        let plain = variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
         let style = match json {
             true => Style::Json,
-            false => Style::Text { letters: letters(locale.as_deref()), colours: stdout().is_terminal() && !plain },
+            false => Style::Text { letters: letters(locale.as_deref()), screen: Screen::of_stdout() },
         };
         Self { found: Vec::new(), style, broken: None }
     }
 
     /// Notes a finding, and shows it at once.
     pub(crate) fn tell(&mut self, finding: Finding) {
-        if let Style::Text { letters, colours } = self.style {
-            self.write(&line(&finding, letters, colours));
+        if let Style::Text { letters, screen } = self.style {
+            self.write(&line(&finding, letters, screen));
         }
         self.found.push(finding);
     }
@@ -87,19 +92,47 @@ fn letters(locale: Option<&str>) -> Letters {
     if locale.contains("UTF-8") || locale.contains("UTF8") { Letters::All } else { Letters::Ascii }
 }
 
-fn line(finding: &Finding, letters: Letters, colours: bool) -> String {
-    let (mark, ascii, colour) = match finding.grade {
-        Grade::Good => ('✓', '+', 32),
-        Grade::Unwise => ('!', '!', 33),
-        Grade::Bad => ('✗', 'x', 31),
+fn line(finding: &Finding, letters: Letters, screen: Screen) -> String {
+    let (mark, ascii, paint) = match finding.grade {
+        Grade::Good => ("✓", "+", Paint::Good),
+        Grade::Unwise => ("!", "!", Paint::Warning),
+        Grade::Bad => ("✗", "x", Paint::Bad),
     };
     let (mark, arrow) = if letters == Letters::All { (mark, "→") } else { (ascii, "->") };
-    let mark = if colours { format!("\x1b[{colour}m{mark}\x1b[0m") } else { mark.to_string() };
-    let line = format!("{mark} {:WIDTH$}  {}\n", finding.subject, one_line(&finding.seen));
+    let mark = screen.painted(mark, paint);
+    let seen = folded(&one_line(&finding.seen), screen.width, INDENT);
+    let line = format!("{mark} {:WIDTH$}  {seen}\n", finding.subject);
     match finding.advice.as_deref().filter(|advice| !advice.is_empty()) {
-        Some(advice) => format!("{line}  {:WIDTH$}  {arrow} {}\n", "", one_line(advice)),
+        Some(advice) => {
+            let under = INDENT + arrow.width() + 1;
+            format!("{line}{:INDENT$}{arrow} {}\n", "", folded(&one_line(advice), screen.width, under))
+        }
         None => line,
     }
+}
+
+/// A text that begins in this column, folded between its words if a terminal would fold it anywhere; what is in backticks
+/// is one word, since it is there to be copied.
+fn folded(text: &str, width: Option<usize>, column: usize) -> String {
+    let Some(room) = width.filter(|width| *width >= NARROWEST).map(|width| width - column) else {
+        return text.to_owned();
+    };
+    let mut lines = vec![String::new()];
+    let mut quoted = false;
+    for word in text.split_inclusive(|c: char| {
+        quoted ^= c == '`';
+        c == ' ' && !quoted
+    }) {
+        let line = lines.last().map_or(0, |line| line.width());
+        if line > 0 && line + word.trim_end().width() > room {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join(&format!("\n{:column$}", ""))
 }
 
 /// What a server says may have any characters in it.
@@ -138,13 +171,34 @@ fn summary(found: &[Finding], reached: Reached) -> String {
 mod tests {
     use super::*;
 
+    const PIPE: Screen = Screen { width: None, colour: false };
+
     #[test]
     fn a_line_has_a_mark_and_what_to_do_stands_under_it() {
         let finding = Finding::bad("clock", "an hour\nlate", "set it");
-        assert_eq!(line(&finding, Letters::All, false), "✗ clock         an hour late\n                → set it\n");
-        assert_eq!(line(&finding, Letters::Ascii, false), "x clock         an hour late\n                -> set it\n");
-        assert!(line(&finding, Letters::All, true).starts_with("\x1b[31m✗\x1b[0m clock"));
-        assert_eq!(line(&Finding::good("TLS", "on"), Letters::All, false), "✓ TLS           on\n");
+        assert_eq!(line(&finding, Letters::All, PIPE), "✗ clock         an hour late\n                → set it\n");
+        assert_eq!(line(&finding, Letters::Ascii, PIPE), "x clock         an hour late\n                -> set it\n");
+        let coloured = line(&finding, Letters::All, Screen { width: Some(80), colour: true });
+        assert!(coloured.starts_with("\x1b[1;31m✗\x1b[0m clock"), "{coloured}");
+        assert_eq!(line(&Finding::good("TLS", "on"), Letters::All, PIPE), "✓ TLS           on\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_lines_that_fit_and_a_pipe_gets_all_in_one() {
+        let seen = "the table shedlock is kept by MyISAM, which has no transactions";
+        let finding = Finding::bad("table", seen, "run `ALTER TABLE shedlock ENGINE = InnoDB` and check again");
+        let shown = |width| line(&finding, Letters::All, Screen { width, colour: false });
+        assert_eq!(
+            shown(Some(40)),
+            "✗ table         the table shedlock is\n                kept by MyISAM, which\n                has no transactions\n\
+             \x20               → run\n                  `ALTER TABLE shedlock ENGINE = InnoDB`\n                  and check again\n"
+        );
+        assert!(shown(Some(80)).lines().all(|line| line.width() <= 80), "{}", shown(Some(80)));
+        for all_in_one in [None, Some(39), Some(200)] {
+            assert_eq!(shown(all_in_one).lines().count(), 2, "{all_in_one:?}");
+        }
+        assert_eq!(folded("an `open quote", Some(40), 30), "an\n                              `open quote");
+        assert_eq!(folded("äöü äöü äöü", Some(40), 29), "äöü äöü äöü");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What Prometheus is told of a run, from a thread of its own: a directory that hangs, is full or is not there must not
 //! be in the way of the job, nor of its end.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -13,8 +14,9 @@ use crate::lock::LockName;
 use crate::plain::plain;
 use crate::run::MetricsTrouble;
 
-/// How long the end of a run waits for the file.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long the end of a run waits for the file. Some hundred that end at once on a small machine write it within this time, one
+/// after the other.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// The thread's name.
 pub(crate) const THREAD: &str = "metrics";
 
@@ -119,6 +121,10 @@ fn enter(textfile: &Textfile, entry: &Entry) -> Option<MetricsTrouble> {
     match textfile.enter(entry) {
         Ok(Found::Own) => None,
         Ok(Found::Foreign) => Some(MetricsTrouble::Foreign(textfile.path().display().to_string())),
+        // In the place of the file.
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            Some(MetricsTrouble::NotWritten(textfile.path().display().to_string(), plain(&error)))
+        }
         Err(error) => Some(MetricsTrouble::NotWritten(textfile.directory().display().to_string(), plain(&error))),
     }
 }

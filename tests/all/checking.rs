@@ -8,6 +8,7 @@ mod postgres;
 mod redis;
 mod setup;
 mod sqlite;
+mod strangers;
 mod words;
 
 use std::fmt;

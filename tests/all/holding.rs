@@ -13,7 +13,7 @@ use super::servers::unique;
 #[cfg(feature = "redis")]
 use super::servers::{redis, stores::RedisStore};
 use super::site::{Site, on_every_backend};
-use super::stage::{Holder, wait_until_signals_are_caught};
+use super::stage::wait_until_signals_are_caught;
 use super::support::process::{DETACHED, Started, under, wait_for_state};
 use super::support::pty::Terminal;
 use super::support::{Finished, Place, finish, finish_child, is_alive, kill, row, start, wait_until};

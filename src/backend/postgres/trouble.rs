@@ -87,6 +87,11 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
             .hint("look whether the server runs, and whether host and port are right"),
         Some(io::ErrorKind::TimedOut) => silence(label),
+        // Another kind of server: its first bytes read as the length of a message that never comes.
+        _ if cause == "bytes remaining on stream" => {
+            Trouble::passing(format!("{label}: what answers there is no PostgreSQL server"))
+                .hint("look whether host and port are right")
+        }
         _ => Trouble::passing(format!("{label}: {cause}"))
             .hint("look whether the server runs, and whether host and port are right"),
     }

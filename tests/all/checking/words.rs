@@ -90,6 +90,7 @@ fn a_lock_that_somebody_keeps_is_in_the_way() {
     let url = format!("sqlite:{}", place.database().display());
     let found = checked(&finish(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "100ms"])));
     found.says("bad", "take", &format!("the lock shedlock-check is held by {owner} for another "));
+    found.says("bad", "take", "free it with `shedlock unlock shedlock-check`");
     assert_eq!(place.row("shedlock-check").unwrap().locked_by, owner);
     touch(&place, "done");
     finish_child(job).is_silent_with(0);
@@ -132,4 +133,46 @@ fn each_line_comes_as_soon_as_it_is_known() {
     assert!(!child.wait().unwrap().success());
     assert!(place.read("out").contains("no answer in time"), "{}", place.read("out"));
     server.thaw();
+}
+
+#[test]
+fn the_lock_of_a_check_that_died_is_waited_for_and_its_record_goes_with_the_next() {
+    let place = Place::new();
+    let url = format!("sqlite:{}", place.database().display());
+    // What a check that was killed leaves.
+    let acquire =
+        |at_most| finish(&mut on(&place, &url, &["acquire", "--name", "shedlock-check", "--at-most", at_most]));
+    assert_eq!(acquire("1s").code(), Some(0));
+    finish(&mut place.run("shedlock-check", ["--wait", "30s", "true"])).is_silent_with(0);
+    assert_eq!(acquire("5s").code(), Some(0));
+    let found = checked(&finish(&mut on(&place, &url, &["check", "--json"])));
+    assert_eq!(found.code, Some(0), "{found:?}");
+    let history = finish(&mut on(&place, &url, &["history", "--json"]));
+    let runs: serde_json::Value = serde_json::from_str(&history.stdout).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "{runs:#}");
+}
+
+#[test]
+fn a_lock_that_soon_ends_may_be_that_of_another_check() {
+    let place = Place::new();
+    let url = format!("sqlite:{}", place.database().display());
+    let acquire = ["acquire", "--name", "shedlock-check", "--at-most", "9s"];
+    assert_eq!(finish(&mut on(&place, &url, &acquire)).code(), Some(0));
+    let found = checked(&finish(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "1ms"])));
+    found.says("bad", "take", "check again when it is over");
+}
+
+#[test]
+fn on_a_narrow_terminal_no_line_is_wider() {
+    let place = Place::new();
+    let script = "stty rows 24 columns 50; \"$PROGRAM\" check; echo > \"$0\"";
+    let mut shedlock = beside(&place, &["sh", "-c", script, "seen"]);
+    let mut terminal = Terminal::start(shedlock.env("LC_ALL", "C.UTF-8").env("NO_COLOR", "1").env("TERM", "xterm"));
+    let mut screen = String::new();
+    wait_until("the last line", || {
+        screen += &terminal.screen();
+        screen.contains("this host can lock here").then_some(())
+    });
+    assert!(screen.lines().all(|line| line.chars().count() <= 50), "{screen}");
+    assert!(screen.lines().any(|line| line.starts_with(&" ".repeat(16))), "{screen}");
 }

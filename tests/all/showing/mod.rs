@@ -284,7 +284,7 @@ fn a_run_that_never_came_back_is_not_for_ever_one_of_today<S: Store>(site: &Site
     let after = |time| humantime::format_rfc3339_millis(time + Duration::from_millis(1)).to_string();
     // It may have lived on for as long as it held the lock, and was the last.
     assert_eq!(site.json(&["history", "--since", &after(gone)]).len(), 1);
-    site.run("job", &["true"]).is_silent_with(0);
+    site.ran("job", &["true"]).is_silent_with(0);
     let [last, _] = site.json(&["history"]).try_into().unwrap();
     assert_eq!(site.json(&["history", "--since", &after(gone)]), [last.clone()]);
     let ended = humantime::parse_rfc3339(last["ended_at"].as_str().unwrap()).unwrap();
