@@ -158,8 +158,15 @@ fn the_readmes_other_commands_work() {
         let finished = finish(&mut script(&place, &block));
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
         if block.contains("shedlock status") {
-            let shown =
-                ["this host can lock here", "migrate", "kept", "success", "paused `backup`", "no longer paused"];
+            let shown = [
+                "this host can lock here",
+                "migrate",
+                "kept",
+                "success",
+                "paused `backup`",
+                "no longer paused",
+                "`backup` is free now",
+            ];
             shown.iter().for_each(|text| assert!(finished.stdout.contains(text), "{text}: {}", finished.stdout));
         } else {
             printed += &finished.stdout;
