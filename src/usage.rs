@@ -1,17 +1,18 @@
 //! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
 
+use std::ffi::OsString;
 use std::io::{Write, stdout};
 
 use anyhow::Context;
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::cli::OPTIONS;
+use crate::cli::{OPTIONS, SUBS};
 use crate::config::Mistake;
 use crate::exit::Exit;
 
-/// Prints help or the version, or returns the mistake.
-pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
+/// Prints help or the version, or returns the mistake in these arguments.
+pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Emptied here and not at the exit, so that a full disk is noticed.
         crate::job::ignore_pipe();
@@ -22,10 +23,16 @@ pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
             _ => Ok(Exit { code: 0, raise: None }),
         };
     }
-    Err(mistake(error).into())
+    Err(mistake(error, command(arguments)).into())
 }
 
-fn mistake(error: &Error) -> Mistake {
+/// The command that was given.
+fn command(arguments: &[OsString]) -> Option<&str> {
+    let word = arguments.get(1)?.to_str()?;
+    (word == "run" || SUBS.iter().any(|sub| sub.name == word)).then_some(word)
+}
+
+fn mistake(error: &Error, command: Option<&str>) -> Mistake {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -57,11 +64,14 @@ fn mistake(error: &Error) -> Mistake {
     let hint = match (error.kind(), suggestion) {
         // The message says it all.
         (ErrorKind::ArgumentConflict, _) => return Mistake::new(message),
-        (ErrorKind::UnknownArgument, _) if is_of_run(&argument) => {
+        (ErrorKind::UnknownArgument, _) if command.is_none() && is_of_run(&argument) => {
             format!("it stands after the command: shedlock run {argument}")
         }
         (_, Some(known)) => format!("did you mean `{known}`?"),
-        (_, None) => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+        (_, None) => match command {
+            Some(command) => format!("shedlock {command} --help tells what there is"),
+            None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+        },
     };
     Mistake::new(message).hint(hint)
 }
