@@ -6,11 +6,11 @@ use std::io::{Write, stdout};
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::cli::{OPTIONS, SUBS, Sub};
+use crate::cli::{OPTIONS, SUBS};
 use crate::config::Mistake;
 use crate::exit::Exit;
 
-/// Prints help or the version, or returns the mistake in what was typed.
+/// Prints help or the version, or returns the mistake in these arguments.
 pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Emptied here and not at the exit, so that a full disk is noticed.
@@ -20,12 +20,16 @@ pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Ex
             _ => Ok(Exit { code: 0, raise: None }),
         };
     }
-    let command = arguments.get(1);
-    Err(mistake(error, SUBS.iter().find(|sub| command.is_some_and(|typed| typed == sub.name))).into())
+    Err(mistake(error, command(arguments)).into())
 }
 
-/// A mistake after this command beside `run`, or after none of them.
-fn mistake(error: &Error, sub: Option<&Sub>) -> Mistake {
+/// The command that was given.
+fn command(arguments: &[OsString]) -> Option<&str> {
+    let word = arguments.get(1)?.to_str()?;
+    (word == "run" || SUBS.iter().any(|sub| sub.name == word)).then_some(word)
+}
+
+fn mistake(error: &Error, command: Option<&str>) -> Mistake {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -55,6 +59,7 @@ fn mistake(error: &Error, sub: Option<&Sub>) -> Mistake {
     let suggestion = text(ContextKind::SuggestedArg)
         .or_else(|| text(ContextKind::SuggestedSubcommand))
         .or_else(|| text(ContextKind::SuggestedValue));
+    let sub = SUBS.iter().find(|sub| command == Some(sub.name));
     let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
     let hint = match (error.kind(), suggestion) {
         // The message says it all.
@@ -62,12 +67,14 @@ fn mistake(error: &Error, sub: Option<&Sub>) -> Mistake {
         (ErrorKind::UnknownArgument, _) if let Some(sub) = named => {
             format!("the name stands without an option: shedlock {} NAME", sub.name)
         }
-        (ErrorKind::UnknownArgument, _) if sub.is_none() && is_of_run(&argument) => {
+        (ErrorKind::UnknownArgument, _) if command.is_none() && is_of_run(&argument) => {
             format!("it stands after the command: shedlock run {argument}")
         }
         (_, Some(known)) => format!("did you mean `{known}`?"),
-        (_, None) if let Some(sub) = sub => format!("shedlock {} --help tells what there is", sub.name),
-        (_, None) => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+        (_, None) => match command {
+            Some(command) => format!("shedlock {command} --help tells what there is"),
+            None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+        },
     };
     Mistake::new(message).hint(hint)
 }

@@ -22,7 +22,7 @@ use crate::signal::Signal;
 use crate::variables::Way;
 use crate::{duration, exit};
 use layer::{Layers, Source};
-pub(crate) use reach::{HISTORY_KEEP, Reach, history_keep_of};
+pub(crate) use reach::{Reach, history_keep_of};
 
 /// Unless `--backend-timeout` says otherwise.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::generated::{ROOT, script, text};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+use super::servers;
 use super::support::process::write_script;
 use super::support::{Place, finish};
 
@@ -124,4 +126,61 @@ fn the_examples_of_the_first_pages_work() {
     // The others are crontabs and a pod, which have tests of their own.
     let script = examples("shedlock-run.1").into_iter().find(|block| block.contains("./deploy")).unwrap();
     assert_eq!(output(&scene(), &script), "deploy\n");
+}
+
+/// What the page of the backends says for somebody without shedlock, of one of them.
+fn by_hand(section: &str) -> Vec<String> {
+    let page = text("src/generate/shedlock-backends.7.md");
+    let (_, section) = page.split_once(&format!("# {section}\n")).unwrap();
+    let section = section.split("\n# ").next().unwrap();
+    let lines = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let commands = ["sqlite3 ", "SELECT ", "UPDATE ", "redis-cli "];
+    let lines: Vec<String> =
+        lines.filter(|line| commands.iter().any(|word| line.starts_with(word))).map(str::to_owned).collect();
+    assert!(lines.len() >= 3, "{lines:?}");
+    lines
+}
+
+/// Shows a lock that is held, and its run, and frees it, by hand.
+fn is_shown_and_freed(section: &str, url: &str, client: impl Fn(&Place, &str) -> String) {
+    let place = Place::new();
+    let shedlock = |line: &str| finish(script(&place, line).env("SHEDLOCK_BACKEND", url));
+    let handle = shedlock("shedlock acquire --name job --at-most 1h").stdout;
+    let owner = handle.trim().strip_prefix("job@").unwrap();
+    let mut lines = by_hand(section);
+    let freeing = lines.pop().unwrap();
+    let shown: Vec<String> = lines.iter().map(|line| client(&place, &line.replace("NAME", "job"))).collect();
+    assert!(shown.first().unwrap().contains(owner) && shown.last().unwrap().contains(owner), "{lines:?} {shown:?}");
+    assert_eq!(shedlock("shedlock status --exit-code job").code(), Some(1));
+    client(&place, &freeing.replace("NAME", "job"));
+    assert_eq!(shedlock("shedlock status --exit-code job").code(), Some(0), "{freeing}");
+}
+
+#[test]
+fn a_lock_in_sqlite_is_shown_and_freed_by_hand() {
+    is_shown_and_freed("SQLITE", "sqlite:by-hand.db", |place, line| output(place, &line.replace("FILE", "by-hand.db")));
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_lock_in_postgres_is_shown_and_freed_by_hand() {
+    let database = servers::postgres().database();
+    is_shown_and_freed("POSTGRESQL", &database.url(), |_, line| database.psql(line));
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_lock_in_mariadb_is_shown_and_freed_by_hand() {
+    let database = servers::mariadb().database();
+    is_shown_and_freed("MYSQL AND MARIADB", &database.url(), |_, line| database.mariadb(line));
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_lock_in_redis_is_shown_and_freed_by_hand() {
+    let database = servers::redis().database();
+    is_shown_and_freed("REDIS", &database.url(), |_, line| {
+        let words: Vec<String> = line.split_whitespace().skip(1).map(|word| word.replace('\'', "")).collect();
+        database.cli(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    });
 }

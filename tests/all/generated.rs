@@ -158,8 +158,15 @@ fn the_readmes_other_commands_work() {
         let finished = finish(&mut script(&place, &block));
         assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
         if block.contains("shedlock status") {
-            let shown =
-                ["this host can lock here", "migrate", "kept", "success", "paused `backup`", "no longer paused"];
+            let shown = [
+                "this host can lock here",
+                "migrate",
+                "kept",
+                "success",
+                "paused `backup`",
+                "no longer paused",
+                "`backup` is free now",
+            ];
             shown.iter().for_each(|text| assert!(finished.stdout.contains(text), "{text}: {}", finished.stdout));
         } else {
             printed += &finished.stdout;
@@ -210,6 +217,24 @@ fn the_lines_of_the_example_crontab_work() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn the_lines_of_the_example_crontab_with_metrics_work() {
+    let place = Place::new();
+    fs::create_dir(place.path("metrics")).unwrap();
+    let crontab = without_comments(&text("packaging/examples/crontab-metrics"));
+    let (_, directory) = crontab.split_once("SHEDLOCK_METRICS_DIR=").unwrap();
+    assert!(text("packaging/prometheus/README.md").contains(directory.lines().next().unwrap()));
+    for line in crontab.lines().filter(|line| line.contains("shedlock run")) {
+        let command: Vec<&str> = line.split_whitespace().skip(5).collect();
+        let (command, job) = command.join(" ").split_once(" -- ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let mut line = script(&place, &format!("{command} -- echo {job}"));
+        let finished = finish(line.env("SHEDLOCK_METRICS_DIR", "metrics"));
+        assert_eq!((finished.code(), finished.stdout, finished.stderr), (Some(0), format!("{job}\n"), String::new()));
+    }
+    let written = |name: &str| place.path(&format!("metrics/shedlock-{name}.prom")).exists();
+    assert_eq!(["report", "backup", "tidy-up"].map(written), [true, true, false]);
 }
 
 #[test]
