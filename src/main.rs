@@ -76,7 +76,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
 fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
     let matches = match cli::parse(arguments) {
         Ok(matches) => matches,
-        Err(error) => return usage::answer(&error),
+        Err(error) => return usage::answer(&error, arguments),
     };
     match matches.subcommand() {
         Some(("run", matches)) => command::run::run(matches, started),

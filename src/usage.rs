@@ -1,31 +1,31 @@
 //! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
 
+use std::ffi::OsString;
 use std::io::{Write, stdout};
 
-use anyhow::Context;
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::cli::OPTIONS;
+use crate::cli::{OPTIONS, SUBS, Sub};
 use crate::config::Mistake;
 use crate::exit::Exit;
 
-/// Prints help or the version, or returns the mistake.
-pub(crate) fn answer(error: &Error) -> anyhow::Result<Exit> {
+/// Prints help or the version, or returns the mistake in what was typed.
+pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Emptied here and not at the exit, so that a full disk is noticed.
         crate::job::ignore_pipe();
         return match error.print().and_then(|()| stdout().flush()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(error).context("cannot write to stdout")
-            }
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::report::unwritten(&error)),
             _ => Ok(Exit { code: 0, raise: None }),
         };
     }
-    Err(mistake(error).into())
+    let command = arguments.get(1);
+    Err(mistake(error, SUBS.iter().find(|sub| command.is_some_and(|typed| typed == sub.name))).into())
 }
 
-fn mistake(error: &Error) -> Mistake {
+/// A mistake after this command beside `run`, or after none of them.
+fn mistake(error: &Error, sub: Option<&Sub>) -> Mistake {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -34,6 +34,7 @@ fn mistake(error: &Error) -> Mistake {
     let argument = text(ContextKind::InvalidArg).unwrap_or_default();
     let option = argument.split([' ', '=']).next().unwrap_or_default();
     let message = match error.kind() {
+        ErrorKind::UnknownArgument if !argument.starts_with('-') => format!("`{argument}` is one word too many"),
         ErrorKind::UnknownArgument => format!("unknown option `{argument}`"),
         ErrorKind::InvalidSubcommand => {
             format!("unknown command `{}`", text(ContextKind::InvalidSubcommand).unwrap_or_default())
@@ -54,13 +55,18 @@ fn mistake(error: &Error) -> Mistake {
     let suggestion = text(ContextKind::SuggestedArg)
         .or_else(|| text(ContextKind::SuggestedSubcommand))
         .or_else(|| text(ContextKind::SuggestedValue));
+    let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
     let hint = match (error.kind(), suggestion) {
         // The message says it all.
         (ErrorKind::ArgumentConflict, _) => return Mistake::new(message),
-        (ErrorKind::UnknownArgument, _) if is_of_run(&argument) => {
+        (ErrorKind::UnknownArgument, _) if let Some(sub) = named => {
+            format!("the name stands without an option: shedlock {} NAME", sub.name)
+        }
+        (ErrorKind::UnknownArgument, _) if sub.is_none() && is_of_run(&argument) => {
             format!("it stands after the command: shedlock run {argument}")
         }
         (_, Some(known)) => format!("did you mean `{known}`?"),
+        (_, None) if let Some(sub) = sub => format!("shedlock {} --help tells what there is", sub.name),
         (_, None) => "shedlock --help and shedlock run --help tell what there is".to_owned(),
     };
     Mistake::new(message).hint(hint)

@@ -24,8 +24,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::{job, report};
@@ -36,7 +34,7 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
         // `shedlock man | head` closes the pipe early, and has what it wanted.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(report::unwritten(&error)),
         _ => Ok(Exit { code: 0, raise: None }),
     }
 }

@@ -185,17 +185,17 @@ impl Wish {
             line += ", which is as long as the backend can";
         }
         let exit = say(&[line])?;
-        if let Some(seen) = seen.filter(|_| !known && !self.has_run(operator)) {
+        if let Some(seen) = seen.filter(|_| !known && !self.may_have_run(operator)) {
             let hint = suggestion(operator, &self.name, &seen, |_| true);
             report::error(&format!("warning: no run of `{}` is known", self.name), hint.as_deref());
         }
         Ok(exit)
     }
 
-    /// Whether the history has a run of it. A store may know of a free lock only by that.
-    fn has_run(&self, operator: &mut Operator) -> bool {
+    /// Whether the history has a run of it, or cannot be read. A store may know of a free lock only by that.
+    fn may_have_run(&self, operator: &mut Operator) -> bool {
         let wanted = Wanted { names: vec![self.name.to_string()], limit: Some(1), ..Wanted::default() };
-        operator.ask(|backend| backend.runs(&wanted)).is_ok_and(|found| !found.runs.is_empty())
+        operator.ask(|backend| backend.runs(&wanted)).map_or(true, |found| !found.runs.is_empty())
     }
 
     fn not_paused(&self, state: &str) -> Exit {

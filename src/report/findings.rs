@@ -2,7 +2,6 @@
 
 use std::io::{ErrorKind, IsTerminal, Write, stdout};
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::backend::{Finding, Grade, Reached};
@@ -69,7 +68,7 @@ impl Findings {
         self.write(&text);
         match self.broken.take() {
             // `shedlock check | head` closes the pipe early, and has what it wanted.
-            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(super::unwritten(&error)),
             _ => Ok(()),
         }
     }

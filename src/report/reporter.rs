@@ -41,6 +41,12 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     write(text(message, hint).as_bytes());
 }
 
+/// The error that a command ends with whose answer cannot be written.
+pub(crate) fn unwritten(error: &std::io::Error) -> anyhow::Error {
+    let why = error.to_string();
+    anyhow::anyhow!("cannot write to stdout: {}", why.split(" (os error").next().unwrap_or_default().to_lowercase())
+}
+
 fn text(message: &str, hint: Option<&str>) -> String {
     let mut text = format!("shedlock: {}\n", visible(&without_passwords(message)));
     if let Some(hint) = hint {

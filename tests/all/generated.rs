@@ -74,12 +74,12 @@ fn the_pages_are_set_without_a_warning() {
 #[test]
 fn man_help_and_completions_do_not_mind_a_reader_who_has_seen_enough() {
     let place = Place::new();
-    for command in ["man shedlock-run", "completions bash", "--help", "run --help", "--version"] {
+    for command in ["man shedlock-run", "completions bash", "--help", "run --help", "--version", "schema"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         finish(place.shedlock(command.split(' ')).stdout(writer)).is_silent_with(0);
         let full = finish(&mut script(&place, &format!("shedlock {command} > /dev/full")));
-        full.complains(125, "cannot write to stdout");
+        full.complains(125, "cannot write to stdout: no space left on device");
     }
 }
 

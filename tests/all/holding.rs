@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "postgres")]
 use super::servers::stores::PostgresStore;
 use super::servers::stores::{SqliteStore, Store, Stored};
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 use super::servers::unique;
+#[cfg(feature = "redis")]
+use super::servers::{redis, stores::RedisStore};
 use super::stage::{Holder, wait_until_signals_are_caught};
 use super::support::process::{DETACHED, Started, under, wait_for_state};
 use super::support::pty::Terminal;
@@ -537,6 +539,20 @@ fn humble(store: &PostgresStore, rights: &str) -> String {
     let role = unique("humble");
     store.0.psql(&format!("create role {role} login; grant {rights} on shedlock to {role}"));
     role
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_history_that_may_not_be_read_is_no_reason_to_doubt_the_name() {
+    let site = Site::new(RedisStore::new());
+    site.is_open("nightly");
+    let user = unique("clerk");
+    let allow = ["acl", "setuser", &user, "on", ">s3cret", "~[^{]*", "+@all"];
+    redis().cli(&allow);
+    let url = site.store.url().replace("redis://", &format!("redis://{user}:s3cret@"));
+    let paused = finish(site.shedlock(&["pause", "nightly"]).env("SHEDLOCK_BACKEND", &url));
+    redis().cli(&["acl", "deluser", &user]);
+    assert_eq!((paused.code(), paused.stderr.as_str()), (Some(0), ""), "{paused:?}");
 }
 
 #[cfg(feature = "postgres")]
