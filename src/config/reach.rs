@@ -14,7 +14,7 @@ use crate::lock::LockName;
 use crate::variables::{self, Way};
 
 /// How many runs a lock's history keeps unless `--history-keep` says otherwise.
-pub(crate) const HISTORY_KEEP: u32 = 100;
+const HISTORY_KEEP: u32 = 100;
 
 /// The history is there to be read, and every release looks through that of its lock.
 const MOST_RUNS: u32 = 100_000;

@@ -424,7 +424,7 @@ fn a_mistake_in_the_usage_is_one_line_and_a_hint() {
         (&["runn"], "unknown command `runn`", "did you mean `run`?"),
         (&["--frobnicate"], "unknown option `--frobnicate`", ""),
         (&["pause"], "NAME is missing", "shedlock pause --help tells what there is"),
-        (&["status", "--name", "a"], "unknown option `--name`", "shedlock status --help tells what there is"),
+        (&["status", "--name", "a"], "unknown option `--name`", "without an option: shedlock status NAME\n"),
         (&["history", "--sinse", "2h"], "unknown option `--sinse`", "did you mean `--since`?"),
         (&["--name", "a", "run"], "unknown option `--name`", "it stands after the command: shedlock run --name"),
         (&["unlock", "--name", "a"], "unknown option `--name`", "without an option: shedlock unlock NAME\n"),
