@@ -120,7 +120,7 @@ impl Sqlite {
             ),
         });
         if sound != "ok" {
-            let advice = "while no job runs, move it away together with its -wal and -shm files; a new one is made";
+            let advice = super::DAMAGED;
             tell(Finding::bad("file", format!("it is damaged: {sound}"), advice));
         }
         let table = self.table.clone();

@@ -188,6 +188,14 @@ impl File {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
+    /// Whoever only looks for a file that is not there learns of a directory that is not there either, unless we would make it.
+    pub(super) fn miss_directory(&self) -> Result<(), Trouble> {
+        match self.directory == Directory::MustExist && !self.directory().exists() {
+            true => Err(self.cannot_make(&io::ErrorKind::NotFound.into())),
+            false => Ok(()),
+        }
+    }
+
     fn cannot_make(&self, error: &io::Error) -> Trouble {
         let directory = self.directory();
         let path = self.path.display();

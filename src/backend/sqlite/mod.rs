@@ -40,6 +40,10 @@ const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// In bytes; some 15 commits.
 const LONG_LOG: u64 = 32 * 1024;
 
+/// What to do about a file that is no database of ours.
+const DAMAGED: &str = "see whether the path is the right one; if it is, move it away while no job runs, together with its -wal and \
+                       -shm files: a new one is made";
+
 /// How often a taking may find the lock free and then taken before that counts as busy.
 const RACES: usize = 100;
 
@@ -202,8 +206,7 @@ impl Sqlite {
                     .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
             }
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database"))
-                    .hint("while no job runs, move it away together with its -wal and -shm files; a new one is made")
+                Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database")).hint(DAMAGED)
             }
             ErrorCode::DiskFull => Trouble::lasting(format!("backend {path}: no space left on its disk")),
             ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => self.file.explain_refusal(),

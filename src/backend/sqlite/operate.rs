@@ -59,7 +59,10 @@ impl Sqlite {
             Some(connection) => Some(connection),
             None => self.connect_to_file()?,
         };
-        let Some(connection) = opened else { return Ok(None) };
+        let Some(connection) = opened else {
+            self.file.miss_directory()?;
+            return Ok(None);
+        };
         let mut statements = self.statements();
         let mut answer = operation(&connection, &statements);
         if answer.as_ref().is_err_and(|fault| fault.remedy() == Some(ADD_COLUMNS)) {
@@ -528,11 +531,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_missing_is_said_by_who_makes() {
+    fn a_directory_that_is_missing_is_told() {
         let place = Place::new();
         let url = format!("sqlite:{}/none/locks.db", place.0.path().display());
         let mut backend = from_url(&url, &crate::backend::Access::default()).unwrap();
         complains(&backend.make().unwrap_err(), "none does not exist", "make it with `mkdir");
+        complains(&backend.locks(&[]).unwrap_err(), "none does not exist", "make it with `mkdir");
+        complains(&backend.runs(&Wanted::default()).unwrap_err(), "none does not exist", "make it with `mkdir");
+        assert!(!place.0.path().join("none").exists());
     }
 
     #[test]
