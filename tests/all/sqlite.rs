@@ -13,6 +13,7 @@ use super::stage::{
     Holder, among_mounts, bare, by_nobody, by_root, change, edit, find, hold, mode, names_in, open, open_to_nobody,
     span, wait_until_open,
 };
+use super::support::process::under;
 use super::support::{Finished, Place, finish, finish_child, kill, start, wait_until};
 
 /// `shedlock run --name a --at-most 1m ARGUMENTS` on this URL.
@@ -723,6 +724,19 @@ fn a_database_that_is_damaged_while_the_job_runs_does_not_change_its_code() {
         finished.stderr.contains("is damaged or is no SQLite database; the lock frees when its time is up"),
         "{finished:?}"
     );
+}
+
+/// Root's process, looking at another user's locks, makes a file beside the database and then gives it to its owner.
+#[test]
+fn a_file_that_is_another_users_for_a_moment_is_tried_again() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let index = place.path("locks.db-shm");
+    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-P", index.to_str().unwrap(), "-e", "trace=openat"];
+    let refused = [&tracer[..], &["-e", "inject=openat:error=EACCES:when=1..2"]].concat();
+    finish(&mut under(&refused, &place.run("a", ["touch", "ran"]))).is_silent_with(0);
+    assert!(place.path("ran").exists());
+    assert!(place.read("trace").contains("EACCES"), "{}", place.read("trace"));
 }
 
 /// Waits until a process has a file open no more.

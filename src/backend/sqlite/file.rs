@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, LinkatFlags, access, linkat};
 use rusqlite::Connection;
 
 use super::mount;
-use crate::backend::Trouble;
+use crate::backend::{Trouble, TroubleKind};
 use crate::plain::plain;
 
 /// As many as the kernel follows.
@@ -244,10 +244,24 @@ impl File {
             None if access(self.directory(), AccessFlags::W_OK).is_err() => Trouble::lasting(format!(
                 "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
             )),
-            None => Trouble::lasting(format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
-                "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
-            )),
+            None => {
+                // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
+                let kind = if self.is_all_ours() { TroubleKind::Passing } else { TroubleKind::Lasting };
+                Trouble::new(kind, format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
+                    "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
+                ))
+            }
         }
+    }
+
+    /// Whether we may read and write what lies beside the file, as far as that is there.
+    fn is_all_ours(&self) -> bool {
+        ["-wal", "-shm"].iter().all(|end| {
+            let mut beside = self.path.clone().into_os_string();
+            beside.push(end);
+            let refused = access(Path::new(&beside), AccessFlags::R_OK | AccessFlags::W_OK).err();
+            refused.is_none_or(|error| error == nix::errno::Errno::ENOENT)
+        })
     }
 
     pub(super) fn explain_io(&self, error: &rusqlite::Error) -> Trouble {
