@@ -117,6 +117,17 @@ fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
     Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, owner), lease, keep: 100 }
 }
 
+/// The claim of a run of this number for a minute, for the backends' own tests.
+pub(super) fn claim_of(name: &str, number: u64) -> Claim {
+    claim(name, number, MINUTE)
+}
+
+/// Takes a lock that is free, and returns its token; for the backends' own tests.
+#[track_caller]
+pub(super) fn token_of(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
+    take(backend, claim).token
+}
+
 /// Asks until an answer comes; what passes is tried again, as the keeper does.
 #[track_caller]
 fn persist<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> T {

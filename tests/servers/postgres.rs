@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Deref;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -77,6 +78,20 @@ impl Postgres {
         });
         let server = Self { server };
         server.psql(ROLES);
+        server
+    }
+
+    /// A server of a test's own that can only be read, with an empty database of this name.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the tests of several hosts want two"))]
+    pub(crate) fn only_read(database: &str) -> Self {
+        let server = Self::fresh(&[]);
+        server.psql(&format!("create database {database}"));
+        server.psql("alter system set default_transaction_read_only = on");
+        server.psql("select pg_reload_conf()");
+        let begun = Instant::now();
+        while server.psql("show default_transaction_read_only") != "on" {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not read its settings");
+        }
         server
     }
 

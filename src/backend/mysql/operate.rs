@@ -136,9 +136,10 @@ mod tests {
     use std::time::Duration;
 
     use super::super::MySql;
-    use crate::backend::{Access, Acquired, Backend, Kept, Operate, TroubleKind, Url};
+    use crate::backend::conformance::{claim_of as claim, token_of as take};
+    use crate::backend::{Access, Backend, Kept, Operate, TroubleKind, Url};
     use crate::clock::Timestamp;
-    use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, PastRun, Verdict, Wanted};
+    use crate::lock::{Change, Claim, Closing, Lock, LockName, PastRun, Verdict, Wanted};
     use crate::servers::stores::{MariaDbStore, Store};
     use crate::servers::{self, MariaDb};
 
@@ -147,18 +148,6 @@ mod tests {
     fn open(url: &str) -> Box<dyn Operate> {
         let access = Access { password: None, patience: Duration::from_secs(10) };
         MySql::open(&Url::parse(url).unwrap(), &access).unwrap()
-    }
-
-    fn claim(name: &str, number: u64) -> Claim {
-        Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease: MINUTE, keep: 100 }
-    }
-
-    #[track_caller]
-    fn take(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
-        match backend.acquire(claim).unwrap() {
-            Acquired::Granted(grant) => grant.token,
-            Acquired::Held(record) => panic!("held by {record:?}"),
-        }
     }
 
     fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {

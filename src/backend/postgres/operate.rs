@@ -320,14 +320,7 @@ mod tests {
         works(&mut *open(&database.url()));
         let standby = primary.standby();
         // This one says of itself that it can only be read, and has no table.
-        let barred = Postgres::fresh(&[]);
-        barred.psql(&format!("create database {name}"));
-        barred.psql("alter system set default_transaction_read_only = on");
-        barred.psql("select pg_reload_conf()");
-        let begun = std::time::Instant::now();
-        while barred.psql("show default_transaction_read_only") != "on" {
-            assert!(begun.elapsed() < MINUTE, "it does not read its settings");
-        }
+        let barred = Postgres::only_read(name);
         for other in [standby.port(), barred.port()] {
             let url = |ports: [u16; 2]| {
                 let hosts = ports.map(|port| format!("127.0.0.1:{port}")).join(",");

@@ -245,8 +245,9 @@ mod tests {
     use std::slice;
 
     use super::*;
+    use crate::backend::conformance::{claim_of as claim, token_of as take};
     use crate::backend::{Access, Acquired, Backend, TroubleKind, Url};
-    use crate::lock::{Claim, Closing, LockName, Owner, Verdict};
+    use crate::lock::{Claim, Closing, LockName, Verdict};
     use crate::servers::{self, Redis as Server, RedisCluster, RedisDatabase};
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -254,18 +255,6 @@ mod tests {
     fn open(url: &str) -> Box<dyn Operate> {
         let access = Access { password: None, patience: Duration::from_secs(10) };
         Redis::open(&Url::parse(url).unwrap(), &access).unwrap()
-    }
-
-    fn claim(name: &str, number: u64) -> Claim {
-        Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease: MINUTE, keep: 100 }
-    }
-
-    #[track_caller]
-    fn take(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
-        match backend.acquire(claim).unwrap() {
-            Acquired::Granted(grant) => grant.token,
-            Acquired::Held(record) => panic!("held by {record:?}"),
-        }
     }
 
     #[track_caller]

@@ -2,7 +2,7 @@
 
 use super::{SECRET, a_run_fails, a_run_works, check, checked, on};
 use crate::servers::{self, PgBouncer, Postgres, PostgresDatabase, certificates};
-use crate::support::{Place, finish, wait_until};
+use crate::support::{Place, finish};
 
 /// A role that may log in and nothing else, and the URL for it.
 fn clerk(database: &PostgresDatabase) -> (String, String) {
@@ -207,15 +207,9 @@ fn a_clock_that_is_an_hour_off_is_unwise() {
 
 #[test]
 fn a_server_that_can_only_be_read_is_in_the_way_unless_another_one_is_named() {
-    let standby = Postgres::fresh(&[]);
     let primary = servers::postgres();
     let database = primary.database();
-    standby.psql(&format!("create database {}", database.name));
-    standby.psql("alter system set default_transaction_read_only = on");
-    standby.psql("select pg_reload_conf()");
-    wait_until("a server that can only be read", || {
-        (standby.psql("show default_transaction_read_only") == "on").then_some(())
-    });
+    let standby = Postgres::only_read(&database.name);
     let url = |hosts: &str| format!("postgres://postgres@{hosts}/{}", database.name);
     let [one, other] = [standby.port(), primary.port()].map(|port| format!("127.0.0.1:{port}"));
     let alone = check(&url(&one));

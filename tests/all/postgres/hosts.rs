@@ -56,15 +56,9 @@ fn a_frozen_server_is_passed_over() {
 
 #[test]
 fn a_server_that_can_only_be_read_is_passed_over_in_either_order() {
-    let standby = Postgres::fresh(&[]);
     let primary = servers::postgres();
     let database = primary.database();
-    standby.psql(&format!("create database {}", database.name));
-    standby.psql("alter system set default_transaction_read_only = on");
-    standby.psql("select pg_reload_conf()");
-    wait_until("a server that can only be read", || {
-        (standby.psql("show default_transaction_read_only") == "on").then_some(())
-    });
+    let standby = Postgres::only_read(&database.name);
     for (one, other) in [(standby.port(), primary.port()), (primary.port(), standby.port())] {
         let url = format!("postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/{}", database.name);
         let site = Site::new(url);
