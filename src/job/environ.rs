@@ -1,9 +1,12 @@
 //! The job's environment: ours, byte by byte, with the lock's variables in it.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
-use nix::libc;
+#[expect(unsafe_code, reason = "the bindings do not have it for every C library")]
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
 
 /// Variables in the form of execve(2): entries that no `=` is in, or that come twice, are kept as they are.
 pub(crate) struct Environment(Vec<CString>);
@@ -13,7 +16,7 @@ impl Environment {
     pub(crate) fn inherited() -> Self {
         #[expect(unsafe_code, reason = "std drops entries without `=` and reorders the rest")]
         // SAFETY: nothing in this program changes the environment, and the main thread reads it only here.
-        let mut entry = unsafe { libc::environ }.cast_const();
+        let mut entry = unsafe { environ };
         let mut entries = Vec::new();
         while !entry.is_null() {
             #[expect(unsafe_code, reason = "see above")]

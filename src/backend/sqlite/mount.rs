@@ -5,10 +5,10 @@ use std::path::Path;
 
 use nix::sys::statfs::statfs;
 
-const FUSE: i64 = 0x6573_5546;
+const FUSE: u32 = 0x6573_5546;
 
 /// The `f_type` of the file systems that reach over a network, from statfs(2) and linux/magic.h.
-const NETWORK: &[(i64, &str)] = &[
+const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
     (0xff53_4d42, "CIFS"),
@@ -55,7 +55,8 @@ const NETWORK_FUSE: &[&str] = &[
 /// that cannot be asked: opening the file will say why.
 pub(super) fn network(path: &Path, directory: &Path) -> Option<String> {
     let stat = statfs(path).ok().or_else(|| statfs(directory).ok())?;
-    match stat.filesystem_type().0 & 0xffff_ffff {
+    // Signed or not, and how wide, is for the C library to choose; the numbers have 32 bits.
+    match stat.filesystem_type().0 as u32 {
         FUSE => kind(path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
         kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
     }
