@@ -195,7 +195,6 @@ pub(crate) fn schema() -> serde_json::Value {
         "properties": COMMON.iter().map(property).collect::<Map<String, Value>>(),
         "required": COMMON.iter().map(|field| field.name).filter(|name| *name != "hint").collect::<Vec<_>>(),
         "oneOf": EVENTS.iter().map(one).collect::<Vec<_>>(),
-        "unevaluatedProperties": false,
     })
 }
 

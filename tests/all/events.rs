@@ -167,6 +167,10 @@ fn the_schema_refuses_what_is_no_event() {
     assert!(with("hint", "x".into()) && with("message", "x".into()));
     assert!(!with("event", "greeted".into()) && !with("level", "debug".into()) && !with("time", "noon".into()));
     assert!(!with("until", 7.into()) && !with("exit_code", 7.into()) && !with("mood", "good".into()));
+    // That a later version may have.
+    let mut later = line.clone();
+    later["mood"] = "good".into();
+    assert!(schema.is_understood(&later));
     for field in ["time", "level", "event", "name", "owner", "message", "until"] {
         let mut line = line.clone();
         line.as_object_mut().unwrap().remove(field);

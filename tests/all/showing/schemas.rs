@@ -55,3 +55,21 @@ fn a_schema_forbids_what_is_never_printed() {
     lock["last"]["started_at"] = json!("yesterday");
     assert!(!schema.is_kept_by(&json!([lock])));
 }
+
+#[test]
+fn a_reader_of_this_version_understands_a_field_of_a_later_one() {
+    let site = Site::new(SqliteStore::new());
+    site.ran("job", &["true"]).is_silent_with(0);
+    for command in ["status", "history", "check"] {
+        let mut printed = Value::Array(site.json(&[command]));
+        let schema = Schema::of(command);
+        printed[0]["later"] = json!("field");
+        if command == "status" {
+            printed[0]["last"]["later"] = json!("field");
+        }
+        assert!(schema.is_understood(&printed) && !schema.is_kept_by(&printed), "{command}");
+        printed[0].as_object_mut().unwrap().remove("name");
+        printed[0].as_object_mut().unwrap().remove("subject");
+        assert!(!schema.is_understood(&printed), "{command}");
+    }
+}
