@@ -9,6 +9,10 @@ pub(crate) struct Certificates {
     directory: Directory,
 }
 
+/// A name that the server's certificate is for and that no machine knows, alone and in full, as of a service in Kubernetes.
+pub(crate) const SERVICE: &str = "locks-db";
+pub(crate) const CLUSTER: &str = "ops.svc.cluster.example";
+
 /// The same for all servers of this process.
 pub(crate) fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
@@ -23,7 +27,10 @@ impl Certificates {
         let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"];
         certificates.make("authority", "shedlock test authority", &authority, None);
         certificates.make("stranger", "an authority that signed nothing", &authority, None);
-        let leaf = ["basicConstraints=critical,CA:FALSE", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+        let leaf = [
+            "basicConstraints=critical,CA:FALSE",
+            &format!("subjectAltName=DNS:localhost,DNS:{SERVICE},DNS:{SERVICE}.{CLUSTER},IP:127.0.0.1"),
+        ];
         certificates.make(
             "server",
             "localhost",
@@ -45,7 +52,7 @@ impl Certificates {
         self.directory.file("stranger.crt")
     }
 
-    /// The certificate of the server, for `localhost` and `127.0.0.1`.
+    /// The certificate of the server, for `localhost`, `127.0.0.1` and [`SERVICE`].
     pub(crate) fn server(&self) -> String {
         self.directory.file("server.crt")
     }

@@ -52,7 +52,7 @@ pub(crate) mod stores;
 
 use std::sync::OnceLock;
 
-pub(crate) use certificates::{Certificates, certificates};
+pub(crate) use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub(crate) use etcd::Etcd;
 pub(crate) use mariadb::{MariaDb, MariaDbDatabase};
 pub(crate) use pgbouncer::PgBouncer;
@@ -151,5 +151,6 @@ const _: fn() = || {
     let _ = <stores::PostgresStore as stores::Store>::make_table;
     let _ = <stores::PostgresStore as stores::Store>::connections;
     let _ = (<stores::PostgresStore as stores::Store>::things, <stores::PostgresStore as stores::Store>::carry_out);
+    let _ = (SERVICE, CLUSTER);
     let _ = (Certificates::authority, Certificates::stranger, Certificates::client, Certificates::client_key);
 };

@@ -19,6 +19,9 @@ use crate::plain::plain;
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// What is not any user's own.
+const SYSTEM: &str = "/var";
+
 /// Whether the directory of the file may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directory {
@@ -120,17 +123,23 @@ impl File {
     /// look at it at that moment.
     pub(super) fn create(&self, sql: &str) -> Result<(), Trouble> {
         if self.directory == Directory::Make {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(self.directory())
-                .map_err(|error| self.cannot_make(&error))?;
+            self.make_directory().map_err(|error| self.cannot_make(&error))?;
         }
         let image = image(sql).map_err(|error| self.cannot_make(&io::Error::other(error)))?;
         match self.link(&image) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.cannot_make(&error)),
             _ => Ok(()),
         }
+    }
+
+    /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is
+    /// not even /var, where others may have something too. What a home lacks is its user's.
+    fn make_directory(&self) -> io::Result<()> {
+        let directory = self.directory();
+        if let (true, Some(parent)) = (directory.starts_with(SYSTEM), directory.parent()) {
+            DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)
     }
 
     /// Writes the file without a name, and then gives it one.
