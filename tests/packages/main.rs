@@ -1,15 +1,38 @@
-//! What is distributed, as those who install it get it. The packages have to be built before, by `packaging/build`.
+//! What is distributed, as those who install it get it, and the files that say how it is run: packages, units, crontabs,
+//! recipes. The packages have to be built before, by `packaging/build`.
 //!
 //! These tests make namespaces and other root directories, so they need root.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod ci;
+mod crontabs;
 mod empty_root;
 mod name_server;
+mod recipes;
 mod root;
 #[path = "../servers/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod servers;
+#[path = "../all/stage.rs"]
+#[expect(dead_code, reason = "the other tests ask for more")]
+mod stage;
 #[path = "../all/support/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod support;
+mod systemd;
+mod units;
+
+use std::fs;
+use std::path::Path;
+
+/// A file of this repository.
+fn text(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file))
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// One of packaging/examples.
+fn example(name: &str) -> String {
+    text(&format!("packaging/examples/{name}"))
+}
