@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+
 use super::ROOT;
 use super::markdown::Document;
 use super::marks::{self, Use};
@@ -110,7 +113,7 @@ impl Scene {
         // By another process: a sibling test that forks meanwhile would have it open for writing.
         let binary = scene.place.path("shedlock");
         finish(Command::new("cp").arg(env!("CARGO_BIN_EXE_shedlock")).arg(&binary)).is_silent_with(0);
-        if nix::unistd::geteuid().is_root() {
+        if geteuid().is_root() {
             chown(scene.place.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let mut set = scene.command("sh");
@@ -138,7 +141,7 @@ impl Scene {
             .envs([("HOME", &home), ("XDG_CONFIG_HOME", &root.join("etc")), ("XDG_STATE_HOME", &root.join("var/lib"))])
             .envs([("LANG", "C.UTF-8"), ("TZ", "UTC"), ("LOGNAME", "jobs"), ("USER", "jobs")])
             .stdin(Stdio::null());
-        if nix::unistd::geteuid().is_root() {
+        if geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command
@@ -199,7 +202,13 @@ impl Scene {
                 _ => {}
             }
         }
-        let end = scripts.iter().map(|script| self.shell(script)).find(|end| !end.success());
+        let mut sessions = Vec::new();
+        let ends = scripts.iter().map(|script| self.shell(script)).map(|(session, end)| {
+            sessions.push(session);
+            end
+        });
+        let end = { ends }.find(|end| !end.success());
+        end_all(&sessions);
         let reached = (0..count).take_while(|number| self.file(*number, "stdout").exists());
         reached.map(|number| self.ran(number, end)).collect()
     }
@@ -219,8 +228,8 @@ impl Scene {
         self.place.path(&format!("{what}.{number}"))
     }
 
-    /// Runs a script to its end, in a session of its own, and then ends what it has left there.
-    fn shell(&self, script: &str) -> ExitStatus {
+    /// Runs a script to its end, in a session of its own, which it names.
+    fn shell(&self, script: &str) -> (i32, ExitStatus) {
         let file = self.place.path("script");
         fs::write(&file, script).unwrap();
         let mut command = self.command("setsid");
@@ -236,13 +245,7 @@ impl Scene {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let session = i32::try_from(shell.id()).unwrap();
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let left = processes.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?));
-        left.filter(|stat| stat.session == session && !"ZX".contains(stat.state)).for_each(|stat| {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(stat.pid), nix::sys::signal::Signal::SIGKILL);
-        });
-        end
+        (i32::try_from(shell.id()).unwrap(), end)
     }
 
     fn ran(&self, number: usize, end: Option<ExitStatus>) -> Ran {
@@ -250,6 +253,16 @@ impl Scene {
         let code = read("code").trim().parse().ok();
         let code = code.or_else(|| end.and_then(|end| end.code()));
         Ran { stdout: self.there(&read("stdout")), stderr: self.there(&read("stderr")), code }
+    }
+}
+
+/// Ends what was left in the background.
+fn end_all(sessions: &[i32]) {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let processes = processes.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?));
+    for process in processes.filter(|process| sessions.contains(&process.session) && !"ZX".contains(process.state)) {
+        // It may have ended by now.
+        let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
     }
 }
 
