@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::servers;
 use super::support::{Place, finish};
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -36,12 +35,6 @@ pub(crate) fn script(place: &Place, script: &str) -> Command {
     }
     command.args(["-eu", "-c", script]).env("PATH", path).current_dir(place.path(""));
     command
-}
-
-/// What stands between the fences of Markdown of one language.
-fn blocks(markdown: &str, language: &str) -> Vec<String> {
-    let fence = format!("```{language}\n");
-    markdown.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
 /// The file without its comments.
@@ -130,52 +123,6 @@ fn bash_completes_the_commands_beside_run_and_their_options() {
     let wanted =
         ["status", "resume release", "--for", "job host", "fail skip", "--exit-code", "--json", "shedlock-status"];
     assert_eq!(lines, wanted);
-}
-
-#[test]
-fn the_readme_opens_with_the_two_commands_that_ci_runs() {
-    let readme = text("README.md");
-    let commands: Vec<String> = blocks(&readme, "sh").into_iter().take(2).collect();
-    assert_eq!(commands, ["cargo run --release -- run --name hello --at-most 1m -- echo hello\n", "tests/run\n"]);
-    let ci = text(".ci/run");
-    for command in commands {
-        assert!(ci.lines().any(|line| line == command.trim_end()), "{command}");
-    }
-}
-
-#[test]
-fn the_readmes_other_commands_work() {
-    let place = Place::new();
-    // A build without it can show the same with a file.
-    let url = if cfg!(feature = "postgres") {
-        servers::postgres().database().url()
-    } else {
-        format!("sqlite:{}", place.path("many.db").display())
-    };
-    let mut printed = String::new();
-    for block in blocks(&text("README.md"), "sh").iter().skip(2) {
-        let block = block.replace("postgres://jobs@db.example/ops", &url);
-        let finished = finish(&mut script(&place, &block));
-        assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{block}");
-        if block.contains("shedlock status") {
-            let shown = [
-                "this host can lock here",
-                "migrate",
-                "kept",
-                "success",
-                "paused `backup`",
-                "no longer paused",
-                "`backup` is free now",
-            ];
-            shown.iter().for_each(|text| assert!(finished.stdout.contains(text), "{text}: {}", finished.stdout));
-        } else {
-            printed += &finished.stdout;
-        }
-    }
-    assert_eq!(
-        printed,
-        "the report\na job of hours\nthe only backup of the day\ndeployed\none report for all hosts\nswitched over\n"
-    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod checking;
 mod configuration;
 mod contention;
 mod cron;
+mod documents;
 mod events;
 mod every_backend;
 mod examples;

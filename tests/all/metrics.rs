@@ -456,6 +456,23 @@ fn the_rules_are_accepted_and_do_what_they_say() {
 }
 
 #[test]
+fn the_questions_of_the_readme_can_be_asked() {
+    let place = Place::new();
+    let readme = fs::read_to_string(Path::new(ROOT).join("packaging/prometheus/README.md")).unwrap();
+    let questions = readme.split("```promql\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());
+    let rules: String = questions
+        .enumerate()
+        .map(|(number, question)| {
+            format!("      - record: question_{number}\n        expr: >-\n          {question}\n")
+        })
+        .collect();
+    assert_eq!(rules.matches("expr").count(), 6);
+    fs::write(place.path("rules.yml"), format!("groups:\n  - name: questions\n    rules:\n{rules}")).unwrap();
+    let finished = finish(Command::new("promtool").args(["check", "rules"]).arg(place.path("rules.yml")));
+    assert_eq!(finished.code(), Some(0), "{finished:?}");
+}
+
+#[test]
 fn rules_and_explanation_name_the_metrics_that_are_written() {
     let place = place();
     finish(&mut run(&place, "job", &["true"])).is_silent_with(0);

@@ -1,0 +1,128 @@
+//! The documents: every command line in them is run, or says why not. Every link leads somewhere, and every command, option
+//! and page that is named is there. `CONTRIBUTING.md` says how a block is marked.
+
+mod command_lines;
+mod links;
+mod markdown;
+mod marks;
+mod printed;
+mod scene;
+
+use std::path::Path;
+
+use super::generated::{ROOT, text};
+use markdown::Document;
+use marks::Use;
+use scene::{Ran, Scene};
+
+/// Makes a test of each document: `NAME "FILE";`, with what more is to be seen in what its commands print.
+macro_rules! documents {
+    ($($(#[$attribute:meta])* $name:ident $file:literal $(, $more:expr)?;)*) => {
+        const LISTED: &[&str] = &[$($file),*];
+
+        $(
+            $(#[$attribute])*
+            #[test]
+            fn $name() {
+                let ran = passes($file);
+                let more: &[fn(&[Ran])] = &[$($more)?];
+                more.iter().for_each(|more| more(&ran));
+            }
+        )*
+    };
+}
+
+// One whose commands need more than SQLite, and no server by the name that stands for one, has `#[cfg(feature = …)]`.
+documents! {
+    changelog "CHANGELOG.md";
+    contributing "CONTRIBUTING.md";
+    readme "README.md", shows_what_the_readme_says;
+    benches "benches/README.md";
+    prometheus "packaging/prometheus/README.md";
+}
+
+/// The document's marks are in order, and each of its commands ends and prints as it says.
+fn passes(file: &str) -> Vec<Ran> {
+    let document = Document::read(Path::new(ROOT), file);
+    let faults = marks::faults(Path::new(ROOT), &document);
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    let ran = Scene::new(&document.text).run(&document);
+    let mut results = ran.iter();
+    let (mut last, mut complaint) = (None, None);
+    let silent = |complaint: Option<(String, &Ran)>| {
+        if let Some((place, ran)) = complaint {
+            assert!(ran.stderr.is_empty(), "{place}: this is on stderr:\n{}", ran.stderr);
+        }
+    };
+    for block in &document.blocks {
+        let place = format!("\n{file}:{}", block.line);
+        match marks::of(block).unwrap() {
+            Use::Run { code, .. } => {
+                silent(complaint.take());
+                let ran = results.next().unwrap_or_else(|| panic!("{place}: the shell has ended before these lines"));
+                let (stdout, stderr) = (&ran.stdout, &ran.stderr);
+                assert_eq!(ran.code, Some(code), "{place}: the exit code of\n{}\n{stdout}{stderr}", block.text);
+                (last, complaint) = (Some(ran), Some((place, ran)));
+            }
+            Use::Printed => {
+                let printed = &last.unwrap().stdout;
+                assert!(printed::matches(&block.text, printed), "{place}: not this is printed, but\n{printed}");
+            }
+            Use::Complaint => {
+                complaint = None;
+                let printed = &last.unwrap().stderr;
+                assert!(printed::matches(&block.text, printed), "{place}: not this is on stderr, but\n{printed}");
+            }
+            Use::File(_) | Use::Other => {}
+        }
+    }
+    silent(complaint);
+    ran
+}
+
+/// What the lines of the README print, as its text has it.
+fn shows_what_the_readme_says(ran: &[Ran]) {
+    let (operators, jobs): (Vec<&Ran>, Vec<&Ran>) = ran.iter().partition(|ran| ran.stdout.contains("can lock here"));
+    let shown = [
+        "this host can lock here",
+        "migrate",
+        "kept",
+        "success",
+        "paused `backup`",
+        "no longer paused",
+        "`backup` is free now",
+    ];
+    assert_eq!(operators.len(), 1);
+    shown.iter().for_each(|text| assert!(operators[0].stdout.contains(text), "{text}: {}", operators[0].stdout));
+    assert_eq!(
+        jobs.iter().map(|ran| ran.stdout.as_str()).collect::<String>(),
+        "the report\na job of hours\nthe only backup of the day\ndeployed\none report for all hosts\nswitched over\n"
+    );
+}
+
+#[test]
+fn the_readme_opens_with_the_two_commands_that_ci_runs() {
+    let readme = Document::read(Path::new(ROOT), "README.md");
+    let commands: Vec<&str> =
+        readme.blocks.iter().filter(|block| block.is("sh")).map(|block| block.text.as_str()).take(2).collect();
+    assert_eq!(commands, ["cargo run --release -- run --name hello --at-most 1m -- echo hello\n", "tests/run\n"]);
+    let ci = text(".ci/run");
+    for command in commands {
+        assert!(ci.lines().any(|line| line == command.trim_end()), "{command}");
+    }
+}
+
+#[test]
+fn every_document_has_its_commands_run() {
+    let names: Vec<String> = markdown::all(Path::new(ROOT)).into_iter().map(|document| document.name).collect();
+    let missing: Vec<&String> = names.iter().filter(|name| !LISTED.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "these need a line in tests/all/documents/mod.rs: {missing:?}");
+    assert_eq!(names.len(), LISTED.len());
+}
+
+#[test]
+fn the_marks_of_every_document_are_in_order() {
+    let root = Path::new(ROOT);
+    let faults: Vec<String> = markdown::all(root).iter().flat_map(|document| marks::faults(root, document)).collect();
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
