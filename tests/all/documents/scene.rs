@@ -109,7 +109,7 @@ pub(super) struct Ran {
 impl Scene {
     pub(super) fn new(text: &str) -> Self {
         let place = Place::new();
-        let scene = Self { names: servers(text, &place), place };
+        let scene = Self { names: servers(text), place };
         // By another process: a sibling test that forks meanwhile would have it open for writing.
         let binary = scene.place.path("shedlock");
         finish(Command::new("cp").arg(env!("CARGO_BIN_EXE_shedlock")).arg(&binary)).is_silent_with(0);
@@ -267,12 +267,11 @@ fn end_all(sessions: &[i32]) {
 }
 
 /// The servers that a document names, as far as this build knows them; a file shows the same otherwise.
-fn servers(text: &str, place: &Place) -> Vec<(String, String)> {
+fn servers(text: &str) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let mut is = |name: &str, url: &dyn Fn() -> Option<String>| {
         if text.contains(name) {
-            let file = format!("sqlite:{}", place.path("root/srv/many.db").display());
-            names.push((name.to_owned(), url().unwrap_or(file)));
+            names.push((name.to_owned(), url().unwrap_or_else(|| "sqlite:/srv/no-server.db".to_owned())));
         }
     };
     is("postgres://jobs@db.example/ops", &|| {
