@@ -1,5 +1,5 @@
 //! How a run can end, and the exit code of each end: the only place with their numbers, and the text that `--help`,
-//! the man page and the README show of them.
+//! the man pages and docs/reference.md show of them.
 
 use crate::signal::Signal;
 

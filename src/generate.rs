@@ -1,4 +1,4 @@
-//! What is made of the tables, so that it cannot go stale: the manual pages, the completions, and the README's tables.
+//! What is made of the tables, so that it cannot go stale: the manual pages, the completions, and the tables of docs/reference.md.
 //!
 //! The prose of the pages stands in `generate/`, in a few marks of Markdown that [`Writer`] knows. That of a command beside
 //! `run` is its description and, after a heading, what comes below its options.
@@ -397,10 +397,10 @@ mod tests {
         );
     }
 
-    /// Puts `block` between the README's marks of this name.
-    fn with_block(readme: &str, name: &str, block: &str) -> String {
+    /// Puts `block` between a document's marks of this name.
+    fn with_block(document: &str, name: &str, block: &str) -> String {
         let begin = format!("<!-- generated: {name} -->\n");
-        let (before, rest) = readme.split_once(&begin).unwrap();
+        let (before, rest) = document.split_once(&begin).unwrap();
         let (_, after) = rest.split_once("<!-- /generated -->").unwrap();
         format!("{before}{begin}{block}<!-- /generated -->{after}")
     }
@@ -432,19 +432,26 @@ mod tests {
         }
     }
 
+    fn committed(file: &str) -> String {
+        fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+    }
+
     #[test]
     fn the_readme_is_fresh() {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md");
-        let readme = fs::read_to_string(path).unwrap();
+        let crontab = format!("```crontab\n{CRONTAB}```\n");
+        is_fresh("README.md", &with_block(&committed("README.md"), "crontab", &crontab));
+    }
+
+    #[test]
+    fn the_reference_is_fresh() {
         let options = table(["option", "meaning", "default"], OPTIONS.iter().map(option_row));
         let codes = table(["code", "when"], exit::TABLE.iter().map(|row| [row.code.to_owned(), row.when.to_owned()]));
-        let readme = with_block(&readme, "options", &options);
         let commands = SUBS.iter().map(|sub| [format!("`{}`", sub.usage), sub.about.to_owned()]);
-        let readme = with_block(&readme, "commands", &table(["command", "does"], commands));
-        let readme = with_block(&readme, "exit codes", &codes);
-        let readme = with_block(&readme, "config", &format!("```toml\n{CONFIG}```\n"));
-        let readme = with_block(&readme, "crontab", &format!("```crontab\n{CRONTAB}```\n"));
-        is_fresh("README.md", &readme);
+        let reference = with_block(&committed("docs/reference.md"), "options", &options);
+        let reference = with_block(&reference, "commands", &table(["command", "does"], commands));
+        let reference = with_block(&reference, "exit codes", &codes);
+        let reference = with_block(&reference, "config", &format!("```toml\n{CONFIG}```\n"));
+        is_fresh("docs/reference.md", &reference);
     }
 
     #[test]

@@ -228,6 +228,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_drawing_of_a_run_has_these_times() {
+        let drawing = include_str!("../../docs/images/run.svg");
+        let timing = Timing::new(&Policy { at_most: ms(300_000), lease: Some(ms(60_000)), ..policy() });
+        for (margins, span, what) in
+            [(timing.before_limit, 300_000, "the end"), (timing.before_end, 60_000, "the lease ends")]
+        {
+            let before = |due: Moment| format!("{:.2} s before", t(span).since(due).as_secs_f64());
+            let (stop, kill) = (before(margins.stop_at(t(span))), before(margins.kill_at(t(span))));
+            assert!(drawing.contains(&format!(">TERM {stop} {what}<")), "{stop}");
+            assert!(drawing.contains(&format!(">SIGKILL {kill}")), "{kill}");
+        }
+    }
+
+    #[test]
+    fn the_table_of_margins_has_these_times() {
+        let document = include_str!("../../docs/choosing.md");
+        for (text, seconds) in [("20s", 20), ("1m", 60), ("5m", 300), ("1h", 3_600), ("6h", 21_600), ("1d", 86_400)] {
+            let margins = Timing::new(&Policy { at_most: ms(seconds * 1000), ..policy() }).before_limit;
+            let before = |due: Moment| t(seconds * 1000).since(due).as_secs_f64();
+            let (stop, kill) = (before(margins.stop_at(t(seconds * 1000))), before(margins.kill_at(t(seconds * 1000))));
+            let row = format!("\n| {text} | {stop:.2} s | {kill:.2} s |\n");
+            assert!(document.contains(&row), "{row}");
+        }
+    }
+
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }

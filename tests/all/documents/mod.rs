@@ -38,6 +38,8 @@ documents! {
     contributing "CONTRIBUTING.md";
     readme "README.md", shows_what_the_readme_says;
     benches "benches/README.md";
+    choosing "docs/choosing.md";
+    reference "docs/reference.md";
     prometheus "packaging/prometheus/README.md";
 }
 
