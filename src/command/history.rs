@@ -7,7 +7,7 @@ use super::{print, refuse, remark, save};
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::Wanted;
-use crate::report::{By, Picture, Screen, drawn, past, runs_json, runs_table, timeline};
+use crate::report::{By, Picture, Screen, drawn, harmless, past, runs_json, runs_table, timeline};
 
 /// How many runs are shown unless it is said.
 const LIMIT: u32 = 50;
@@ -54,7 +54,7 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
         });
     }
     if shape.json {
-        return print(format!("{:#}\n", runs_json(&past)).as_bytes());
+        return print(harmless(format!("{:#}\n", runs_json(&past))).as_bytes());
     }
     let screen = Screen::of_stdout();
     if !shape.timeline && shape.svg.is_none() {

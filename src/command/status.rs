@@ -11,7 +11,7 @@ use crate::backend::Operate;
 use crate::config::Mistake;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, Runs, Wanted};
-use crate::report::{Screen, Standing, Zone, locks_json, locks_table, standings};
+use crate::report::{Screen, Standing, Zone, harmless, locks_json, locks_table, standings};
 
 /// From one look to the next, in milliseconds.
 const PAUSE: u16 = 2_000;
@@ -74,7 +74,7 @@ fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, crate::ba
 impl View {
     fn of(&self, answer: &Answer, standings: &[Standing<'_>]) -> String {
         match self.json {
-            true => format!("{:#}\n", locks_json(standings)),
+            true => harmless(format!("{:#}\n", locks_json(standings))),
             false if standings.is_empty() => String::new(),
             false => locks_table(standings, answer.locks.now, &self.zone, &self.screen),
         }

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write, stdout};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
+use super::reporter::harmless;
 use super::screen::{Paint, Screen};
 use crate::backend::{Finding, Grade, Reached};
 
@@ -66,7 +67,7 @@ impl Findings {
         let text = match self.style {
             Style::Json => {
                 let all: Vec<Value> = self.found.iter().map(object).collect();
-                format!("{:#}\n", Value::Array(all))
+                harmless(format!("{:#}\n", Value::Array(all)))
             }
             Style::Text { .. } => summary(&self.found, reached),
         };

@@ -27,7 +27,7 @@ pub(crate) use line::Verbosity;
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};
 pub(crate) use past::{past, runs_json, runs_table};
 pub(crate) use picture::{By, Picture};
-pub(crate) use reporter::{Format, Reporter, error, unwritten, visible};
+pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten, visible};
 pub(crate) use screen::Screen;
 pub(crate) use standing::{Standing, locks_json, locks_table, standings};
 pub(crate) use svg::drawn;

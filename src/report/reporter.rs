@@ -83,6 +83,18 @@ fn is_hidden(c: char) -> bool {
     c.is_control() || unseen || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
+/// JSON in one line, or with `{:#}` in several, that does nothing to a terminal either: a reader gets the same text, and the
+/// characters that `visible` shows are written as JSON has them.
+pub(crate) fn harmless(json: String) -> String {
+    // A line's end can only be one between values; within a text it has been escaped.
+    let hidden = |c: char| is_hidden(c) && c != '\n';
+    if !json.contains(hidden) {
+        return json;
+    }
+    let units = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    json.chars().map(|c| if hidden(c) { units(c) } else { c.to_string() }).collect()
+}
+
 impl Reporter {
     pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
         Self { verbosity, format, claim, subject: Subject::Job, pending: RefCell::default() }
@@ -145,7 +157,7 @@ impl Reporter {
         object.insert("message".to_owned(), without_passwords(&line.message).into());
         object.extend(line.hint.map(|hint| ("hint".to_owned(), hint.into())));
         object.extend(line.fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        format!("{}\n", Value::Object(object))
+        harmless(format!("{}\n", Value::Object(object)))
     }
 }
 
@@ -176,5 +188,16 @@ mod tests {
         assert_eq!(text("a\nb\u{1b}[1m", None), "shedlock: a\\nb\\u{1b}[1m\n");
         // The one changes the direction, and the other is in no XML.
         assert_eq!(text("a\u{202e}b\u{ffff}é", None), "shedlock: a\\u{202e}b\\u{ffff}é\n");
+    }
+
+    #[test]
+    fn json_says_the_same_and_has_no_character_that_a_terminal_obeys() {
+        let value = serde_json::json!({ "é\u{9b}2J": ["a\nb\u{7f}", "\u{202e}\u{e0041}\u{1f512}"] });
+        for json in [format!("{value}\n"), format!("{value:#}\n")] {
+            let shown = harmless(json);
+            assert!(!shown.trim_end().chars().any(|c| is_hidden(c) && c != '\n'), "{shown}");
+            assert!(shown.contains("é\\u009b2J") && shown.contains("\\u202e\\udb40\\udc41\u{1f512}"), "{shown}");
+            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+        }
     }
 }

@@ -37,6 +37,7 @@ mod options;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod security;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;

@@ -20,6 +20,19 @@ fn a_stored_text_does_nothing_to_a_terminal() {
     assert_eq!(site.status("a\x1b[2J\nb\u{202e}")["owner"], "host\x07");
 }
 
+#[test]
+fn a_stored_text_does_nothing_to_a_terminal_in_json_either() {
+    let site = Site::new(SqliteStore::new());
+    site.store.make_table();
+    assert!(site.store.java_take("job", "host\u{9b}2J\u{202e}", MINUTE));
+    let skipped = finish(&mut site.run("job", &["-v", "--log-format", "json", "true"]));
+    for shown in [site.printed(&["status", "--json"]), skipped.stderr] {
+        assert!(shown.contains("host\\u009b2J\\u202e"), "{shown}");
+        assert!(!shown.contains(['\u{9b}', '\u{202e}']), "{shown}");
+    }
+    assert_eq!(site.status("job")["owner"], "host\u{9b}2J\u{202e}");
+}
+
 /// A history that is none of ours.
 fn without_a_history_that_can_be_read_the_locks_are_shown<S: Store>(site: &Site<S>) {
     site.ran("job", &["true"]).is_silent_with(0);

@@ -1,5 +1,6 @@
 //! What the tests need to run the program in a place of its own and to see what it did.
 
+pub(crate) mod markdown;
 pub(crate) mod process;
 pub(crate) mod pty;
 pub(crate) mod schema;
