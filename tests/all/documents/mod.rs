@@ -3,7 +3,6 @@
 
 mod command_lines;
 mod links;
-mod markdown;
 mod marks;
 mod printed;
 mod scene;
@@ -11,7 +10,7 @@ mod scene;
 use std::path::Path;
 
 use super::generated::{ROOT, text};
-use markdown::Document;
+use super::support::markdown::{self, Block, Document};
 use marks::Use;
 use scene::{Ran, Scene};
 
@@ -37,15 +36,17 @@ documents! {
     changelog "CHANGELOG.md";
     contributing "CONTRIBUTING.md";
     readme "README.md", shows_what_the_readme_says;
+    security "SECURITY.md";
     benches "benches/README.md";
     choosing "docs/choosing.md";
     reference "docs/reference.md";
+    security_notes "docs/security.md";
     prometheus "packaging/prometheus/README.md";
 }
 
 /// The document's marks are in order, and each of its commands ends and prints as it says.
 fn passes(file: &str) -> Vec<Ran> {
-    let document = Document::read(Path::new(ROOT), file);
+    let document = Document::read(file);
     let faults = marks::faults(Path::new(ROOT), &document);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
     let ran = Scene::new(&document.text).run(&document);
@@ -104,7 +105,7 @@ fn shows_what_the_readme_says(ran: &[Ran]) {
 
 #[test]
 fn the_readme_opens_with_the_two_commands_that_ci_runs() {
-    let readme = Document::read(Path::new(ROOT), "README.md");
+    let readme = Document::read("README.md");
     let commands: Vec<&str> =
         readme.blocks.iter().filter(|block| block.is("sh")).map(|block| block.text.as_str()).take(2).collect();
     assert_eq!(commands, ["cargo run --release -- run --name hello --at-most 1m -- echo hello\n", "tests/run\n"]);
@@ -116,7 +117,7 @@ fn the_readme_opens_with_the_two_commands_that_ci_runs() {
 
 #[test]
 fn every_document_has_its_commands_run() {
-    let names: Vec<String> = markdown::all(Path::new(ROOT)).into_iter().map(|document| document.name).collect();
+    let names: Vec<String> = markdown::all().into_iter().map(|document| document.name).collect();
     let missing: Vec<&String> = names.iter().filter(|name| !LISTED.contains(&name.as_str())).collect();
     assert!(missing.is_empty(), "these need a line in tests/all/documents/mod.rs: {missing:?}");
     assert_eq!(names.len(), LISTED.len());
@@ -125,6 +126,30 @@ fn every_document_has_its_commands_run() {
 #[test]
 fn the_marks_of_every_document_are_in_order() {
     let root = Path::new(ROOT);
-    let faults: Vec<String> = markdown::all(root).iter().flat_map(|document| marks::faults(root, document)).collect();
+    let faults: Vec<String> = markdown::all().iter().flat_map(|document| marks::faults(root, document)).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn blocks_are_found_with_their_marks_wherever_they_stand() {
+    let text = "# A `b`: c-d, E\n\n<!-- not run: why\nnot -->\n```sh\none\n```\n\n1. item\n\n   <!-- prints -->\n\n   ~~~text\n   two\n     three\n   ~~~\n\n\
+                <!-- exits: 1 -->\nnothing\n\n````\n```sh\n````\n\n    four\n\n<!-- generated: x -->\n```\nfive\n```\n<!-- /generated -->\n# A b c-d E\n";
+    let document = Document::parse("x.md", text);
+    let block = |line, language: Option<&str>, text: &str, marks: &[&str]| Block {
+        line,
+        language: language.map(str::to_owned),
+        text: text.to_owned(),
+        marks: marks.iter().map(|mark| (*mark).to_owned()).collect(),
+        generated: (text == "five\n").then(|| "x".to_owned()),
+    };
+    let blocks = [
+        block(5, Some("sh"), "one\n", &["not run: why not"]),
+        block(13, Some("text"), "two\n  three\n", &["prints"]),
+        block(21, Some(""), "```sh\n", &[]),
+        block(25, None, "four\n", &[]),
+        block(28, Some(""), "five\n", &[]),
+    ];
+    assert_eq!(document.blocks, blocks);
+    assert_eq!(document.comments, [(18, "exits: 1".to_owned())]);
+    assert_eq!(document.anchors.iter().collect::<Vec<_>>(), ["a-b-c-d-e", "a-b-c-d-e-1"]);
 }

@@ -16,10 +16,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
 use super::ROOT;
-use super::markdown::Document;
 use super::marks::{self, Use};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
 use crate::servers;
+use crate::support::markdown::Document;
 use crate::support::process::stat;
 use crate::support::{Place, finish};
 
