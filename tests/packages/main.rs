@@ -9,6 +9,7 @@
 
 mod ci;
 mod crontabs;
+mod install;
 mod recipes;
 #[path = "../servers/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
@@ -34,4 +35,12 @@ fn text(file: &str) -> String {
 /// One of packaging/examples.
 fn example(name: &str) -> String {
     text(&format!("packaging/examples/{name}"))
+}
+
+/// The blocks of a document that a test of this name runs.
+fn blocks(document: &str, test: &str) -> Vec<String> {
+    let text = text(document);
+    let mark = format!("<!-- run by: {test} -->\n```");
+    let after = text.split(&mark).skip(1).map(|rest| rest.split_once('\n').unwrap().1);
+    after.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
