@@ -39,7 +39,9 @@ documents! {
     security "SECURITY.md";
     benches "benches/README.md";
     choosing "docs/choosing.md";
+    install "docs/install.md";
     reference "docs/reference.md";
+    running "docs/running.md";
     security_notes "docs/security.md";
     prometheus "packaging/prometheus/README.md";
 }

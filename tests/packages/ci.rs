@@ -1,0 +1,68 @@
+//! The CI files of packaging/examples: their steps, run as the CI runs them.
+
+use std::process::Command;
+
+use super::example;
+use super::support::process::write_script;
+use super::support::{Finished, Place, finish};
+
+/// What the step of GitLab's file runs.
+fn gitlab() -> String {
+    let file = example("gitlab-ci.yml");
+    let script = file.split_once("script:\n").unwrap().1;
+    script.lines().map_while(|line| line.strip_prefix("    - ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// What the step of GitHub's file runs.
+fn github() -> String {
+    let file = example("github-workflow.yml");
+    let script = file.split_once("run: |\n").unwrap().1;
+    script.lines().map_while(|line| line.strip_prefix("          ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Runs a step with its deployment, which is this script.
+fn step(place: &Place, step: &str, deploy: &str) -> Finished {
+    write_script(place, "deploy", &format!("#!/bin/sh\n{deploy}\n"));
+    let step = step.replace("--wait 10m", "--wait 0").replace("shedlock run", "\"$SHEDLOCK\" run");
+    assert!(step.contains("--wait 0"), "{step}");
+    let ours = place.shedlock::<_, &str>([]);
+    let mut bash = Command::new("bash");
+    bash.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step]).current_dir(place.path(""));
+    for (key, value) in ours.get_envs() {
+        match value {
+            Some(value) => bash.env(key, value),
+            None => bash.env_remove(key),
+        };
+    }
+    finish(bash.env("SHEDLOCK", ours.get_program()))
+}
+
+#[test]
+fn a_step_has_the_codes_of_the_documentation() {
+    for (script, held) in [(gitlab(), 75), (github(), 0)] {
+        let place = Place::new();
+        step(&place, &script, "true").is_silent_with(0);
+        step(&place, &script, "exit 3").is_silent_with(3);
+        step(&place, &script, "kill -TERM $$").is_silent_with(143);
+        let brief = script.replace("--at-most 20m", "--at-most 1s");
+        assert_eq!(step(&place, &brief, "exec sleep 100").code(), Some(124));
+        assert_eq!(step(&place, &script.replace("./deploy", "./gone"), "true").code(), Some(127));
+        assert_eq!(step(&place, &script.replace("--name", "--nmae"), "true").code(), Some(125));
+        let mut acquire = place.shedlock(["acquire", "--name", "deploy", "--at-most", "1m"]);
+        assert_eq!(finish(&mut acquire).code(), Some(0));
+        let finished = step(&place, &script, "echo deployed");
+        assert_eq!((finished.code(), finished.stderr.as_str()), (Some(held), ""));
+        assert!(!finished.stdout.contains("deployed\n"), "{finished:?}");
+        assert_eq!(finished.stdout.contains("::warning::"), held == 0, "{finished:?}");
+    }
+    assert!(example("gitlab-ci.yml").contains("allow_failure:\n    exit_codes: 75\n"));
+}
+
+#[test]
+fn the_files_are_yaml_without_a_fault() {
+    for file in ["gitlab-ci.yml", "github-workflow.yml"] {
+        let rules = "{extends: relaxed, rules: {line-length: disable}}";
+        let path = format!("{}/packaging/examples/{file}", env!("CARGO_MANIFEST_DIR"));
+        finish(Command::new("yamllint").args(["--strict", "-d", rules, &path])).is_silent_with(0);
+    }
+}

@@ -1,0 +1,46 @@
+//! The tests of what is installed, and of the files that say how it is run: packages, units, crontabs, recipes. They are
+//! not among all tests, since they take what only a system that is being packaged for has:
+//!
+//! ```text
+//! cargo test --test packages
+//! ```
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod ci;
+mod crontabs;
+mod install;
+mod recipes;
+#[path = "../servers/mod.rs"]
+#[expect(dead_code, reason = "the other tests ask for more")]
+mod servers;
+#[path = "../all/stage.rs"]
+#[expect(dead_code, reason = "the other tests ask for more")]
+mod stage;
+#[path = "../all/support/mod.rs"]
+#[expect(dead_code, reason = "the other tests ask for more")]
+mod support;
+mod systemd;
+mod units;
+
+use std::fs;
+use std::path::Path;
+
+/// A file of this repository.
+fn text(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file))
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// One of packaging/examples.
+fn example(name: &str) -> String {
+    text(&format!("packaging/examples/{name}"))
+}
+
+/// The blocks of a document that a test of this name runs.
+fn blocks(document: &str, test: &str) -> Vec<String> {
+    let text = text(document);
+    let mark = format!("<!-- run by: {test} -->\n```");
+    let after = text.split(&mark).skip(1).map(|rest| rest.split_once('\n').unwrap().1);
+    after.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
