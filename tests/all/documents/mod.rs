@@ -51,38 +51,49 @@ fn passes(file: &str) -> Vec<Ran> {
     let document = Document::read(file);
     let faults = marks::faults(Path::new(ROOT), &document);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
-    let ran = Scene::new(&document.text).run(&document);
+    run(&document).unwrap_or_else(|fault| panic!("\n{fault}"))
+}
+
+/// Runs a document's commands, and compares what they do with what it says; or says what was not so.
+fn run(document: &Document) -> Result<Vec<Ran>, String> {
+    let ran = Scene::new(&document.text).run(document);
     let mut results = ran.iter();
-    let (mut last, mut complaint) = (None, None);
-    let silent = |complaint: Option<(String, &Ran)>| {
-        if let Some((place, ran)) = complaint {
-            assert!(ran.stderr.is_empty(), "{place}: this is on stderr:\n{}", ran.stderr);
+    let mut last: Option<&Ran> = None;
+    // What has to be empty unless a block has it.
+    let mut unsaid: Option<(usize, &Ran)> = None;
+    let is_silent = |unsaid: Option<(usize, &Ran)>| match unsaid {
+        Some((line, ran)) if !ran.stderr.is_empty() => {
+            Err(format!("{}:{line}: this is on stderr:\n{}", document.name, ran.stderr))
         }
+        _ => Ok(()),
     };
     for block in &document.blocks {
-        let place = format!("\n{file}:{}", block.line);
-        match marks::of(block).unwrap() {
+        let fault = |what: &str, text: &str| Err(format!("{}:{}: {what}\n{text}", document.name, block.line));
+        match marks::of(block)? {
             Use::Run { code, .. } => {
-                silent(complaint.take());
-                let ran = results.next().unwrap_or_else(|| panic!("{place}: the shell has ended before these lines"));
-                let (stdout, stderr) = (&ran.stdout, &ran.stderr);
-                assert_eq!(ran.code, Some(code), "{place}: the exit code of\n{}\n{stdout}{stderr}", block.text);
-                (last, complaint) = (Some(ran), Some((place, ran)));
+                is_silent(unsaid)?;
+                let Some(ran) = results.next() else { return fault("the shell has ended before these lines", "") };
+                let text = format!("{}\n{}{}", block.text, ran.stdout, ran.stderr);
+                match ran.code {
+                    Some(found) if found == code => {}
+                    Some(found) => return fault(&format!("these end with {found}, and not with {code}:"), &text),
+                    None => return fault("the end of these was not reached:", &text),
+                }
+                (last, unsaid) = (Some(ran), Some((block.line, ran)));
             }
-            Use::Printed => {
-                let printed = &last.unwrap().stdout;
-                assert!(printed::matches(&block.text, printed), "{place}: not this is printed, but\n{printed}");
-            }
-            Use::Complaint => {
-                complaint = None;
-                let printed = &last.unwrap().stderr;
-                assert!(printed::matches(&block.text, printed), "{place}: not this is on stderr, but\n{printed}");
-            }
+            Use::Printed => match last {
+                Some(ran) if printed::matches(&block.text, &ran.stdout) => {}
+                ran => return fault("not this is printed, but", ran.map_or("nothing", |ran| &ran.stdout)),
+            },
+            Use::Complaint => match last {
+                Some(ran) if printed::matches(&block.text, &ran.stderr) => unsaid = None,
+                ran => return fault("not this is on stderr, but", ran.map_or("nothing", |ran| &ran.stderr)),
+            },
             Use::File(_) | Use::Other => {}
         }
     }
-    silent(complaint);
-    ran
+    is_silent(unsaid)?;
+    Ok(ran)
 }
 
 /// What the lines of the README print, as its text has it.
@@ -103,6 +114,45 @@ fn shows_what_the_readme_says(ran: &[Ran]) {
         jobs.iter().map(|ran| ran.stdout.as_str()).collect::<String>(),
         "the report\na job of hours\nthe only backup of the day\ndeployed\none report for all hosts\nswitched over\n"
     );
+}
+
+#[test]
+fn what_a_document_says_of_its_commands_is_compared() {
+    let ran = |text: &str| run(&Document::parse("x.md", text)).err();
+    for good in [
+        "```sh\nword=carried\n```\n```sh\ncd /srv; echo \"$word $PWD $HOME\"\n```\n<!-- prints -->\n```text\ncarried /srv /home/jobs\n```",
+        "```sh\nword=x\n```\n<!-- new shell -->\n```sh\necho ${word-unset}\n```\n<!-- prints -->\n```text\nunset\n```",
+        "<!-- exits: 3 -->\n```sh\nsh -c 'echo why >&2; exit 3'\necho never\n```\n<!-- prints -->\n```text\n```\n\
+         <!-- complains -->\n```text\nwh…\n```",
+        "<!-- file: /etc/shedlock/config.toml -->\n```toml\nat-most = \"$1m\"\n```\n```sh\ncat /etc/shedlock/*\n```\n\
+         <!-- prints -->\n```text\nat-most = \"$1m\"\n```",
+        "<!-- file: /etc/shedlock/config.toml -->\n```toml\nat-most = \"1m\"\nbackend = \"sqlite:/srv/x.db\"\n```\n```sh\n\
+         sudo -u jobs shedlock run --name x report; test -e /srv/x.db\n```\n<!-- prints -->\n```text\nreport\n```",
+        "```sh\nshedlock run --name x --at-most 1m -- sh -c 'touch begun; sleep 1000' &\nuntil [ -e begun ]; do sleep 0.01; done\n```\n\
+         <!-- new shell -->\n```sh\nshedlock status x\n```\n<!-- prints -->\n```text\nNAME …\nx held …\n```",
+        "```sh\nshedlock run --name x --at-most 1m true\nls /var/lib/shedlock\n```\n<!-- prints -->\n```text\nshedlock.db\n…\n```",
+    ] {
+        assert_eq!(ran(good), None, "{good}");
+    }
+    for (bad, why) in [
+        ("```sh\nfalse; true\n```", "end with 1"),
+        ("<!-- exits: 3 -->\n```sh\ntrue\n```", "end with 0"),
+        ("<!-- exits: 3 -->\n```sh\nfalse\n```", "end with 1"),
+        ("```sh\necho $none\n```", "end with 2"),
+        ("```sh\nexit 0\n```", "was not reached"),
+        ("```sh\ncat <<END\n```\n```sh\ntrue\n```", "was not reached"),
+        ("```sh\nexit 0\n```\n```sh\ntrue\n```", "was not reached"),
+        ("```sh\necho >&2\n```\n```sh\ntrue\n```", "x.md:1: this is on stderr"),
+        ("```sh\ntrue\n```\n```sh\necho >&2\n```", "x.md:4: this is on stderr"),
+        ("```sh\necho a\n```\n<!-- prints -->\n```text\nb\n```", "not this is printed, but\na"),
+        ("```sh\necho a >&2\n```\n<!-- complains -->\n```text\nb\n```", "not this is on stderr, but\na"),
+        ("```sh\ntrue\n```\n<!-- complains -->\n```text\nb\n```", "not this is on stderr, but\n"),
+        ("```sh\ncat /etc/passwd > copy 2>&1\n```", "end with 1"),
+        ("```sh\nmkdir /usr/lib/shedlock 2> why\n```", "end with 1"),
+    ] {
+        let fault = ran(bad).unwrap_or_default();
+        assert!(fault.contains(why), "{bad}\n{fault}");
+    }
 }
 
 #[test]
