@@ -11,6 +11,7 @@ mod ci;
 mod crontabs;
 mod install;
 mod recipes;
+mod releasing;
 #[path = "../servers/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod servers;

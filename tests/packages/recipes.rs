@@ -46,7 +46,7 @@ fn every_file_that_names_the_version_names_this_one() {
 }
 
 /// This repository as it is now, as the only commit of another, and a command there.
-fn copy(place: &Place) -> impl Fn(&[&str]) -> Finished {
+pub(crate) fn copy(place: &Place) -> impl Fn(&[&str]) -> Finished {
     let directory = place.path("copy");
     fs::create_dir(&directory).unwrap();
     let script = "cd \"$1\"; git ls-files -z --cached --others --exclude-standard >\"$2/.files\"
