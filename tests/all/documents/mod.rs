@@ -4,6 +4,7 @@
 mod command_lines;
 mod links;
 mod marks;
+mod names;
 mod printed;
 mod scene;
 
@@ -41,6 +42,7 @@ documents! {
     choosing "docs/choosing.md";
     install "docs/install.md";
     reference "docs/reference.md";
+    releasing "docs/releasing.md";
     running "docs/running.md";
     security_notes "docs/security.md";
     prometheus "packaging/prometheus/README.md";
