@@ -48,3 +48,4 @@ mod support;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod surroundings;
 mod terminal;
+mod upgrade;
