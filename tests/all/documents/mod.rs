@@ -40,11 +40,15 @@ documents! {
     security "SECURITY.md";
     benches "benches/README.md";
     choosing "docs/choosing.md";
+    guarantee "docs/guarantee.md";
     install "docs/install.md";
+    // The statements for PostgreSQL are in the build that knows it.
+    #[cfg(feature = "postgres")]
+    java "docs/java.md";
     reference "docs/reference.md";
     releasing "docs/releasing.md";
     running "docs/running.md";
-    security_notes "docs/security.md";
+    security_in_use "docs/security.md";
     prometheus "packaging/prometheus/README.md";
 }
 
