@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::stage::{Holder, among_mounts, by_nobody, edit, hold, is_expired, mode, names_in, open_to_nobody};
+use super::support::markdown::run_by;
 use super::support::process::{detached, limited, touch, under};
 use super::support::{Finished, PATIENCE, Place, finish, finish_child, kill, start, wait_until};
 
@@ -458,9 +459,9 @@ fn the_rules_are_accepted_and_do_what_they_say() {
 #[test]
 fn the_questions_of_the_readme_can_be_asked() {
     let place = Place::new();
-    let readme = fs::read_to_string(Path::new(ROOT).join("packaging/prometheus/README.md")).unwrap();
-    let questions = readme.split("```promql\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());
+    let questions = run_by("packaging/prometheus/README.md", "metrics::the_questions_of_the_readme_can_be_asked");
     let rules: String = questions
+        .iter()
         .enumerate()
         .map(|(number, question)| {
             format!("      - record: question_{number}\n        expr: >-\n          {question}\n")

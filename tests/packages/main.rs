@@ -8,8 +8,10 @@
 mod ci;
 mod crontabs;
 mod empty_root;
+mod install;
 mod name_server;
 mod recipes;
+mod releasing;
 mod root;
 #[path = "../servers/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
@@ -35,4 +37,12 @@ fn text(file: &str) -> String {
 /// One of packaging/examples.
 fn example(name: &str) -> String {
     text(&format!("packaging/examples/{name}"))
+}
+
+/// The blocks of a document that a test of this name runs.
+fn blocks(document: &str, test: &str) -> Vec<String> {
+    let text = text(document);
+    let mark = format!("<!-- run by: {test} -->\n```");
+    let after = text.split(&mark).skip(1).map(|rest| rest.split_once('\n').unwrap().1);
+    after.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::ROOT;
-use super::markdown;
 use super::marks::{self, Use};
 use crate::generated::text;
+use crate::support::markdown;
 use crate::support::{Place, finish};
 
 /// The options of a command, and whether each takes a value.
@@ -93,7 +93,7 @@ fn of_shedlock(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_command_line_in_a_text_is_real() {
     let mut lines: Vec<(String, String)> = Vec::new();
-    for document in markdown::all(Path::new(ROOT)) {
+    for document in markdown::all() {
         let place = |line: usize| format!("{}:{line}", document.name);
         lines.extend(document.spans.iter().map(|(line, span)| (place(*line), span.clone())));
         for block in document.blocks.iter().filter(|block| block.is("sh") && marks::of(block) == Ok(Use::Other)) {

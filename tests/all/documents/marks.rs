@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::markdown::{Block, Document};
+use crate::support::markdown::{Block, Document};
 
 /// What becomes of a block.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn is_generated(root: &Path, name: &str, block: &str) -> Result<(), String> {
 }
 
 /// The files of the program and its tests, by their paths in the repository.
-fn sources(root: &Path) -> Vec<PathBuf> {
+pub(super) fn sources(root: &Path) -> Vec<PathBuf> {
     let mut sources = Vec::new();
     let mut folders = vec![root.join("tests"), root.join("src")];
     while let Some(folder) = folders.pop() {

@@ -16,10 +16,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
 use super::ROOT;
-use super::markdown::Document;
 use super::marks::{self, Use};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
-use crate::servers;
+use super::names::Names;
+use crate::support::markdown::Document;
 use crate::support::process::stat;
 use crate::support::{Place, finish};
 
@@ -28,22 +27,6 @@ const NOBODY: u32 = 65534;
 
 /// No document takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The beginnings of paths that are in the scene.
-const TREES: [&str; 12] = [
-    "/etc",
-    "/home",
-    "/mnt",
-    "/opt",
-    "/root",
-    "/run",
-    "/srv",
-    "/tmp",
-    "/usr/bin/shedlock",
-    "/usr/local",
-    "/usr/share/doc/shedlock",
-    "/var",
-];
 
 /// Jobs that documents start, each of which prints its name.
 const JOBS: [&str; 10] = [
@@ -94,8 +77,7 @@ chmod +x ./*
 /// The commands of a document are run here.
 pub(super) struct Scene {
     place: Place,
-    /// What a document says, and what it is here.
-    names: Vec<(String, String)>,
+    names: Names,
 }
 
 /// What a block has printed, in the names of the document.
@@ -109,7 +91,7 @@ pub(super) struct Ran {
 impl Scene {
     pub(super) fn new(text: &str) -> Self {
         let place = Place::new();
-        let scene = Self { names: servers(text, &place), place };
+        let scene = Self { names: Names::new(text, &place.path("root")), place };
         // By another process: a sibling test that forks meanwhile would have it open for writing.
         let binary = scene.place.path("shedlock");
         finish(Command::new("cp").arg(env!("CARGO_BIN_EXE_shedlock")).arg(&binary)).is_silent_with(0);
@@ -147,38 +129,6 @@ impl Scene {
         command
     }
 
-    /// A document's text with the names that things have here.
-    fn here(&self, text: &str) -> String {
-        let text = self.names.iter().fold(text.to_owned(), |text, (name, here)| text.replace(name, here));
-        let root = self.root();
-        let (mut found, mut before) = (String::new(), ' ');
-        let mut rest = text.as_str();
-        while let Some(letter) = rest.chars().next() {
-            let tree = TREES.iter().find(|tree| {
-                let after = rest.strip_prefix(**tree).map(|after| after.chars().next().unwrap_or(' '));
-                after.is_some_and(|after| !after.is_alphanumeric() && !"_-".contains(after))
-            });
-            // Not in the middle of another path.
-            if tree.is_some() && !before.is_alphanumeric() && !"_-.~/$}".contains(before) {
-                found += root.to_str().unwrap();
-            }
-            found.push(letter);
-            before = letter;
-            rest = &rest[letter.len_utf8()..];
-        }
-        found
-    }
-
-    /// What was printed, with the names of the document.
-    fn there(&self, text: &str) -> String {
-        let text = text.replace(self.root().to_str().unwrap(), "");
-        self.names.iter().fold(text, |text, (name, here)| {
-            let (authority, there) = (authority(here), authority(name));
-            let text = text.replace(here, name);
-            if authority.contains(':') { text.replace(authority, there) } else { text }
-        })
-    }
-
     /// Runs the blocks of a document in turn, up to one that ends otherwise than it says.
     pub(super) fn run(&self, document: &Document) -> Vec<Ran> {
         let mut scripts = vec![String::new()];
@@ -190,13 +140,13 @@ impl Scene {
                         "mkdir -p \"$(dirname {name})\"\ncat > {name} <<'END OF FILE'\n{}END OF FILE\n",
                         block.text
                     );
-                    *scripts.last_mut().unwrap() += &self.here(&file);
+                    *scripts.last_mut().unwrap() += &self.names.here(&file);
                 }
                 Ok(Use::Run { code, new }) => {
                     if new {
                         scripts.push(String::new());
                     }
-                    *scripts.last_mut().unwrap() += &self.script(count, &self.here(&block.text), code);
+                    *scripts.last_mut().unwrap() += &self.script(count, &self.names.here(&block.text), code);
                     count += 1;
                 }
                 _ => {}
@@ -252,7 +202,7 @@ impl Scene {
         let read = |what| fs::read_to_string(self.file(number, what)).unwrap_or_default();
         let code = read("code").trim().parse().ok();
         let code = code.or_else(|| end.and_then(|end| end.code()));
-        Ran { stdout: self.there(&read("stdout")), stderr: self.there(&read("stderr")), code }
+        Ran { stdout: self.names.there(&read("stdout")), stderr: self.names.there(&read("stderr")), code }
     }
 }
 
@@ -264,41 +214,4 @@ fn end_all(sessions: &[i32]) {
         // It may have ended by now.
         let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
     }
-}
-
-/// The servers that a document names, as far as this build knows them; a file shows the same otherwise.
-fn servers(text: &str, place: &Place) -> Vec<(String, String)> {
-    let mut names = Vec::new();
-    let mut is = |name: &str, url: &dyn Fn() -> Option<String>| {
-        if text.contains(name) {
-            let file = format!("sqlite:{}", place.path("root/srv/many.db").display());
-            names.push((name.to_owned(), url().unwrap_or(file)));
-        }
-    };
-    is("postgres://jobs@db.example/ops", &|| {
-        #[cfg(feature = "postgres")]
-        return Some(servers::postgres().database().url());
-        #[cfg(not(feature = "postgres"))]
-        None
-    });
-    is("mysql://jobs@db.example/ops", &|| {
-        #[cfg(feature = "mysql")]
-        return Some(servers::mariadb().database().url());
-        #[cfg(not(feature = "mysql"))]
-        None
-    });
-    is("redis://cache.example", &|| {
-        #[cfg(feature = "redis")]
-        return Some(servers::redis().database().url());
-        #[cfg(not(feature = "redis"))]
-        None
-    });
-    names
-}
-
-/// The host with its port in a URL.
-fn authority(url: &str) -> &str {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let rest = rest.split('/').next().unwrap_or_default();
-    rest.rsplit('@').next().unwrap_or_default()
 }
