@@ -4,7 +4,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod container;
 mod empty_root;
+mod image;
+mod manifests;
 mod name_server;
 mod root;
 #[path = "../servers/mod.rs"]
