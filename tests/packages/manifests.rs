@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::container::{texts, yaml};
-use super::root::{Root, distributed};
+use super::root::{Root, distributed, repository};
 use super::servers::{self, PostgresDatabase};
 use super::support::process::{Started, wait_for_child, write_script};
 use super::support::{Finished, Place, kill, wait_until};
@@ -223,4 +223,64 @@ fn the_job_is_not_told_the_password() {
     let finished = node.run();
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert!(finished.stdout.contains("SHEDLOCK_LOCK_NAME=nightly-report") && !finished.stdout.contains("s3cret"));
+}
+
+#[test]
+fn a_pod_after_one_that_was_killed_finds_the_lock_held_unless_it_waits() {
+    for waits in [false, true] {
+        let database = servers::postgres().database();
+        let report = "echo begun; [ -e /opt/shedlock/once ] || exec /busybox sleep 1000";
+        let mut node = Node::new("cronjob", &database, report);
+        let pod = &mut node.manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+        let words = pod["containers"][0]["command"].as_array_mut().unwrap();
+        let place = |words: &[Value], word: &str| words.iter().position(|other| other == word).unwrap();
+        // A minute is long for a test.
+        let lease = place(words, "--lease") + 1;
+        assert_eq!(std::mem::replace(&mut words[lease], json!("3s")), "1m");
+        if waits {
+            let at_least = place(words, "--at-least");
+            (words[at_least], words[at_least + 1]) = (json!("--wait"), json!("30s"));
+        }
+        let first = node.start("first");
+        wait_until("the job to have begun", || (node.place.read("first.stdout") == "begun\n").then_some(()));
+        kill(wait_for_child(first.pid()), "KILL");
+        first.finish();
+        node.root.write("opt/shedlock/once", "");
+        let second = node.run();
+        assert_eq!(
+            (second.code(), second.stdout.as_str()),
+            (Some(0), if waits { "begun\n" } else { "" }),
+            "{second:?}"
+        );
+    }
+}
+
+/// The files that a page shows; SHEDLOCK_BLESS=1 writes the page anew.
+#[test]
+fn the_documents_show_the_files() {
+    let page = repository().join("docs/running.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let mut fresh = text.clone();
+    for name in
+        ["container/job.Dockerfile", "container/compose.yaml", "kubernetes/secret.yaml", "kubernetes/cronjob.yaml"]
+    {
+        let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- /generated -->");
+        let (before, rest) = fresh.split_once(&begin).unwrap_or_else(|| panic!("{name} is not shown"));
+        let after = rest.split_once(end).unwrap().1;
+        let language = if name.ends_with(".yaml") { "yaml" } else { "dockerfile" };
+        let file = fs::read_to_string(repository().join("packaging").join(name)).unwrap();
+        fresh = format!("{before}{begin}```{language}\n{file}```\n{end}{after}");
+    }
+    if std::env::var_os("SHEDLOCK_BLESS").is_some() {
+        fs::write(page, fresh).unwrap();
+    } else {
+        assert_eq!(
+            text, fresh,
+            "docs/running.md is stale; SHEDLOCK_BLESS=1 cargo test --test packages manifests:: writes it anew"
+        );
+    }
+    // What is shown of a file that is not shown in full.
+    let volume = text.split_once("```yaml\n            - name: program\n").unwrap().1.split_once("```").unwrap().0;
+    let file = fs::read_to_string(repository().join("packaging/kubernetes/cronjob-image-volume.yaml")).unwrap();
+    assert!(file.contains(volume), "{volume}");
 }
