@@ -433,6 +433,15 @@ mod tests {
     }
 
     #[test]
+    fn the_completions_that_packages_bring_are_fresh() {
+        for (shell, file) in [(Shell::Bash, "shedlock.bash"), (Shell::Zsh, "_shedlock"), (Shell::Fish, "shedlock.fish")]
+        {
+            let script = String::from_utf8(completions(shell)).unwrap();
+            is_fresh(&format!("packaging/completions/{file}"), &script);
+        }
+    }
+
+    #[test]
     fn the_readme_is_fresh() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md");
         let readme = fs::read_to_string(path).unwrap();
