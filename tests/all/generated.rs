@@ -187,8 +187,9 @@ fn the_lines_of_the_example_crontab_with_metrics_work() {
 #[test]
 fn the_command_lines_of_the_other_examples_work() {
     let place = Place::new();
-    let list = text("packaging/examples/cronjob.yaml");
-    let list = list.lines().find_map(|line| line.trim().strip_prefix("command: [")).unwrap().strip_suffix(']').unwrap();
+    let list = text("packaging/kubernetes/cronjob.yaml");
+    let (list, _) = list.split_once("command: [").unwrap().1.split_once(']').unwrap();
+    let list = list.split_whitespace().collect::<Vec<_>>().join(" ");
     let unit = text("packaging/examples/report.service");
     let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/")).unwrap();
     for line in [list.replace(", ", " "), unit.to_owned()] {

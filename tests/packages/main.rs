@@ -6,9 +6,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod ci;
+mod container;
 mod crontabs;
 mod empty_root;
+mod image;
 mod install;
+mod manifests;
 mod name_server;
 mod recipes;
 mod releasing;

@@ -25,7 +25,12 @@ pub(crate) fn programs() -> Vec<PathBuf> {
 
 /// The program that is distributed.
 pub(crate) fn distributed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/packages").join(std::env::consts::ARCH).join("shedlock")
+    repository().join("target/packages").join(std::env::consts::ARCH).join("shedlock")
+}
+
+/// The top of the sources.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 impl Root {

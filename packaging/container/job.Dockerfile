@@ -1,0 +1,6 @@
+# Somebody's own image, with the program in it: one line. `shedlock` is the image that packaging/container/Dockerfile makes.
+FROM docker.io/library/busybox:stable
+COPY --from=shedlock /usr/local/bin/shedlock /usr/local/bin/shedlock
+COPY report /usr/local/bin/report
+USER 65532:65532
+CMD ["report"]
