@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use super::support::{Place, finish_child, start};
+use super::support::{Place, finish_child, start, turn_of_a_herd};
 
 /// Starts `count` processes as close together as the machine can.
 fn stampede(count: usize, launch: impl Fn(usize) -> Child) -> Vec<Child> {
@@ -11,6 +11,7 @@ fn stampede(count: usize, launch: impl Fn(usize) -> Child) -> Vec<Child> {
 
 #[test]
 fn of_200_processes_on_one_name_one_runs_its_job() {
+    let _turn = turn_of_a_herd();
     let place = Place::new();
     let job = "echo $$ >> runs; while [ ! -e done ]; do sleep 0.02; done";
     let mut children = stampede(200, |_| start(&mut place.run("herd", ["sh", "-c", job])));
@@ -30,6 +31,7 @@ fn of_200_processes_on_one_name_one_runs_its_job() {
 
 #[test]
 fn of_200_processes_on_200_names_all_run_their_jobs() {
+    let _turn = turn_of_a_herd();
     let place = Place::new();
     let children = stampede(200, |index| {
         start(&mut place.run(&format!("job-{index}"), ["sh", "-c", &format!("echo {index} >> runs")]))

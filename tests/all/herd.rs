@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use super::servers::{MariaDb, Postgres, Redis};
 use super::stage::Holder;
-use super::support::{Finished, Place, finish_child, start, wait_until};
+use super::support::{Finished, Place, finish_child, start, turn_of_a_herd, wait_until};
 
 /// Those who fire together.
 const HERD: usize = 300;
@@ -62,6 +62,7 @@ fn fifty_jobs_have_no_connection(url: &str, connections: impl Fn() -> usize) {
 
 #[test]
 fn postgresql_with_20_connections() {
+    let _turn = turn_of_a_herd();
     let server = Postgres::fresh(&["max_connections=20"]);
     let database = server.database();
     of_a_herd_one_runs(&database.url());
@@ -73,6 +74,7 @@ fn postgresql_with_20_connections() {
 /// Others have all places until somebody was refused, and then most of them.
 #[test]
 fn postgresql_that_is_full_with_others() {
+    let _turn = turn_of_a_herd();
     let server = Postgres::fresh(&["max_connections=20", "log_connections=on"]);
     let database = server.database();
     // Three places are for superusers, as which the program must not come.
@@ -115,6 +117,7 @@ fn end(others: Vec<Child>) {
 
 #[test]
 fn mariadb_with_20_connections() {
+    let _turn = turn_of_a_herd();
     let server = MariaDb::fresh(&["--max-connections=20"]);
     let database = server.database();
     of_a_herd_one_runs(&database.url());
@@ -125,6 +128,7 @@ fn mariadb_with_20_connections() {
 
 #[test]
 fn mariadb_that_is_full_with_others() {
+    let _turn = turn_of_a_herd();
     let server = MariaDb::fresh(&["--max-connections=20"]);
     let database = server.database();
     server.mariadb(
@@ -149,6 +153,7 @@ fn mariadb_that_is_full_with_others() {
 
 #[test]
 fn redis_with_20_connections() {
+    let _turn = turn_of_a_herd();
     let server = Redis::fresh(&["--maxclients", "20"]);
     let database = server.database_number(0);
     of_a_herd_one_runs(&database.url());

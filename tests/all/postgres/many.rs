@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Site, row};
 use crate::servers::{Postgres, PostgresDatabase};
 use crate::support::process::{Started, stat, under};
-use crate::support::wait_until;
+use crate::support::{turn_of_a_herd, wait_until};
 
 /// A server with few places, and a site of it whose table is there.
 fn narrow() -> (Postgres, PostgresDatabase, Site) {
@@ -35,6 +35,7 @@ fn stampede(site: &Site, commands: impl IntoIterator<Item = Command>) -> Vec<Sta
 
 #[test]
 fn of_300_processes_on_one_name_one_runs_its_job() {
+    let _turn = turn_of_a_herd();
     let (server, database, site) = narrow();
     let job = "echo $$ >> runs; while [ ! -e done ] && [ -e runs ]; do sleep 0.02; done";
     let run = || {
@@ -60,6 +61,7 @@ fn of_300_processes_on_one_name_one_runs_its_job() {
 
 #[test]
 fn of_100_processes_on_100_names_all_run_their_jobs() {
+    let _turn = turn_of_a_herd();
     let (server, _, site) = narrow();
     let job = |index| site.run(&format!("job-{index}"), ["sh", "-c", &format!("echo {index} >> runs")]);
     let herd = stampede(&site, (0..100).map(job));

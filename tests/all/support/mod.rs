@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -137,6 +138,14 @@ pub(crate) fn wait_until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Who starts hundreds of processes waits for its turn. Several herds at once would be a load that neither they nor the
+/// tests beside them are about.
+pub(crate) fn turn_of_a_herd() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // A herd that failed is no reason for the next one to fail.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a command to its end.
