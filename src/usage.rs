@@ -61,17 +61,17 @@ fn mistake(error: &Error, command: Option<&str>) -> Mistake {
         .or_else(|| text(ContextKind::SuggestedValue));
     let sub = SUBS.iter().find(|sub| command == Some(sub.name));
     let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
-    let hint = match (error.kind(), suggestion) {
+    let hint = match (error.kind(), named, suggestion) {
         // The message says it all.
-        (ErrorKind::ArgumentConflict, _) => return Mistake::new(message),
-        (ErrorKind::UnknownArgument, _) if let Some(sub) = named => {
+        (ErrorKind::ArgumentConflict, ..) => return Mistake::new(message),
+        (ErrorKind::UnknownArgument, Some(sub), _) => {
             format!("the name stands without an option: shedlock {} NAME", sub.name)
         }
-        (ErrorKind::UnknownArgument, _) if command.is_none() && is_of_run(&argument) => {
+        (ErrorKind::UnknownArgument, ..) if command.is_none() && is_of_run(&argument) => {
             format!("it stands after the command: shedlock run {argument}")
         }
-        (_, Some(known)) => format!("did you mean `{known}`?"),
-        (_, None) => match command {
+        (_, _, Some(known)) => format!("did you mean `{known}`?"),
+        (_, _, None) => match command {
             Some(command) => format!("shedlock {command} --help tells what there is"),
             None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
         },

@@ -1,10 +1,11 @@
 //! The CI files of packaging/examples: their steps, run as the CI runs them.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use super::example;
-use super::support::process::write_script;
-use super::support::{Finished, Place, finish};
+use super::support::process::{beside, is_free, is_held, pid_in, write_script};
+use super::support::{Finished, Place, finish, is_alive, kill};
 
 /// What the step of GitLab's file runs.
 fn gitlab() -> String {
@@ -64,5 +65,29 @@ fn the_files_are_yaml_without_a_fault() {
         let rules = "{extends: relaxed, rules: {line-length: disable}}";
         let path = format!("{}/packaging/examples/{file}", env!("CARGO_MANIFEST_DIR"));
         finish(Command::new("yamllint").args(["--strict", "-d", rules, &path])).is_silent_with(0);
+    }
+}
+
+#[test]
+fn a_step_that_is_cancelled_tells_its_deployment_only_with_exec() {
+    for exec in ["", "exec "] {
+        let place = Place::new();
+        write_script(&place, "deploy", "#!/bin/sh\necho $$ >up\nwhile [ -e deploy ]; do sleep 0.02; done\n");
+        let ours = place.shedlock::<_, &str>([]);
+        let script = format!("{exec}{} run --name deploy --at-most 1m -- ./deploy", ours.get_program().display());
+        // Without exec there is a command after it, as in the files: bash would leave out the fork otherwise.
+        let script = if exec.is_empty() { script + " || exit $?" } else { script };
+        let mut bash = beside(&place, &["bash", "-eo", "pipefail", "-c", &script]);
+        let mut step = bash.spawn().unwrap();
+        let job = pid_in(&place, "up");
+        kill(i32::try_from(step.id()).unwrap(), "TERM");
+        let code = step.wait().unwrap();
+        if exec.is_empty() {
+            assert_eq!((code.signal(), is_alive(job)), (Some(15), true));
+            is_held(&place, "deploy");
+        } else {
+            assert_eq!((code.code(), is_alive(job)), (Some(143), false));
+            is_free(&place, "deploy");
+        }
     }
 }

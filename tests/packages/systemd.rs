@@ -1,10 +1,11 @@
 //! The real systemd, as the first process of a pid namespace, with no units but those of a test.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::stage::by_root;
-use super::support::process::{wait_for_child, write_script};
+use super::support::process::{children, write_script};
 use super::support::{Finished, Place, finish, wait_until};
 
 /// Runs in a mount namespace of its own. `$1` is the test's directory, which has `units`, `bin` and `etc`: the units, what
@@ -33,7 +34,8 @@ exec env -i container=test PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 /// A control group of its own for all that is started, without which systemd would take over the one that we are in.
 const GROUP: &str = r#"
 set -eu
-group=$(sed -n 's/^[^ ]* \([^ ]*\) cgroup2 .*/\1/p' /proc/mounts | head -n 1)/$2
+mount=$(sed -n 's/^[^ ]* \([^ ]*\) cgroup2 .*/\1/p' /proc/mounts | head -n 1)
+group=${mount:?there is no cgroup2 file system}/$2
 mkdir "$group"
 echo $$ >"$group/cgroup.procs"
 exec unshare --mount --pid --cgroup --uts --ipc --fork --kill-child --mount-proc sh -c "$3" sh "$1"
@@ -91,15 +93,15 @@ impl Systemd {
         let mut command = by_root(&["env"], &script);
         let mut stage = command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(stage.id()).unwrap();
-        wait_until(
-            "systemd's socket; this test needs root, or sudo without a password, and a cgroup2 file system",
-            || {
-                assert!(stage.try_wait().unwrap().is_none(), "{}", place.read("systemd.log"));
-                let first = wait_for_child(pid);
-                fs::exists(format!("/proc/{first}/root/run/systemd/private")).unwrap_or(false).then_some(())
-            },
-        );
-        Self { first: wait_for_child(pid), stage, group }
+        let first = wait_until("systemd's socket", || {
+            let needs = "this test needs root, and a cgroup2 file system that can be written";
+            assert!(stage.try_wait().unwrap().is_none(), "{needs}: {}", place.read("systemd.log"));
+            // Before it there are others, who see the system's own.
+            let first = children(pid).first()?.pid;
+            let run = Path::new("/proc").join(first.to_string()).join("root/run");
+            (run.join("stage").exists() && run.join("systemd/private").exists()).then_some(first)
+        });
+        Self { first, stage, group }
     }
 
     /// A command of root's beside systemd, such as systemctl(1).

@@ -52,12 +52,16 @@ fn take(systemd: &Systemd, name: &str) -> String {
     acquired.stdout.trim().to_owned()
 }
 
-/// Writes a job that logs what signals it gets, and ends after a TERM.
-fn write_patient_job(place: &Place, name: &str) {
-    let job = "#!/bin/sh\ntrap 'echo TERM >>/run/stage/signals; exit 0' TERM\n\
-               echo up >>/run/stage/signals\nwhile [ -e /run/stage/bin ]; do sleep 0.02; done\n";
-    write_script(place, name, job);
-}
+/// A job that notes whom it gets a TERM from, and ends then.
+const PATIENT: &str = r#"#!/usr/bin/perl
+use POSIX;
+open(LOG, '>>', '/run/stage/signals') or die;
+LOG->autoflush(1);
+my $end = sub { print LOG $_[1]{pid} == getppid ? "TERM from shedlock\n" : "TERM from $_[1]{pid}\n"; exit 0 };
+sigaction(SIGTERM, POSIX::SigAction->new($end, POSIX::SigSet->new, SA_SIGINFO)) or die;
+print LOG "up\n";
+select(undef, undef, undef, 0.02) while -e '/run/stage/bin';
+"#;
 
 #[test]
 fn no_unit_goes_unseen() {
@@ -147,15 +151,27 @@ fn a_unit_that_is_stopped_ends_its_job_and_gives_the_lock_back() {
     let place = scene("true");
     configure(&place, "[jobs.nightly]\nat-most = \"1h\"\n");
     fs::create_dir(place.path("jobs")).unwrap();
-    write_patient_job(&place, "jobs/nightly");
+    write_script(&place, "jobs/nightly", PATIENT);
     let unit = example("job@.service").replace("/usr/local/lib/jobs/", "/run/stage/jobs/");
     fs::write(place.path("units/job@.service"), unit).unwrap();
     let systemd = Systemd::start(&place);
     finish(&mut systemd.command(&["systemctl", "start", "--no-block", "job@nightly.service"])).is_silent_with(0);
     place.wait_for_lines("signals", 1);
     finish(&mut systemd.command(&["systemctl", "stop", "job@nightly.service"]));
-    assert_eq!(place.lines("signals"), ["up", "TERM"], "the TERM came once");
+    assert_eq!(place.lines("signals"), ["up", "TERM from shedlock"]);
     take(&systemd, "nightly");
+}
+
+#[test]
+fn what_a_job_leaves_running_is_ended_by_systemd() {
+    let place = scene(
+        "setsid sh -c 'echo up >/run/stage/left; exec sleep 1000' & until [ -s /run/stage/left ]; do sleep 0.02; done",
+    );
+    configure(&place, "");
+    let systemd = Systemd::start(&place);
+    assert_eq!(systemd.run("report.service").code(), Some(0));
+    let left = finish(&mut systemd.command(&["pgrep", "-x", "sleep"]));
+    assert_eq!((left.code(), left.stdout.as_str()), (Some(1), ""), "{left:?}");
 }
 
 #[test]

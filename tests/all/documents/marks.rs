@@ -124,7 +124,8 @@ fn is_generated(root: &Path, name: &str, block: &str) -> Result<(), String> {
     let example = |path: &PathBuf| {
         path.file_name().is_some_and(|file| file == name) || path.file_stem().is_some_and(|stem| stem == name)
     };
-    let file = Some(root.join(name)).filter(|path| path.is_file()).or_else(|| {
+    let paths = [root.join(name), root.join("packaging").join(name)];
+    let file = paths.into_iter().find(|path| path.is_file()).or_else(|| {
         let mut named: Vec<PathBuf> = examples.filter(example).collect();
         named.sort();
         named.into_iter().next()

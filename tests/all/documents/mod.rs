@@ -40,11 +40,13 @@ documents! {
     security "SECURITY.md";
     benches "benches/README.md";
     choosing "docs/choosing.md";
+    compatibility "docs/compatibility.md";
     guarantee "docs/guarantee.md";
     install "docs/install.md";
     // The statements for PostgreSQL are in the build that knows it.
     #[cfg(feature = "postgres")]
     java "docs/java.md";
+    list "docs/README.md";
     reference "docs/reference.md";
     releasing "docs/releasing.md";
     running "docs/running.md";
