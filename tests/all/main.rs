@@ -49,3 +49,4 @@ mod support;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod surroundings;
 mod terminal;
+mod troubleshooting;
