@@ -50,4 +50,5 @@ mod support;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod surroundings;
 mod terminal;
+mod troubleshooting;
 mod upgrade;

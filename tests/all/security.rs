@@ -150,10 +150,10 @@ fn a_job_of_another_user_does_not_learn_the_password() {
     let out = place.path("out");
     fs::create_dir(&out).unwrap();
     change("chmod", "0777", &out);
-    let job = "#!/bin/sh\necho $PPID > out/ours\necho $$ > out/job.new\nmv out/job.new out/job\nexec sleep 600\n";
+    let job = "#!/bin/sh\necho $PPID > out/ours\necho $$ > out/job.new\nmv out/job.new out/job\nexec sleep 60\n";
     write_script(&place, "report", job);
     let mut line = by_root(&["env"], &script(&place, &format!("PATH=.:$PATH\n{}", here(&lines))));
-    let mut child = line.stderr(Stdio::null()).spawn().unwrap();
+    let mut child = line.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("the job", || out.join("job").exists().then_some(()));
     let (ours, job) = (pid_in(&place, "out/ours"), pid_in(&place, "out/job"));
     let killed = finish(&mut by_root(&["kill"], Command::new("-KILL").arg(ours.to_string())));
