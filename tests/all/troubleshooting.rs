@@ -9,7 +9,7 @@ use super::generated::{ROOT, script, text};
 #[cfg(feature = "postgres")]
 use super::servers::stores::PostgresStore;
 use super::servers::stores::{SqliteStore, Store};
-use super::support::markdown::{blocks, run_by};
+use super::support::markdown::{Document, run_by};
 use super::support::{Place, finish};
 
 const DOCUMENT: &str = "docs/troubleshooting.md";
@@ -58,9 +58,10 @@ fn has_in_order(text: &str, parts: &[&str]) -> bool {
 #[test]
 fn every_message_in_a_heading_is_one_of_the_program() {
     let program = program();
-    let printed: Vec<String> = blocks(DOCUMENT)
+    let printed: Vec<String> = Document::read(DOCUMENT)
+        .blocks
         .into_iter()
-        .filter(|block| block.language == "text" && block.mark == "complains")
+        .filter(|block| block.is("text") && block.marks == ["complains"])
         .flat_map(|block| block.text.lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     let of_servers = ["password authentication failed for user …", "FATAL: database \"pgbouncer\" does not exist"];
@@ -96,7 +97,8 @@ fn a_message_that_nobody_says_would_be_noticed() {
 fn the_first_look_tells_what_it_should() {
     let place = Place::new();
     finish(&mut place.run("report", ["true"])).is_silent_with(0);
-    let looked = finish(&mut script(&place, &run_by(DOCUMENT, "troubleshooting::the_first_look_tells_what_it_should")));
+    let looked =
+        finish(&mut script(&place, &run_by(DOCUMENT, "troubleshooting::the_first_look_tells_what_it_should").concat()));
     assert_eq!((looked.code(), looked.stderr.as_str()), (Some(0), ""), "{looked:?}");
     let first = looked.stdout.lines().next().unwrap();
     assert!(first.contains("backend") && first.contains("locks.db, from SHEDLOCK_BACKEND"), "{first}");
@@ -108,7 +110,7 @@ fn comes_back(store: &impl Store) {
     store.make_table();
     assert!(store.java_take("report", "java-host", Duration::from_secs(60)));
     store.delete("report");
-    let line = run_by(DOCUMENT, "troubleshooting::a_row_that_was_deleted_is_made_again");
+    let line = run_by(DOCUMENT, "troubleshooting::a_row_that_was_deleted_is_made_again").concat();
     let place = Place::new();
     finish(script(&place, &line).env("SHEDLOCK_BACKEND", store.url())).is_silent_with(0);
     assert!(store.stored("report").is_some_and(|row| !row.is_held()), "what only updates finds it");

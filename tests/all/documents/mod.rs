@@ -51,6 +51,7 @@ documents! {
     releasing "docs/releasing.md";
     running "docs/running.md";
     security_in_use "docs/security.md";
+    troubleshooting "docs/troubleshooting.md";
     prometheus "packaging/prometheus/README.md";
 }
 
