@@ -16,16 +16,26 @@ use nix::unistd::getpid;
 use crate::run::Sender;
 use crate::signal::Signal;
 
+/// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from us that it keeps for
+/// itself, and musl 34 too, which glibc calls SIGRTMIN: it would end us and not reach the job.
+type Mask = u64;
+
+/// How long the kernel takes a set to be.
+const MASK_SIZE: usize = size_of::<Mask>();
+
+/// Those that the threads of both C libraries need.
+const THREADS: Mask = 0b11 << 31;
+
 /// The signal state that we were started with, and that the job is to be started with.
 pub(crate) struct Inherited {
-    pub(super) mask: libc::sigset_t,
+    pub(super) mask: Mask,
     pub(super) ignored_child: bool,
 }
 
 /// The incoming signals.
 pub(crate) struct Signals {
     descriptor: OwnedFd,
-    watched: libc::sigset_t,
+    watched: Mask,
 }
 
 /// A signal that came in.
@@ -59,20 +69,19 @@ impl Signals {
     }
 
     /// Blocks those of the signals that are not ignored; returns the mask before, too.
-    fn block(signals: impl Iterator<Item = Signal>) -> std::io::Result<(Self, libc::sigset_t)> {
-        let mut watched = empty_set();
-        for signal in signals {
-            if !is_ignored(signal) {
-                add(&mut watched, signal);
-            }
+    fn block(signals: impl Iterator<Item = Signal>) -> std::io::Result<(Self, Mask)> {
+        let watched = signals.filter(|signal| !is_ignored(*signal)).fold(0, |watched, signal| watched | bit(signal));
+        let mask = set_mask(libc::SIG_BLOCK, &0)?;
+        if cfg!(target_env = "musl") {
+            // With the first thread it lets in what it keeps for itself, once and for all.
+            let _ = std::thread::spawn(|| ()).join();
         }
-        let mask = set_mask(libc::SIG_BLOCK, &watched)?;
-        #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-        // SAFETY: -1 asks for a new descriptor, and the set is a valid one that lives through the call.
-        let number = unsafe { libc::signalfd(-1, &raw const watched, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-        if number < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
+        set_mask(libc::SIG_BLOCK, &watched)?;
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        #[expect(unsafe_code, reason = "see `Mask`")]
+        // SAFETY: -1 asks for a new descriptor, and the set is of the size that is named and lives through the call.
+        let number = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const watched, MASK_SIZE, flags) };
+        let number = Errno::result(i32::try_from(number).unwrap_or(-1))?;
         #[expect(unsafe_code, reason = "the call above returns a number")]
         // SAFETY: the descriptor was made just now, and nobody else has it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
@@ -135,7 +144,7 @@ pub(super) fn group_exists(group: i32) -> bool {
 /// becomes SIGTSTP for that reason: nobody might ever continue us.
 pub(crate) fn stop_ourselves(signals: &Signals, signal: Signal) {
     let signal = if signal == Signal::STOP { Signal::TSTP } else { signal };
-    if is_member(&signals.watched, signal) {
+    if signals.watched & bit(signal) != 0 {
         raise(signal);
     }
 }
@@ -155,11 +164,9 @@ pub(crate) fn raise_and_die(signal: Signal) {
 
 /// Sends `signal` to ourselves, lets it in, and shuts the door again.
 fn raise(signal: Signal) {
-    let mut only = empty_set();
-    add(&mut only, signal);
     let _ = kill(getpid().as_raw(), signal);
     // Neither call can fail on a valid set; if one did, we would merely go on.
-    if let Ok(before) = set_mask(libc::SIG_UNBLOCK, &only) {
+    if let Ok(before) = set_mask(libc::SIG_UNBLOCK, &bit(signal)) {
         let _ = set_mask(libc::SIG_SETMASK, &before);
     }
 }
@@ -185,50 +192,21 @@ pub(super) fn set_disposition(signal: Signal, disposition: libc::sighandler_t) {
 }
 
 /// Changes this thread's mask, and returns the one before. Async-signal-safe.
-pub(super) fn set_mask(how: i32, set: &libc::sigset_t) -> std::io::Result<libc::sigset_t> {
-    let mut before = empty_set();
-    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-    // SAFETY: both pointers are to valid sets that live through the call.
-    let error = unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
-    if error == 0 { Ok(before) } else { Err(std::io::Error::from_raw_os_error(error)) }
+pub(super) fn set_mask(how: i32, set: &Mask) -> std::io::Result<Mask> {
+    let mut before: Mask = 0;
+    #[expect(unsafe_code, reason = "see `Mask`")]
+    // SAFETY: both pointers are to sets of the size that is named, which live through the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, ptr::from_ref(set), &raw mut before, MASK_SIZE) };
+    Ok(Errno::result(result).map(|_| before)?)
 }
 
 /// Blocks every signal for the calling thread. Async-signal-safe.
 pub(super) fn block_all() {
-    let mut all = empty_set();
-    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-    // SAFETY: the call fills the whole set in.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-    }
-    let _ = set_mask(libc::SIG_SETMASK, &all);
+    let _ = set_mask(libc::SIG_SETMASK, &!THREADS);
 }
 
-fn empty_set() -> libc::sigset_t {
-    let mut set = MaybeUninit::uninit();
-    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-    // SAFETY: the call fills the whole set in.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-    }
-    #[expect(unsafe_code, reason = "see above")]
-    // SAFETY: it was filled in above.
-    unsafe {
-        set.assume_init()
-    }
-}
-
-fn add(set: &mut libc::sigset_t, signal: Signal) {
-    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-    // SAFETY: the set is valid, and the call only changes it.
-    unsafe {
-        libc::sigaddset(set, signal.number());
-    }
-}
-
-fn is_member(set: &libc::sigset_t, signal: Signal) -> bool {
-    #[expect(unsafe_code, reason = "the libraries' signal sets have no real-time signals")]
-    // SAFETY: the set is valid, and the call only reads it.
-    let member = unsafe { libc::sigismember(set, signal.number()) };
-    member == 1
+/// The set of this signal alone.
+fn bit(signal: Signal) -> Mask {
+    1 << (signal.number() - 1)
 }

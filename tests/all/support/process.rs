@@ -193,13 +193,13 @@ pub(crate) fn wait_for_child(pid: i32) -> i32 {
 }
 
 /// Waits until shedlock holds back the signals that it will read, so that none can end it in the system's way. What
-/// forks it holds them back for a moment too.
+/// forks it holds them back for a moment too, and so does musl when it makes a thread, but for 34, the first that counts here.
 pub(crate) fn wait_until_it_listens(pid: i32) {
     wait_until("shedlock to block its signals", || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let value = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).map(str::trim);
         let blocked = u64::from_str_radix(value("SigBlk:")?, 16).ok()?;
-        (value("Name:") == Some("shedlock") && blocked >> 33 != 0).then_some(())
+        (value("Name:") == Some("shedlock") && blocked >> 33 & 1 == 1).then_some(())
     });
 }
 
