@@ -16,7 +16,8 @@ const PORTS: u16 = 10_000;
 /// A node of a Redis cluster takes a second port, this much higher.
 const CLUSTER_BUS: u16 = 10_000;
 
-/// A program's path: in PATH, with the places of a superuser's programs and of PostgreSQL, newest version first.
+/// A program's path: in the places of PostgreSQL, newest version first, in PATH, and in those of a superuser's programs.
+/// What Debian has in PATH by the name of psql is a script in Perl that looks for psql, which takes longer than psql does.
 pub(crate) fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -24,9 +25,11 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .collect();
     versions.sort_unstable_by(|one, other| other.cmp(one));
-    let places = std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .chain(versions.into_iter().map(|(_, directory)| directory));
+    let places = versions
+        .into_iter()
+        .map(|(_, directory)| directory)
+        .chain(std::env::split_paths(&path))
+        .chain(["/usr/sbin".into(), "/sbin".into()]);
     let mut candidates = places.map(|place| place.join(program));
     candidates
         .find(|candidate| candidate.is_file())
