@@ -1,21 +1,31 @@
 //! What is distributed, as those who install it get it, and the files that say how it is run: packages, units, crontabs,
-//! recipes. The packages have to be built before, by `packaging/build`.
+//! recipes. Not among all tests, since the packages have to be made before:
 //!
-//! These tests make namespaces and other root directories, so they need root.
+//! ```text
+//! packaging/build deb && packaging/build rpm && packaging/build archive
+//! cargo test --test packages
+//! ```
+//!
+//! They need root, or sudo without a password: they make other root directories and namespaces.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod archive;
 mod ci;
 mod container;
 mod crontabs;
+mod deb;
+mod debian;
 mod empty_root;
 mod image;
 mod install;
+mod made;
 mod manifests;
 mod name_server;
 mod recipes;
 mod releasing;
 mod root;
+mod rpm;
 #[path = "../servers/mod.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod servers;
@@ -26,6 +36,7 @@ mod stage;
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod support;
 mod systemd;
+mod third_party;
 mod units;
 
 use std::fs;

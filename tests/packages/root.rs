@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::made;
+
 /// A run that is limited to a minute.
 pub(crate) const RUN: [&str; 5] = ["run", "--name", "job", "--at-most", "1m"];
 
@@ -18,14 +20,7 @@ pub(crate) struct Root {
 /// The programs that have to work alone: what cargo has built for these tests, and the one that is distributed, which has
 /// another C library.
 pub(crate) fn programs() -> Vec<PathBuf> {
-    let distributed = distributed();
-    assert!(distributed.is_file(), "there is no {}; packaging/build binary makes it", distributed.display());
-    vec![env!("CARGO_BIN_EXE_shedlock").into(), distributed]
-}
-
-/// The program that is distributed.
-pub(crate) fn distributed() -> PathBuf {
-    repository().join("target/packages").join(std::env::consts::ARCH).join("shedlock")
+    vec![env!("CARGO_BIN_EXE_shedlock").into(), made::binary()]
 }
 
 /// The top of the sources.

@@ -1,0 +1,89 @@
+//! The archive, which is for every other distribution: it is installed by the lines of its file INSTALL.
+
+use super::debian::on_clean_debian;
+use super::made::{ARCH, VERSION, archive, as_root, binary, source};
+
+/// The lines of INSTALL: how to install, and how to remove.
+fn lines() -> (String, String) {
+    let text = std::fs::read_to_string(source("packaging/archive/INSTALL")).unwrap();
+    let (install, remove) = text.split_once("To remove it:").unwrap();
+    let commands =
+        |text: &str| text.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n");
+    (commands(install), commands(remove))
+}
+
+#[test]
+fn the_archive_has_nothing_of_the_machine_that_made_it() {
+    let listed = as_root(&[
+        "tar",
+        "--list",
+        "--verbose",
+        "--numeric-owner",
+        "--full-time",
+        "--file",
+        archive().to_str().unwrap(),
+    ]);
+    let mut times = Vec::new();
+    let mut names = Vec::new();
+    for line in listed.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(["drwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--"].contains(&words[0]), "{line}");
+        assert_eq!(words[1], "0/0", "{line}");
+        times.push(format!("{} {}", words[3], words[4]));
+        names.push(words[5].trim_end_matches('/'));
+    }
+    times.dedup();
+    assert_eq!(times.len(), 1, "{times:?}");
+    let top = format!("shedlock-{VERSION}-linux-{ARCH}");
+    assert!(names.iter().all(|name| *name == top || name.starts_with(&format!("{top}/"))), "{names:?}");
+    for name in [
+        "shedlock",
+        "INSTALL",
+        "README.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "THIRD-PARTY",
+        "examples/crontab",
+        "man/shedlock.1",
+    ] {
+        assert!(names.contains(&format!("{top}/{name}").as_str()), "{name} is not in {names:?}");
+    }
+    // The header of gzip has room for a time and a name.
+    let bytes = std::fs::read(archive()).unwrap();
+    assert_eq!((bytes[3], &bytes[4..8]), (0, [0; 4].as_slice()));
+}
+
+#[test]
+fn the_program_in_the_archive_is_the_static_one() {
+    let name = format!("shedlock-{VERSION}-linux-{ARCH}/shedlock");
+    let mut tar = std::process::Command::new("tar");
+    let output = tar.args(["--extract", "--to-stdout", "--file"]).arg(archive()).arg(name).output().unwrap();
+    assert!(output.stdout == std::fs::read(binary()).unwrap(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_lines_of_install_put_everything_where_it_is_found_and_take_it_away_again() {
+    let (install, remove) = lines();
+    let text = r#"
+in_root sh -euc 'cd /root; tar -xzf "$1"' sh "$package"
+files >/mnt/before
+in_root sh -euc 'cd /root/shedlock-*/; INSTALL'
+in_root sh -euc 'command -v shedlock; shedlock run --name a --at-most 1m -- true'
+in_root env MANWIDTH=80 MANPAGER=cat man shedlock-run | grep -c -e --at-most >/dev/null
+in_root bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader shedlock; complete -p shedlock' | grep -o -e '-F.*'
+in_root zsh -fc 'autoload -Uz compinit; compinit -u; print $_comps[shedlock]'
+in_root fish -c 'complete -C "shedlock run --on-exp"' | cut -f 1
+in_root sh -euc 'REMOVE'
+files | comm -13 /mnt/before -
+"#;
+    let text = text.replace("INSTALL", &install).replace("REMOVE", &remove);
+    let printed = on_clean_debian(&archive(), &text);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(
+        lines[..4],
+        ["/usr/local/bin/shedlock", "-F _shedlock shedlock", "_shedlock", "--on-expiry"],
+        "{printed}"
+    );
+    let left: Vec<&&str> = lines[4..].iter().filter(|line| line.contains("shedlock")).collect();
+    assert!(left.iter().all(|line| line.starts_with("./var/lib/shedlock")), "{printed}");
+}
