@@ -192,9 +192,10 @@ impl Job {
     }
 }
 
-/// Reaps whatever of our children has ended, and tells what became of them; the job's end comes as the job's.
+/// Reaps whatever of our children has ended, and tells what became of them; the job's end comes as the job's, and after that
+/// of the others: when it is heard it is asked whether anything is left, and then how the rest has ended would be too late.
 pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
-    let mut events = Vec::new();
+    let (mut orphans, mut events) = (Vec::new(), Vec::new());
     while let Some(change) = wait::next_change() {
         let ours = job.as_mut().filter(|job| job.pid.as_raw() == change.pid && !job.reaped);
         match (change.what, ours) {
@@ -207,7 +208,7 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
                     // The number may become one of the job's.
                     job.strangers.retain(|stranger| *stranger != change.pid);
                 }
-                events.push(Event::OrphanEnded(end));
+                orphans.push(Event::OrphanEnded(end));
             }
             // That we hold it is no news.
             (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}
@@ -215,7 +216,8 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
             (wait::What::Stopped(_), None) => {}
         }
     }
-    events
+    orphans.extend(events);
+    orphans
 }
 
 #[cfg(test)]

@@ -170,7 +170,8 @@ impl Run {
 
     pub(super) fn on_orphan_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &self.phase else { return };
-        if running.ended.is_some() {
+        // After a standstill it comes before the end of the command that left it behind.
+        if running.ended.is_some() || matches!(self.policy.wait_for, WaitFor::Rest(_)) {
             self.on_part_ended(end, now, todo);
         }
         self.look_for_rest(now, todo);

@@ -2061,6 +2061,12 @@ fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
         story.on(60_000, Event::OrphanEnded(end));
         story.on(60_000, Event::RestGone);
         assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
+        // The command had ended by itself, but we were stopped and hear of both at once.
+        let mut story = Story::running(Policy { wait_for, ..guarded() });
+        story.on(60_000, Event::OrphanEnded(end));
+        story.on(60_000, exited(3));
+        story.on(60_000, Event::RestGone);
+        assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
     }
 }
 
