@@ -43,6 +43,8 @@ fn the_archive_has_nothing_of_the_machine_that_made_it() {
         "LICENSE-MIT",
         "LICENSE-APACHE",
         "THIRD-PARTY",
+        "docs/troubleshooting.md",
+        "docs/images/run.svg",
         "examples/crontab",
         "man/shedlock.1",
     ] {

@@ -56,7 +56,8 @@ fn every_file_of_the_deb_is_roots_and_no_other_can_write_it() {
     }
     let pages = pages().into_iter().map(|(name, section)| format!("/usr/share/man/man{section}/{name}.{section}.gz"));
     let documents = "changelog.gz changelog.Debian.gz copyright README.md.gz THIRD-PARTY.gz examples/crontab \
-                     examples/config.toml examples/prometheus/shedlock.rules.yml json/status.schema.json";
+                     examples/config.toml examples/prometheus/shedlock.rules.yml json/status.schema.json \
+                     docs/troubleshooting.md docs/images/run.svg";
     let documents = documents.split(' ').map(|name| format!("/usr/share/doc/shedlock/{name}"));
     let completions = [
         "bash-completion/completions/shedlock",

@@ -55,7 +55,7 @@ fn what_was_downloaded_is_checked_installed_and_removed_again() {
          (\n{install})
          >go; wait $!
          {remove}
-         find /usr/local ! -type d
+         find /usr/local ! -type d; find /etc/fish -name 'shedlock*'
          test -e /var/lib/shedlock/shedlock.db
          {forget}
          test ! -e /var/lib/shedlock

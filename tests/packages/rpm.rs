@@ -78,6 +78,7 @@ fn every_file_of_the_rpm_is_roots_and_no_other_can_write_it() {
     });
     let others = "doc/shedlock/README.md doc/shedlock/CHANGELOG.md doc/shedlock/examples/crontab \
                   doc/shedlock/examples/prometheus/shedlock.rules.yml doc/shedlock/json/status.schema.json \
+                  doc/shedlock/docs/troubleshooting.md doc/shedlock/docs/images/run.svg \
                   licenses/shedlock/LICENSE-MIT licenses/shedlock/LICENSE-APACHE licenses/shedlock/THIRD-PARTY \
                   bash-completion/completions/shedlock zsh/site-functions/_shedlock fish/vendor_completions.d/shedlock.fish";
     for file in pages.chain(others.split_whitespace().map(str::to_owned)) {

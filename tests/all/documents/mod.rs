@@ -52,6 +52,8 @@ documents! {
     running "docs/running.md";
     security_in_use "docs/security.md";
     troubleshooting "docs/troubleshooting.md";
+    packaging "packaging/README.md";
+    arm64 "packaging/arm64.md";
     prometheus "packaging/prometheus/README.md";
 }
 
