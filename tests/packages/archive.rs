@@ -56,6 +56,15 @@ fn the_archive_has_nothing_of_the_machine_that_made_it() {
 }
 
 #[test]
+fn the_document_installs_and_removes_the_archive_by_the_same_lines() {
+    let document = std::fs::read_to_string(source("docs/install.md")).unwrap();
+    let (install, remove) = lines();
+    for line in install.lines().chain(remove.lines()) {
+        assert!(document.lines().any(|other| other == line), "docs/install.md has not the line {line}");
+    }
+}
+
+#[test]
 fn the_program_in_the_archive_is_the_static_one() {
     let name = format!("shedlock-{VERSION}-linux-{ARCH}/shedlock");
     let mut tar = std::process::Command::new("tar");
