@@ -5,6 +5,7 @@ mod command_lines;
 mod links;
 mod marks;
 mod names;
+mod numbers;
 mod printed;
 mod scene;
 
