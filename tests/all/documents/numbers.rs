@@ -41,3 +41,40 @@ fn the_guarantee_counts_the_tests_as_they_are() {
         assert!(guarantee.contains(&said), "{said} is not in docs/guarantee.md");
     }
 }
+
+/// Seconds of a duration as the examples write it.
+fn seconds(duration: &str) -> Option<f64> {
+    let (number, unit) = duration.split_at(duration.find(|c: char| c.is_ascii_alphabetic())?);
+    let unit = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)]
+        .into_iter()
+        .find(|(name, _)| *name == unit)?;
+    Some(number.parse::<f64>().ok()? * unit.1)
+}
+
+/// What is wrong with a line of a document or an example by docs/choosing.md's own rule of one run per firing.
+fn too_short(line: &str) -> Option<String> {
+    let words: Vec<&str> =
+        line.split(|c: char| c.is_whitespace() || "[],`".contains(c)).filter(|w| !w.is_empty()).collect();
+    let value = |option: &str| {
+        let place = words.iter().position(|word| *word == option)?;
+        seconds(words.get(place + 1)?)
+    };
+    let at_least = value("--at-least")?;
+    let others = value("--splay").unwrap_or(0.0) + value("--backend-timeout").unwrap_or(10.0);
+    (at_least <= others && value("--every").is_none()).then(|| line.to_owned())
+}
+
+#[test]
+fn at_least_is_longer_than_splay_and_backend_timeout_in_every_example() {
+    let mut files: Vec<String> = markdown::all().into_iter().map(|document| document.name).collect();
+    for directory in ["packaging/examples", "packaging/container", "packaging/kubernetes", "src/generate"] {
+        let entries = std::fs::read_dir(format!("{ROOT}/{directory}")).unwrap();
+        files.extend(entries.map(|entry| format!("{directory}/{}", entry.unwrap().file_name().display())));
+    }
+    let lines: Vec<String> =
+        files.iter().flat_map(|file| text(file).lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    assert!(lines.iter().filter(|line| line.contains("--at-least ")).count() > 10);
+    let wrong: Vec<String> = lines.iter().filter_map(|line| too_short(line)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(too_short("[--at-least, 1m, --backend-timeout, 1m]").is_some());
+}
