@@ -146,8 +146,18 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
     let section = |page: &str| page.rsplit_once('.').unwrap().1.to_owned();
     let pages = names_in(&Path::new(ROOT).join("man"));
     wanted.extend(pages.iter().map(|page| format!("/usr/share/man/man{}/{page}.gz", section(page))));
-    let examples = names_in(&Path::new(ROOT).join("packaging/examples"));
-    wanted.extend(examples.iter().map(|file| format!("/usr/share/doc/shedlock/examples/{file}")));
+    for (directory, ending, place) in [
+        ("packaging/examples", "", "examples"),
+        ("packaging/kubernetes", "", "examples/kubernetes"),
+        ("docs", ".md", "docs"),
+        ("docs/images", ".svg", "docs/images"),
+        ("docs/json", ".json", "json"),
+    ] {
+        let files = names_in(&Path::new(ROOT).join(directory)).into_iter().filter(|file| file.ends_with(ending));
+        wanted.extend(files.map(|file| format!("/usr/share/doc/shedlock/{place}/{file}")));
+    }
+    let rules = ["README.md", "shedlock.rules.yml"];
+    wanted.extend(rules.map(|file| format!("/usr/share/doc/shedlock/examples/prometheus/{file}")));
     let mut found: Vec<&str> = files.into_iter().filter(|file| !file.ends_with('/')).collect();
     found.sort_unstable();
     wanted.sort_unstable();
