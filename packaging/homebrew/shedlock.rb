@@ -16,6 +16,8 @@ class Shedlock < Formula
     man7.install Dir["man/*.7"]
     generate_completions_from_executable(bin/"shedlock", "completions")
     pkgshare.install "packaging/examples"
+    # The licences themselves are installed by Homebrew.
+    prefix.install "packaging/THIRD-PARTY"
   end
 
   test do

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::contents::{add, assert_contains, of_a_system};
 use super::debian::on_clean_debian;
 use super::made::{as_root, deb, source};
 
@@ -42,7 +43,6 @@ fn the_deb_needs_no_other_package_and_runs_nothing_when_it_is_installed() {
 fn every_file_of_the_deb_is_roots_and_no_other_can_write_it() {
     let package = deb();
     let contents = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
-    let mut files = Vec::new();
     for line in contents.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (mode, owner, file) = (words[0], words[1], words[5]);
@@ -52,22 +52,23 @@ fn every_file_of_the_deb_is_roots_and_no_other_can_write_it() {
             _ => "-rw-r--r--",
         };
         assert_eq!((mode, owner), (expected, "root/root"), "{line}");
-        files.push(file.trim_start_matches('.').to_owned());
     }
-    let pages = pages().into_iter().map(|(name, section)| format!("/usr/share/man/man{section}/{name}.{section}.gz"));
-    let documents = "changelog.gz changelog.Debian.gz copyright README.md.gz THIRD-PARTY.gz examples/crontab \
-                     examples/config.toml examples/prometheus/shedlock.rules.yml json/status.schema.json \
-                     docs/troubleshooting.md docs/images/run.svg";
-    let documents = documents.split(' ').map(|name| format!("/usr/share/doc/shedlock/{name}"));
-    let completions = [
-        "bash-completion/completions/shedlock",
-        "zsh/vendor-completions/_shedlock",
-        "fish/vendor_completions.d/shedlock.fish",
-    ];
-    let completions = completions.map(|name| format!("/usr/share/{name}"));
-    for file in pages.chain(documents).chain(completions) {
-        assert!(files.contains(&file), "{file} is not in {files:?}");
-    }
+}
+
+#[test]
+fn the_deb_has_every_file_and_no_other() {
+    let mut contents = of_a_system();
+    let completion = "usr/share/zsh/vendor-completions/_shedlock";
+    add(&mut contents, completion, "packaging/completions/_shedlock");
+    add(&mut contents, "usr/share/lintian/overrides/shedlock", "packaging/debian/lintian-overrides");
+    let documents = "usr/share/doc/shedlock";
+    add(&mut contents, &format!("{documents}/copyright"), "packaging/debian/copyright");
+    add(&mut contents, &format!("{documents}/README.md.gz"), "README.md");
+    add(&mut contents, &format!("{documents}/THIRD-PARTY.gz"), "packaging/THIRD-PARTY");
+    add(&mut contents, &format!("{documents}/changelog.gz"), "CHANGELOG.md");
+    contents.insert(format!("{documents}/changelog.Debian.gz"), None);
+    let package = deb();
+    assert_contains(&package, &["dpkg-deb", "--extract", package.to_str().unwrap()], &contents);
 }
 
 #[test]

@@ -11,8 +11,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod archive;
+mod build;
 mod ci;
 mod container;
+mod contents;
 mod crontabs;
 mod deb;
 mod debian;

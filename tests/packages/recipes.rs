@@ -101,6 +101,7 @@ fn the_srcinfo_is_that_of_the_pkgbuild() {
 const CARGO: &str = r#"#!/bin/sh
 echo "$*" >>../../../asked
 echo "RUSTFLAGS=${RUSTFLAGS-unset}" >>../../../asked
+env | sed -n "/^CARGO_TARGET_.*_RUSTFLAGS=/{s,=$PWD=,=PWD=,;s,=$HOME/,=HOME/,;p}" >>../../../asked
 if [ "$1" = build ]; then
     mkdir -p "$CARGO_TARGET_DIR/x86_64-test-linux/release"
     cp SHEDLOCK "$CARGO_TARGET_DIR/x86_64-test-linux/release/shedlock"
@@ -126,10 +127,13 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
 
     let mut makepkg = Command::new("makepkg");
     makepkg.args(["--nodeps", "--noconfirm"]).current_dir(&directory).env("PKGEXT", ".pkg.tar").env("HOME", &directory);
+    makepkg.env_remove("CARGO_HOME");
     let path = format!("{}:/usr/bin:/bin", place.path("bin").display());
     let built = finish(&mut by_nobody(makepkg.env("PATH", path).env("RUSTFLAGS", "-C some=flag")));
     assert_eq!(built.code(), Some(0), "{built:?}");
-    let asked = "fetch --locked --target x86_64-test-linux\nRUSTFLAGS=-C some=flag\nbuild --frozen --release\nRUSTFLAGS=unset\n";
+    let asked = "fetch --locked --target x86_64-test-linux\nRUSTFLAGS=-C some=flag\nbuild --frozen --release\nRUSTFLAGS=unset\n\
+                 CARGO_TARGET_X86_64_TEST_LINUX_RUSTFLAGS=--remap-path-prefix=HOME/.cargo/registry/src=/crates \
+                 --remap-path-prefix=PWD=/shedlock\n";
     assert_eq!(place.read("asked"), asked);
 
     let package = names_in(&directory).into_iter().find(|name| name.ends_with(".pkg.tar")).unwrap();
@@ -141,6 +145,7 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
         .chain(["share/zsh/site-functions/_shedlock", "share/fish/vendor_completions.d/shedlock.fish"])
         .chain(["share/doc/shedlock/README.md", "share/doc/shedlock/CHANGELOG.md"])
         .chain(["share/licenses/shedlock/LICENSE-MIT", "share/licenses/shedlock/LICENSE-APACHE"])
+        .chain(["share/licenses/shedlock/THIRD-PARTY"])
         .map(|file| format!("/usr/{file}"))
         .collect();
     let section = |page: &str| page.rsplit_once('.').unwrap().1.to_owned();
@@ -202,7 +207,7 @@ fn the_formula_installs_and_its_test_passes() {
     ]
     .into_iter()
     .chain(["etc/bash_completion.d/shedlock", "share/zsh/site-functions/_shedlock"])
-    .chain(["share/fish/vendor_completions.d/shedlock.fish", "share/shedlock/examples/crontab"])
+    .chain(["share/fish/vendor_completions.d/shedlock.fish", "share/shedlock/examples/crontab", "THIRD-PARTY"])
     {
         assert!(place.path("prefix").join(file).is_file(), "{file}");
     }

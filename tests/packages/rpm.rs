@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::contents::{add, assert_contains, of_a_system};
 use super::debian::on_clean_debian;
 use super::made::{ARCH, VERSION, alone, rpm, source};
 
@@ -72,18 +73,22 @@ fn every_file_of_the_rpm_is_roots_and_no_other_can_write_it() {
         files.push(words[3].to_owned());
     }
     assert_eq!(query(&["-qp", "--list"]).lines().collect::<Vec<_>>(), files);
-    let pages = std::fs::read_dir(source("man")).unwrap().map(|entry| {
-        let page = entry.unwrap().file_name().into_string().unwrap();
-        format!("man/man{}/{page}.gz", page.rsplit_once('.').unwrap().1)
-    });
-    let others = "doc/shedlock/README.md doc/shedlock/CHANGELOG.md doc/shedlock/examples/crontab \
-                  doc/shedlock/examples/prometheus/shedlock.rules.yml doc/shedlock/json/status.schema.json \
-                  doc/shedlock/docs/troubleshooting.md doc/shedlock/docs/images/run.svg \
-                  licenses/shedlock/LICENSE-MIT licenses/shedlock/LICENSE-APACHE licenses/shedlock/THIRD-PARTY \
-                  bash-completion/completions/shedlock zsh/site-functions/_shedlock fish/vendor_completions.d/shedlock.fish";
-    for file in pages.chain(others.split_whitespace().map(str::to_owned)) {
-        assert!(files.contains(&format!("/usr/share/{file}")), "{file} is not in {files:?}");
+}
+
+#[test]
+fn the_rpm_has_every_file_and_no_other() {
+    let mut contents = of_a_system();
+    let completion = "usr/share/zsh/site-functions/_shedlock";
+    add(&mut contents, completion, "packaging/completions/_shedlock");
+    for name in ["README.md", "CHANGELOG.md"] {
+        add(&mut contents, &format!("usr/share/doc/shedlock/{name}"), name);
     }
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "packaging/THIRD-PARTY"] {
+        let name = file.trim_start_matches("packaging/");
+        add(&mut contents, &format!("usr/share/licenses/shedlock/{name}"), file);
+    }
+    let package = rpm();
+    assert_contains(&package, &["bsdtar", "-xf", package.to_str().unwrap(), "-C"], &contents);
 }
 
 /// Runs shell text where the package has been installed, beside nothing or on a clean Debian.

@@ -1,0 +1,160 @@
+//! packaging/build itself, where something is missing: its compilers and installers are made up, and note what they are asked
+//! for.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use super::made::ARCH;
+use super::recipes::copy;
+use super::support::process::write_script;
+use super::support::{Finished, Place, finish};
+
+/// The programs of this machine that it finds.
+const PROGRAMS: &str =
+    "bash cat chmod cp dirname env flock git grep mkdir mv objcopy readelf rm sed sh stat tail touch uname";
+
+/// They are in `$SCENE/bin`; what they can fetch has a file of its name in `$SCENE/offers`.
+const RUSTC: &str = "#!/bin/sh\n[ \"$*\" = '--print sysroot' ] && echo \"$SCENE/sysroot\"\n";
+const RUSTUP: &str = "#!/bin/sh
+echo \"rustup $*\" >>\"$SCENE/asked\"
+[ -e \"$SCENE/offers/$3\" ] && mkdir -p \"$SCENE/sysroot/lib/rustlib/$3/lib\"
+";
+const APT_GET: &str = "#!/bin/sh
+echo \"apt-get $*\" >>\"$SCENE/asked\"
+case $1 in
+    update) ;;
+    *) for package; do :; done; [ -e \"$SCENE/offers/$package\" ] && cp \"$SCENE/bin/true\" \"$SCENE/bin/musl-gcc\" ;;
+esac
+";
+const SUDO: &str = "#!/bin/sh
+echo \"sudo $1\" >>\"$SCENE/asked\"
+shift
+exec \"$@\"
+";
+const CARGO: &str = "#!/bin/sh
+echo \"cargo $*\" >>\"$SCENE/asked\"
+echo \"flags ${RUSTFLAGS-none} $(env | sed -n 's/^CARGO_TARGET_.*_RUSTFLAGS=//p')\" >>\"$SCENE/asked\"
+for tuple; do :; done
+mkdir -p \"target/$tuple/release\"
+cp \"$SCENE/built\" \"target/$tuple/release/shedlock\"
+";
+
+/// A copy of the sources on a machine that has Rust and nothing else.
+struct Machine {
+    place: Place,
+}
+
+impl Machine {
+    /// What rustup and apt-get can fetch.
+    fn that_offers(names: &[&str]) -> Self {
+        let place = Place::new();
+        drop(copy(&place));
+        fs::create_dir_all(place.path("bin")).unwrap();
+        fs::create_dir_all(place.path("offers")).unwrap();
+        for name in names {
+            fs::write(place.path("offers").join(name), "").unwrap();
+        }
+        for program in PROGRAMS.split(' ') {
+            let found = ["/usr/bin", "/bin"].map(|directory| Path::new(directory).join(program));
+            let found = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program} is missing"));
+            symlink(found, place.path("bin").join(program)).unwrap();
+        }
+        let scripts = [("rustc", RUSTC), ("rustup", RUSTUP), ("apt-get", APT_GET), ("sudo", SUDO), ("cargo", CARGO)];
+        for (name, text) in scripts.into_iter().chain([("true", "#!/bin/sh\n"), ("id", "#!/bin/sh\necho 0\n")]) {
+            write_script(&place, &format!("bin/{name}"), text);
+        }
+        fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("built")).unwrap();
+        Self { place }
+    }
+
+    fn build(&self) -> Finished {
+        let mut build = Command::new("packaging/build");
+        build.arg("binary").current_dir(self.place.path("copy")).env_clear();
+        build.env("PATH", self.place.path("bin")).env("SCENE", self.place.path("")).env("HOME", self.place.path(""));
+        finish(build.env("RUSTFLAGS", "-C some=flag"))
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.place.lines("asked")
+    }
+}
+
+fn musl() -> String {
+    format!("{ARCH}-unknown-linux-musl")
+}
+
+fn gnu() -> String {
+    format!("{ARCH}-unknown-linux-gnu")
+}
+
+const UPDATE: &str = "apt-get update -q";
+const INSTALL: &str = "apt-get install -q -y --no-install-recommends musl-tools";
+
+#[track_caller]
+fn made(finished: &Finished) {
+    let path = format!("target/packages/{ARCH}/shedlock\n");
+    assert_eq!((finished.code(), finished.stdout.as_str()), (Some(0), path.as_str()), "{finished:?}");
+}
+
+#[test]
+fn the_target_and_the_compiler_of_musl_are_fetched_once() {
+    let machine = Machine::that_offers(&[&musl(), "musl-tools"]);
+    made(&machine.build());
+    let build = format!("cargo build --release --locked --target {}", musl());
+    let mut asked = machine.asked();
+    let flags = asked.pop().unwrap();
+    assert_eq!(asked, [&format!("rustup target add {}", musl()), UPDATE, INSTALL, &build]);
+    // Those of the caller are not in it, and no path of this machine is.
+    assert!(flags.starts_with("flags none --remap-path-prefix="), "{flags}");
+    made(&machine.build());
+    assert_eq!(machine.asked()[5..], [build, flags]);
+}
+
+#[test]
+fn who_is_not_root_installs_with_sudo() {
+    let machine = Machine::that_offers(&[&musl(), "musl-tools"]);
+    write_script(&machine.place, "bin/id", "#!/bin/sh\necho 1000\n");
+    made(&machine.build());
+    assert_eq!(machine.asked()[1..5], ["sudo -n", UPDATE, "sudo -n", INSTALL]);
+}
+
+#[test]
+fn without_musl_it_is_linked_with_glibc_and_says_so() {
+    for (offers, hides) in [(vec![gnu()], ""), (vec![gnu(), musl()], ""), (vec![gnu(), "musl-tools".into()], "rustup")]
+    {
+        let machine = Machine::that_offers(&offers.iter().map(String::as_str).collect::<Vec<_>>());
+        if !hides.is_empty() {
+            // A Rust that is not rustup's has the standard library for this machine.
+            fs::remove_file(machine.place.path("bin").join(hides)).unwrap();
+            fs::create_dir_all(machine.place.path(&format!("sysroot/lib/rustlib/{}/lib", gnu()))).unwrap();
+        }
+        let finished = machine.build();
+        made(&finished);
+        let said = format!("the target {} cannot be had here: linked statically with glibc instead", musl());
+        assert!(finished.stderr.contains(&said), "{finished:?}");
+        let build = format!("cargo build --release --locked --target {}", gnu());
+        assert!(machine.asked().contains(&build), "{:?}", machine.asked());
+    }
+}
+
+#[test]
+fn where_no_target_can_be_had_nothing_is_built() {
+    let machine = Machine::that_offers(&[]);
+    let finished = machine.build();
+    assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
+    let said = format!("packaging/build: the target {} cannot be had either\n", gnu());
+    assert!(finished.stderr.ends_with(&said), "{finished:?}");
+    assert!(!machine.asked().iter().any(|line| line.starts_with("cargo ")), "{:?}", machine.asked());
+}
+
+#[test]
+fn a_program_that_needs_a_loader_is_not_taken() {
+    let machine = Machine::that_offers(&[&musl(), "musl-tools"]);
+    fs::copy("/bin/cat", machine.place.path("built")).unwrap();
+    let finished = machine.build();
+    assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
+    assert!(finished.stderr.ends_with("packaging/build: the program is not static\n"), "{finished:?}");
+    assert!(!machine.place.path("copy/target/packages").join(ARCH).join("shedlock").exists());
+}
