@@ -358,7 +358,8 @@ fn a_history_that_another_session_has_locked_is_waited_for_and_not_given_up() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     note(&place, &database.url(), &[]).is_silent_with(0);
     let session = Session::start(&database, "lock tables shedlock_history write");
-    run(&database.url(), &["--backend-timeout", "1s"]).complains(125, "lock wait timeout exceeded");
+    // The server waits for a second, and its answer is to be there before the time is up.
+    run(&database.url(), &["--backend-timeout", "1500ms"]).complains(125, "lock wait timeout exceeded");
     assert!(!is_held(&database));
     drop(session);
     database.mariadb(
@@ -681,7 +682,8 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
     run(&database.url(), &[]).is_silent_with(0);
     let session = Session::start(&database, "begin; select * from shedlock where name = 'a' for update");
     let begun = Instant::now();
-    let finished = run(&database.url(), &["--backend-timeout", "3s"]);
+    // The server waits for a second each time. Two of these fit, and none is begun that would be answered too late.
+    let finished = run(&database.url(), &["--backend-timeout", "2500ms"]);
     finished.complains(125, "lock wait timeout exceeded");
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     let place = Place::new();
