@@ -309,6 +309,13 @@ fn who_has_no_rights_to_the_history_has_the_lock_and_is_shown_the_statements() {
         if right != "update" {
             tells_of_no_history(&place, &jobs.url(), "shedlock_history", "command denied to user");
         }
+        if right == "update" {
+            let told = note(&place, &jobs.url(), &["-v"]).stderr;
+            let lines: Vec<&str> = told.lines().filter(|line| line.contains("no history in the table")).collect();
+            let end = "; the end of this run is not noted, and no older one goes";
+            assert!(matches!(lines[..], [line] if line.ends_with(end)) && !told.contains("no token"), "{told}");
+            assert!(told.contains("\nhint: have somebody who may run: "), "{told}");
+        }
         // What only the release needs is missed by nobody but the history.
         note(&place, &jobs.url(), &[]).is_silent_with(0);
         assert!(!is_held(&database), "{right}");
