@@ -480,7 +480,10 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
     let reader = open(&place);
     assert_eq!(reader.query_row("SELECT count(*) FROM shedlock", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     let end = millis(&place.row("job").unwrap().lock_until);
-    let renewed = wait_until("two renewals", || place.row("job").filter(|row| millis(&row.lock_until) > end + 5000));
+    let renewed = wait_until("two renewals", || {
+        assert!(!started.has_ended(), "{}", started.stderr());
+        place.row("job").filter(|row| millis(&row.lock_until) > end + 5000)
+    });
     assert!(renewed.held && is_alive(pid) && !started.has_ended());
     drop(reader);
     is_held(&place, "job");
