@@ -67,12 +67,19 @@ impl Keeper {
         let mut work = Work { backend, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+            let mut told = false;
             while let Some(errand) = work.next(&inbox) {
                 let answer = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
-                if let Some(trouble) = granted.then(|| work.backend.unrecorded()).flatten() {
-                    let _ = outbox.send(Event::Unrecorded(trouble));
+                let released = matches!(answer, Event::Released(Ok(_)));
+                if let Some(trouble) = (granted || released).then(|| work.backend.unrecorded()).flatten() {
+                    // A run without a record has none that could be closed.
+                    if granted || !told {
+                        let _ =
+                            outbox.send(if granted { Event::Unrecorded(trouble) } else { Event::Unclosed(trouble) });
+                    }
+                    told = true;
                 }
                 if outbox.send(answer).is_err() || bell.write(1).is_err() {
                     return;

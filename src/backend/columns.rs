@@ -8,6 +8,10 @@ const OWNER: u32 = 255;
 /// How many digits of a second a time needs, so that a lock does not end before it should.
 const DIGITS: u32 = 3;
 
+/// What locks do without where the history cannot be written, and where it can only not be changed any more.
+pub(super) const NO_TOKENS: &str = "locks work without tokens";
+pub(super) const NO_ENDS: &str = "locks have tokens, but the history has no ends of runs, and grows";
+
 /// A column as the server describes it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Column {

@@ -46,7 +46,7 @@ pub(crate) trait Backend: Send {
     /// is lost, and the oldest beyond `claim.keep` go.
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble>;
 
-    /// Why the last taking has no token; said once.
+    /// Why the last taking has no token, or the last release has not closed its record; said once.
     fn unrecorded(&mut self) -> Option<Trouble> {
         None
     }

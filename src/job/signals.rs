@@ -4,7 +4,6 @@
 //! started: these stay ignored. So all that has to be undone for the job is the mask and one disposition, that of
 //! SIGCHLD, which must not be ignored if we are to reap. (Rust's runtime, which ignores SIGPIPE, is not started.)
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
@@ -25,6 +24,12 @@ const MASK_SIZE: usize = size_of::<Mask>();
 
 /// Those that the threads of both C libraries need.
 const THREADS: Mask = 0b11 << 31;
+
+/// The first of those that musl lets in with the first thread, although it is nobody's business but the job's.
+const HIDDEN_BY_MUSL: Mask = 1 << 33;
+
+/// More than any process has room for.
+const TOO_MUCH: usize = 1 << 60;
 
 /// The signal state that we were started with, and that the job is to be started with.
 pub(crate) struct Inherited {
@@ -72,9 +77,9 @@ impl Signals {
     fn block(signals: impl Iterator<Item = Signal>) -> std::io::Result<(Self, Mask)> {
         let watched = signals.filter(|signal| !is_ignored(*signal)).fold(0, |watched, signal| watched | bit(signal));
         let mask = set_mask(libc::SIG_BLOCK, &0)?;
-        if cfg!(target_env = "musl") {
-            // With the first thread it lets in what it keeps for itself, once and for all.
-            let _ = std::thread::spawn(|| ()).join();
+        if cfg!(target_env = "musl") && watched & HIDDEN_BY_MUSL != 0 {
+            // It does so once and for all when the first thread is asked for, also if there is no memory for its stack.
+            let _ = std::thread::Builder::new().stack_size(TOO_MUCH).spawn(|| ());
         }
         set_mask(libc::SIG_BLOCK, &watched)?;
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
@@ -172,14 +177,14 @@ fn raise(signal: Signal) {
 }
 
 fn is_ignored(signal: Signal) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    #[expect(unsafe_code, reason = "no library reads a disposition without changing it")]
-    // SAFETY: without a new action the call only writes the present one to the place given.
-    let failed = unsafe { libc::sigaction(signal.number(), ptr::null(), action.as_mut_ptr()) } != 0;
-    #[expect(unsafe_code, reason = "see above")]
-    // SAFETY: all-zero bytes are a valid sigaction, so it is one whether the call wrote to it or not.
-    let action = unsafe { action.assume_init() };
-    !failed && action.sa_sigaction == libc::SIG_IGN
+    // The kernel's form has the handler first, and then flags, perhaps a restorer, and a mask.
+    let mut action: [libc::sighandler_t; 8] = [libc::SIG_DFL; 8];
+    let none = ptr::null::<libc::sighandler_t>();
+    #[expect(unsafe_code, reason = "see `Mask`; and no library reads a disposition without changing it")]
+    // SAFETY: without a new action the call only writes the present one to the place given, which has room for it.
+    let failed =
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal.number(), none, action.as_mut_ptr(), MASK_SIZE) } != 0;
+    !failed && action[0] == libc::SIG_IGN
 }
 
 /// Sets a disposition to SIG_DFL or SIG_IGN. Async-signal-safe.

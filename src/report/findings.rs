@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write, stdout};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use super::reporter::harmless;
+use super::reporter::{harmless, visible};
 use super::screen::{Paint, Screen};
 use crate::backend::{Finding, Grade, Reached};
 
@@ -136,9 +136,9 @@ fn folded(text: &str, width: Option<usize>, column: usize) -> String {
     lines.join(&format!("\n{:column$}", ""))
 }
 
-/// What a server says may have any characters in it.
+/// What a server says may have several lines, and any characters in it.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    visible(&text.replace(['\n', '\r', '\t'], " ")).into_owned()
 }
 
 fn object(finding: &Finding) -> Value {
@@ -179,6 +179,9 @@ mod tests {
         let finding = Finding::bad("clock", "an hour\nlate", "set it");
         assert_eq!(line(&finding, Letters::All, PIPE), "✗ clock         an hour late\n                → set it\n");
         assert_eq!(line(&finding, Letters::Ascii, PIPE), "x clock         an hour late\n                -> set it\n");
+        let odd = Finding::bad("table", "a\u{202e}b\x1b[1m", "see\u{200b}");
+        let seen = "x table         a\\u{202e}b\\u{1b}[1m\n                -> see\\u{200b}\n";
+        assert_eq!(line(&odd, Letters::Ascii, PIPE), seen);
         let coloured = line(&finding, Letters::All, Screen { width: Some(80), colour: true });
         assert!(coloured.starts_with("\x1b[1;31m✗\x1b[0m clock"), "{coloured}");
         assert_eq!(line(&Finding::good("TLS", "on"), Letters::All, PIPE), "✓ TLS           on\n");

@@ -87,6 +87,10 @@ impl Line {
                 }
             }
             Notice::Unrecorded(trouble) => Line::trouble(Verbosity::Info, "unrecorded", trouble, "; there is no token"),
+            Notice::Unclosed(trouble) => {
+                let consequence = "; the end of this run is not noted, and no older one goes";
+                Line::trouble(Verbosity::Info, "unclosed", trouble, consequence)
+            }
             Notice::Held(record) => Line::held("held", record, subject.undone()),
             Notice::Waiting(record) => {
                 let line = Line::held("waiting", record, "waiting");

@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Acquired { answer: Result<Acquired, Trouble>, sent: Moment },
     /// The taking that is answered next has no token, and why.
     Unrecorded(Trouble),
+    /// The release that is answered next left the history as it was, and why.
+    Unclosed(Trouble),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Look`].

@@ -15,6 +15,8 @@ pub(crate) enum Notice {
     Granted(Grant),
     /// There is no token, and no record of this run.
     Unrecorded(Trouble),
+    /// The record of this run was not closed, and the oldest ones have not gone.
+    Unclosed(Trouble),
     Held(Record),
     Waiting(Record),
     /// A run that we are part of holds the lock.

@@ -138,7 +138,11 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     drop(connection);
     seen.add(&run.finish(), 123, &["not_renewed", "lost"]);
 
+    let run = detached(&place, "c", &told(&place, "c", "1m", &["sh", "-c", &until_exists("closed.done")]));
+    wait_until_held(&place, "c");
     open(&place).execute_batch("DROP TABLE shedlock_history; CREATE TABLE shedlock_history (x)").unwrap();
+    touch(&place, "closed.done");
+    seen.add(&run.finish(), 0, &["unclosed"]);
     seen.add(&finish(&mut told(&place, "h", "1m", &["true"])), 0, &["unrecorded"]);
 
     // Of all events that the schema knows, these take more than a test of lines should.

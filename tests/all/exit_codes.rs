@@ -112,7 +112,7 @@ fn a_job_that_reaches_at_most_is_stopped_and_makes_124() {
     {
         let job = format!("exec 2> /dev/null; echo $$ > pid; {job}");
         let finished = finish(&mut bare(&place, ["--name", "a", "--at-most", "1s", "sh", "-c", &job]));
-        is_expired(&finished);
+        is_expired(&finished, "1s");
         assert!(!is_alive(place.read("pid").trim().parse().unwrap()));
         // It was given back, since the job is dead.
         assert!(!place.row("a").unwrap().held);

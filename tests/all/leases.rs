@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::stage::{by_nobody, by_root, change, edit, open, open_to_nobody};
 use super::support::process::{
-    Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, until_exists,
-    wait_for_end, wait_for_more, wait_for_state, wait_until_held,
+    Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, stop_at_rest,
+    until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_held,
 };
 use super::support::{Place, finish, is_alive, kill, wait_until};
 
@@ -258,8 +258,7 @@ fn when_we_are_stopped_the_guardian_ends_the_whole_job_before_the_lease_ends() {
     let place = Place::new();
     let started = detached(&place, "run", &leased(&place, "2s", &[], &three_hearts()));
     wait_for_hearts(&place);
-    kill(started.pid(), "STOP");
-    wait_for_state(started.pid(), "T");
+    stop_at_rest(&place, started.pid());
     let row = place.row("job").unwrap();
     all_is_dead(&place);
     assert!(last_of_all(&place) < millis(&row.lock_until), "{} {row:?}", last_of_all(&place));
@@ -318,8 +317,7 @@ fn after_a_standstill_a_job_whose_lock_was_taken_away_does_not_go_on() {
     let place = Place::new();
     let started = detached(&place, "run", &leased(&place, "10s", &["--signal", "KILL"], &three_hearts()));
     wait_for_hearts(&place);
-    kill(started.pid(), "STOP");
-    wait_for_state(started.pid(), "T");
+    stop_at_rest(&place, started.pid());
     edit(&place, "UPDATE shedlock SET locked_by = 'thief' WHERE name = 'job'");
     kill(started.pid(), "CONT");
     started.finish().complains(123, "the lock was lost");

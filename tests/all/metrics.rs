@@ -103,7 +103,7 @@ fn every_outcome_is_counted_and_prometheus_accepts_the_file() {
     finish(&mut run(&place, "job", &["-E", "75", "true"])).is_silent_with(75);
     seen([2, 2, 1, 0, 0, 0], 4);
     holder.end().is_silent_with(0);
-    is_expired(&finish(limited(&place, "job", "1s", ["--metrics-dir", "metrics"]).args(["sleep", "100"])));
+    is_expired(&finish(limited(&place, "job", "1s", ["--metrics-dir", "metrics"]).args(["sleep", "100"])), "1s");
     seen([2, 2, 1, 1, 0, 0], 124);
     let holder = Holder::start(&place, &mut run(&place, "job", &["--lease", "1s"]), "true");
     edit(&place, "UPDATE shedlock SET locked_by = 'somebody' WHERE name = 'job'");

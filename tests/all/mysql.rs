@@ -309,6 +309,13 @@ fn who_has_no_rights_to_the_history_has_the_lock_and_is_shown_the_statements() {
         if right != "update" {
             tells_of_no_history(&place, &jobs.url(), "shedlock_history", "command denied to user");
         }
+        if right == "update" {
+            let told = note(&place, &jobs.url(), &["-v"]).stderr;
+            let lines: Vec<&str> = told.lines().filter(|line| line.contains("no history in the table")).collect();
+            let end = "; the end of this run is not noted, and no older one goes";
+            assert!(matches!(lines[..], [line] if line.ends_with(end)) && !told.contains("no token"), "{told}");
+            assert!(told.contains("\nhint: have somebody who may run: "), "{told}");
+        }
         // What only the release needs is missed by nobody but the history.
         note(&place, &jobs.url(), &[]).is_silent_with(0);
         assert!(!is_held(&database), "{right}");
@@ -358,7 +365,8 @@ fn a_history_that_another_session_has_locked_is_waited_for_and_not_given_up() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     note(&place, &database.url(), &[]).is_silent_with(0);
     let session = Session::start(&database, "lock tables shedlock_history write");
-    run(&database.url(), &["--backend-timeout", "1s"]).complains(125, "lock wait timeout exceeded");
+    // The server waits for a second, and its answer is to be there before the time is up.
+    run(&database.url(), &["--backend-timeout", "1500ms"]).complains(125, "lock wait timeout exceeded");
     assert!(!is_held(&database));
     drop(session);
     database.mariadb(
@@ -681,7 +689,8 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
     run(&database.url(), &[]).is_silent_with(0);
     let session = Session::start(&database, "begin; select * from shedlock where name = 'a' for update");
     let begun = Instant::now();
-    let finished = run(&database.url(), &["--backend-timeout", "3s"]);
+    // The server waits for a second each time. Two of these fit, and none is begun that would be answered too late.
+    let finished = run(&database.url(), &["--backend-timeout", "2500ms"]);
     finished.complains(125, "lock wait timeout exceeded");
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     let place = Place::new();

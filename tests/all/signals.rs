@@ -165,11 +165,11 @@ fn time_runs_on_for_a_job_that_stops_itself() {
 #[test]
 fn a_signal_that_was_ignored_at_our_start_is_not_passed_on() {
     let place = Place::new();
-    let launcher = ["setsid", "env", "--default-signal", "--ignore-signal=HUP,INT,TERM,USR1,PIPE,64"];
+    let launcher = ["setsid", "env", "--default-signal", "--ignore-signal=HUP,INT,TERM,USR1,PIPE,34,64"];
     let mut command = under(&launcher, place.run("job", ["--stop-timeout", "1ms"]).args(logger("log")));
     let started = Started::new(&place, "run", &mut command);
     place.wait_for_lines("log", 1);
-    for signal in ["HUP", "INT", "TERM", "USR1", "PIPE", "64"] {
+    for signal in ["HUP", "INT", "TERM", "USR1", "PIPE", "34", "64"] {
         kill(started.pid(), signal);
     }
     assert_eq!(log_after(&place, started.pid(), &["USR2"]), ["ready", "USR2"]);

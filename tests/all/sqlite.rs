@@ -13,7 +13,7 @@ use super::stage::{
     Holder, among_mounts, bare, by_nobody, by_root, change, edit, find, hold, mode, names_in, open, open_to_nobody,
     span, wait_until_open,
 };
-use super::support::process::under;
+use super::support::process::{under, wait_until_closed};
 use super::support::{Finished, Place, finish, finish_child, kill, start, wait_until};
 
 /// `shedlock run --name a --at-most 1m ARGUMENTS` on this URL.
@@ -536,6 +536,9 @@ fn a_row_whose_times_have_another_form_is_an_error_and_not_a_free_lock() {
     }
 }
 
+/// What opens a file: musl asks for the older call where there is one.
+const OPENING: &str = "?open,openat";
+
 #[test]
 fn a_file_that_another_process_makes_while_we_open_it_is_used() {
     // The tracer holds shedlock for a moment after each try to open the file; in the first of these another run makes it.
@@ -543,8 +546,9 @@ fn a_file_that_another_process_makes_while_we_open_it_is_used() {
         let place = Place::new();
         let run = place.run("a", ["touch", "ran"]);
         let mut tracer = Command::new("strace");
-        tracer.args(["-f", "-o", "trace", "-e", "trace=openat", "-e", "inject=openat:delay_exit=300000", "-P"]);
-        tracer.arg(place.database()).arg(run.get_program()).args(run.get_args()).current_dir(place.path(""));
+        tracer.args(["-f", "-o", "trace", "-e", &format!("trace={OPENING}")]);
+        tracer.args(["-e", &format!("inject={OPENING}:delay_exit=300000"), "-P"]).arg(place.database());
+        tracer.arg(run.get_program()).args(run.get_args()).current_dir(place.path(""));
         let variables = run.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let slow = start(tracer.envs(variables));
         wait_until("shedlock to be traced", || place.path("trace").exists().then_some(()));
@@ -732,19 +736,12 @@ fn a_file_that_is_another_users_for_a_moment_is_tried_again() {
     let place = Place::new();
     finish(&mut place.run("a", ["true"])).is_silent_with(0);
     let index = place.path("locks.db-shm");
-    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-P", index.to_str().unwrap(), "-e", "trace=openat"];
-    let refused = [&tracer[..], &["-e", "inject=openat:error=EACCES:when=1..2"]].concat();
+    let (trace, inject) = (format!("trace={OPENING}"), format!("inject={OPENING}:error=EACCES:when=1..2"));
+    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-P", index.to_str().unwrap()];
+    let refused = [&tracer[..], &["-e", &trace, "-e", &inject]].concat();
     finish(&mut under(&refused, &place.run("a", ["touch", "ran"]))).is_silent_with(0);
     assert!(place.path("ran").exists());
     assert!(place.read("trace").contains("EACCES"), "{}", place.read("trace"));
-}
-
-/// Waits until a process has a file open no more.
-fn wait_until_closed(pid: i32, file: &Path) {
-    wait_until(&format!("{} to be closed", file.display()), || {
-        let mut open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-        (!open.any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))).then_some(())
-    });
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
+use super::support::process::has_open;
 use super::support::{Finished, PATIENCE, Place, finish_child, is_alive, start, wait_until};
 
 /// A job that holds its lock until it is told to end, or until its place is gone.
@@ -100,11 +101,7 @@ pub(crate) fn pass_time(place: &Place, name: &str, by: &str) {
 /// pause between two looks.
 pub(crate) fn wait_until_open(pid: i32, file: &Path) {
     let begun = Instant::now();
-    loop {
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        if open.into_iter().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file)) {
-            return;
-        }
+    while !has_open(pid, file) {
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {} to be open", file.display());
         std::thread::yield_now();
     }
@@ -193,16 +190,14 @@ pub(crate) fn bare<A: AsRef<OsStr>>(place: &Place, arguments: impl IntoIterator<
     command
 }
 
-/// The job was stopped because its second was used up. On a busy machine the dead may take longer to be gone than a
+/// The job was stopped because its at-most was used up. On a busy machine the dead may take longer to be gone than a
 /// lease of a second leaves them, and then that is told as well.
 #[track_caller]
-pub(crate) fn is_expired(finished: &Finished) {
+pub(crate) fn is_expired(finished: &Finished, at_most: &str) {
     assert_eq!((finished.code(), finished.stdout.as_str()), (Some(124), ""), "{finished:?}");
     let mut lines = finished.stderr.lines();
-    assert!(
-        lines.next().is_some_and(|line| line.ends_with("the job is stopped because --at-most 1s is used up")),
-        "{finished:?}"
-    );
+    let expired = format!("the job is stopped because --at-most {at_most} is used up");
+    assert!(lines.next().is_some_and(|line| line.ends_with(&expired)), "{finished:?}");
     let known = ["SIGKILL has not ended all of the job", "hint: look for a process in uninterruptible sleep"];
     assert!(lines.all(|line| known.iter().any(|known| line.contains(known))), "{finished:?}");
 }

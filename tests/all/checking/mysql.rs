@@ -158,6 +158,10 @@ fn rights_that_are_missing_are_named() {
     a_run_fails(&url);
     database.mariadb(&format!("grant insert on {name}.shedlock to {whom}"));
     check(&url).can_lock_but(&[ALWAYS, "history", "take"]);
+    database.mariadb(&format!("grant select, insert, delete on {name}.shedlock_history to {whom}"));
+    let found = check(&url);
+    found.says("unwise", "history", "no right to UPDATE on shedlock_history; locks have tokens, but");
+    found.can_lock_but(&[ALWAYS, "history"]);
     database.mariadb(&format!("grant select, insert, update, delete on {name}.shedlock_history to {whom}"));
     check(&url).can_lock_but(&[ALWAYS]);
 }

@@ -130,6 +130,10 @@ fn rights_that_are_missing_are_named() {
     let columns = "update (lock_until, locked_at, locked_by)";
     database.psql(&format!("revoke update on shedlock from {user}; grant {columns} on shedlock to {user}"));
     check(&url).says("good", "rights", "");
+    database.psql(&format!("grant select, insert, update on shedlock_history to {user}"));
+    let found = check(&url);
+    found.says("unwise", "history", "no right to DELETE on shedlock_history; locks have tokens, but");
+    found.can_lock_but(&["history"]);
     database.psql(&format!("grant select, insert, update, delete on shedlock_history to {user}"));
     check(&url).can_lock_but(&[]);
 }

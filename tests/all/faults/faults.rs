@@ -75,13 +75,16 @@ impl Fault {
         }
     }
 
-    /// What the run is told.
-    pub(super) fn options(self, phase: Phase) -> Vec<&'static str> {
+    /// What the run with such a job is told.
+    pub(super) fn options(self, phase: Phase, mode: Mode) -> Vec<&'static str> {
         let (at_most, lease) = match (self, phase) {
+            // The one that waits has a job that ends when it is told, however late that is.
+            (_, Phase::Waiting) if mode == Mode::Plain && self.mode(phase) != Mode::Plain => ("1m", "2s"),
             (Self::JobIgnoresTerm | Self::JobLeavesDaemon, Phase::Waiting | Phase::Running)
             | (Self::JobIgnoresTerm, Phase::Releasing) => ("2500ms", "2s"),
-            // Long enough that nobody takes the end of a lease for a release, and that a server comes back in time.
-            (Self::JobKilled | Self::ServerRestarted, _) => ("1m", "5s"),
+            // Long enough that nobody takes the end of a lease for a release, and that a server comes back, or its clock is
+            // moved, in time.
+            (Self::JobKilled | Self::ServerRestarted | Self::ClockMovedBack, _) => ("1m", "5s"),
             _ => ("1m", "2s"),
         };
         let mut options = vec!["--at-most", at_most, "--lease", lease];

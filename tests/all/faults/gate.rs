@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use crate::support::process::has_open;
 use crate::support::{PATIENCE, wait_until};
 
 /// What is held of a request for the lock.
@@ -105,8 +106,7 @@ impl FileGate {
 
     /// Whether a process has the file open.
     pub(super) fn is_open_in(&self, pid: i32) -> bool {
-        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        open.into_iter().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == self.path))
+        has_open(pid, &self.path)
     }
 }
 

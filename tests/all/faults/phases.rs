@@ -235,7 +235,7 @@ impl<'a> Scene<'a> {
     fn start(&self, tag: &str, url: &str, mode: Mode, words: &[&str]) -> Started {
         let tell = self.site.place.path(&format!("{}.{tag}", self.name));
         let job = witness::job(&self.log, mode, Some(&tell));
-        let command = self.command(url, &self.site.fault.options(self.phase), &job);
+        let command = self.command(url, &self.site.fault.options(self.phase, mode), &job);
         let words: Vec<&str> = words.iter().chain(&DETACHED).copied().collect();
         self.start_as(tag, &under(&words, &command))
     }

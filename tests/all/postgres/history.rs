@@ -114,6 +114,17 @@ fn without_all_rights_on_the_history_the_lock_works() {
             finish(&mut site.run("job", TOKEN)).is_silent_with(0);
             assert_eq!(site.place.lines("tokens").pop().unwrap(), humble.token());
             assert!(site.is_free("job"));
+            assert_eq!(
+                humble.database.psql("select bool_and(ended_at is null) from shedlock_history where name = 'job'"),
+                "t"
+            );
+            let told = finish(&mut site.run("job", ["-v", "true"])).stderr;
+            let lines: Vec<&str> =
+                told.lines().filter(|line| line.contains("shedlock_history cannot be used")).collect();
+            let end =
+                "permission denied for table shedlock_history; the end of this run is not noted, and no older one goes";
+            assert!(matches!(lines[..], [line] if line.ends_with(end)) && !told.contains("no token"), "{told}");
+            assert!(told.contains(&format!("\nhint: {hint}")), "{told}");
         } else {
             humble.works_without_a_token("cannot be used: permission denied for table shedlock_history", &hint);
         }

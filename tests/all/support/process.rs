@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use super::{Finished, PATIENCE, Place, Row, finish, is_alive, kill, wait_until};
@@ -200,6 +200,31 @@ pub(crate) fn wait_until_it_listens(pid: i32) {
         let value = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).map(str::trim);
         let blocked = u64::from_str_radix(value("SigBlk:")?, 16).ok()?;
         (value("Name:") == Some("shedlock") && blocked >> 33 & 1 == 1).then_some(())
+    });
+}
+
+/// Whether a process has a file open.
+pub(crate) fn has_open(pid: i32, file: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.into_iter().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
+}
+
+/// Waits until a process has a file open no more.
+pub(crate) fn wait_until_closed(pid: i32, file: &Path) {
+    wait_until(&format!("{} to be closed", file.display()), || (!has_open(pid, file)).then_some(()));
+}
+
+/// Stops a run while it has its file closed: within a transaction it would keep everybody else out until it goes on.
+pub(crate) fn stop_at_rest(place: &Place, pid: i32) {
+    wait_until("a run that stands still with its file closed", || {
+        wait_until_closed(pid, &place.database());
+        kill(pid, "STOP");
+        wait_for_state(pid, "T");
+        if has_open(pid, &place.database()) {
+            kill(pid, "CONT");
+            return None;
+        }
+        Some(())
     });
 }
 

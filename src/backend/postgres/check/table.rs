@@ -1,6 +1,6 @@
 //! The tables: whether they are there, what they are made of, and what may be done with them.
 
-use crate::backend::columns::{Column, Columns, Dialect};
+use crate::backend::columns::{Column, Columns, Dialect, NO_ENDS, NO_TOKENS};
 use crate::backend::postgres::statements::Table;
 use crate::backend::postgres::{Postgres, trouble};
 use crate::backend::probe::Tell;
@@ -168,7 +168,9 @@ impl Postgres {
         }
         let (user, lacking) = (self.servers.user().to_owned(), self.lacking(&table, "SELECT,INSERT,UPDATE,DELETE")?);
         if !lacking.is_empty() {
-            let seen = format!("{user} has no right to {} on {table}; locks work without tokens", lacking.join(", "));
+            // The taking removes nothing.
+            let without = if lacking == ["DELETE"] { NO_ENDS } else { NO_TOKENS };
+            let seen = format!("{user} has no right to {} on {table}; {without}", lacking.join(", "));
             let advice = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user}");
             tell(Finding::unwise("history", seen, advice));
             return Ok(());
