@@ -78,3 +78,14 @@ fn at_least_is_longer_than_splay_and_backend_timeout_in_every_example() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(too_short("[--at-least, 1m, --backend-timeout, 1m]").is_some());
 }
+
+/// Two branches that write into the list are merged line by line, so a line that one of them has moved stays twice.
+#[test]
+fn the_changelog_says_nothing_twice() {
+    let changes = text("CHANGELOG.md");
+    let mut items: Vec<String> =
+        changes.split("\n- ").skip(1).map(|item| item.chars().take(24).collect::<String>()).collect();
+    items.sort_unstable();
+    let twice: Vec<&str> = items.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].as_str()).collect();
+    assert!(items.len() > 20 && twice.is_empty(), "{twice:?}");
+}
