@@ -46,6 +46,28 @@ fn the_api_of_kubernetes_takes_the_manifests() {
 }
 
 #[test]
+fn every_pod_has_the_settings_that_the_level_restricted_asks_for() {
+    for name in MANIFESTS {
+        let manifest = manifest(name);
+        let (pod, _) = pod(&manifest);
+        let security = &pod["securityContext"];
+        assert_eq!(
+            (&security["runAsNonRoot"], &security["seccompProfile"]["type"]),
+            (&json!(true), &json!("RuntimeDefault"))
+        );
+        for field in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(pod[field].is_null(), "{name}: {field}");
+        }
+        let lists = ["containers", "initContainers"].map(|list| pod[list].as_array().cloned().unwrap_or_default());
+        for container in lists.concat() {
+            let security = &container["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{name}: {container}");
+            assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{name}: {container}");
+        }
+    }
+}
+
+#[test]
 fn the_manifests_differ_only_in_how_the_program_comes_into_the_pod() {
     let without_program = |name: &str| {
         let mut manifest = manifest(name);
