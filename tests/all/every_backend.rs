@@ -166,7 +166,7 @@ fn a_lock_is_renewed_for_as_long_as_the_job_lives<S: Store>(site: &Site<S>) {
 }
 
 fn who_is_killed_blocks_nobody_beyond_at_most<S: Store>(site: &Site<S>) {
-    let run = detached(&site.place, "run", &site.limited("job", "2s", &["sh", "-c", "echo $$ > pid; exec sleep 100"]));
+    let run = detached(&site.place, "run", &site.limited("job", "4s", &["sh", "-c", "echo $$ > pid; exec sleep 100"]));
     let pid: i32 = site.place.wait_for_lines("pid", 1)[0].parse().unwrap();
     kill(run.pid(), "KILL");
     wait_for_end(pid);

@@ -1,8 +1,11 @@
 //! Checks of PostgreSQL.
 
+use std::io::Write;
+use std::process::Command;
+
 use super::{SECRET, a_run_fails, a_run_works, check, checked, on};
 use crate::servers::{self, PgBouncer, Postgres, PostgresDatabase, certificates};
-use crate::support::{Place, finish};
+use crate::support::{Place, finish, finish_child, start, wait_until};
 
 /// A role that may log in and nothing else, and the URL for it.
 fn clerk(database: &PostgresDatabase) -> (String, String) {
@@ -100,6 +103,31 @@ fn what_is_advised_mends_the_table() {
         database.psql(advice);
     }
     check(&database.url()).can_lock_but(&[]);
+}
+
+#[test]
+fn a_table_that_another_session_makes_meanwhile_is_there() {
+    let (place, database) = (Place::new(), servers::postgres().database());
+    let mut other = Command::new("psql");
+    let mut other =
+        other.args(["-X", "-q", "-d", &database.socket_url()]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut says = other.stdin.take().unwrap();
+    let is_one = |which: &str| {
+        let sessions = "select count(*) from pg_stat_activity where datname = current_database() and";
+        (database.psql(&format!("{sessions} {which}")) == "1").then_some(())
+    };
+    writeln!(says, "begin; {LAYOUT};").unwrap();
+    wait_until("the other to make the table", || {
+        is_one("state = 'idle in transaction' and query like 'create table%'")
+    });
+    let check = start(&mut on(&place, &database.url(), &["check", "--json"]));
+    wait_until("the check to wait for it", || is_one("wait_event_type = 'Lock' and query like 'CREATE TABLE%'"));
+    writeln!(says, "commit;").unwrap();
+    let found = checked(&finish_child(check));
+    found.says("good", "table", "is there");
+    found.can_lock_but(&[]);
+    drop(says);
+    assert!(other.wait().unwrap().success());
 }
 
 #[test]

@@ -82,9 +82,10 @@ impl Fault {
             (_, Phase::Waiting) if mode == Mode::Plain && self.mode(phase) != Mode::Plain => ("1m", "2s"),
             (Self::JobIgnoresTerm | Self::JobLeavesDaemon, Phase::Waiting | Phase::Running)
             | (Self::JobIgnoresTerm, Phase::Releasing) => ("2500ms", "2s"),
-            // Long enough that nobody takes the end of a lease for a release, and that a server comes back, or its clock is
-            // moved, in time.
-            (Self::JobKilled | Self::ServerRestarted | Self::ClockMovedBack, _) => ("1m", "5s"),
+            // Long enough that nobody takes the end of a lease for a release, and that a clock is moved, or a server comes
+            // back, in time.
+            (Self::JobKilled | Self::ClockMovedBack, _) => ("1m", "5s"),
+            (Self::ServerRestarted, _) => ("1m", "12s"),
             _ => ("1m", "2s"),
         };
         let mut options = vec!["--at-most", at_most, "--lease", lease];

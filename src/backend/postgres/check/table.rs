@@ -114,6 +114,11 @@ impl Postgres {
             Err(failure) if trouble::is_answer(&failure) => failure,
             Err(failure) => return Err(self.explain(&failure)),
         };
+        // Another may have made it meanwhile. The same is said where something else bears its name.
+        if trouble::is_made_already(&failure) && !self.text(TABLE, &[table])?.is_empty() {
+            tell(Finding::good(subject, format!("the table {table} is there")));
+            return Ok(true);
+        }
         let seen = format!("there is no table {table}, and it cannot be made: {}", trouble::said(&failure));
         let advice = format!("have somebody who may run: {statement}");
         tell(match which {
