@@ -133,6 +133,10 @@ fn the_compose_file_gives_the_database_what_the_job_asks_for() {
     let text = fs::read_to_string(COMPOSE).unwrap();
     assert!(text.contains("# postgres://jobs:PASSWORD@db/ops\n"));
     for service in compose["services"].as_object().unwrap().values() {
+        // Who may look at a container sees its variables.
+        let variables = service["environment"].as_object().unwrap();
+        assert!(variables.values().all(|value| !value.as_str().unwrap().contains("://")), "{variables:?}");
+        assert!(variables.keys().all(|name| !name.ends_with("PASSWORD")), "{variables:?}");
         for secret in texts(&service["secrets"]) {
             assert!(compose["secrets"][secret]["file"].is_string(), "{secret}");
         }

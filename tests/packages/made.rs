@@ -5,22 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// What goes into what is distributed.
-const SOURCES: [&str; 14] = [
+/// What goes into the program. All else in a package is compared with the sources, see `contents`.
+const SOURCES: [&str; 8] = [
     ".cargo",
     "Cargo.toml",
     "Cargo.lock",
     "src",
-    "man",
     "docs/json",
-    "packaging/archive",
     "packaging/build",
-    "packaging/completions",
     "packaging/examples",
-    "packaging/debian",
-    "packaging/kubernetes",
-    "packaging/prometheus",
-    "packaging/THIRD-PARTY",
+    "packaging/kubernetes/cronjob.yaml",
 ];
 
 /// This machine, in the words of Rust and of rpm.

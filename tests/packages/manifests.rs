@@ -151,7 +151,8 @@ impl Node {
         let (pod, _) = pod(&self.manifest);
         let (container, security) = (&pod["containers"][0], &pod["securityContext"]);
         assert_eq!((&security["runAsNonRoot"], &security["runAsGroup"]), (&json!(true), &security["runAsUser"]));
-        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        let expected = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "readOnlyRootFilesystem": true });
+        assert_eq!(container["securityContext"], expected);
         self.mount_secret();
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", START, "sh"]);
@@ -179,6 +180,7 @@ impl Node {
             let _ = fs::remove_file(&file);
             fs::write(&file, &self.url).unwrap();
             let mode = u32::try_from(secret["defaultMode"].as_u64().unwrap()).unwrap();
+            assert_eq!(mode & 0o27, 0, "only root and the pod's group read the password");
             fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
             let group = u32::try_from(pod["securityContext"]["fsGroup"].as_u64().unwrap()).unwrap();
             std::os::unix::fs::chown(&file, Some(0), Some(group)).unwrap();

@@ -92,6 +92,16 @@ fn the_networked_job_is_shut_off_as_far_as_systemd_can_tell() {
     assert_eq!(finished.code(), Some(0), "{finished:?}");
 }
 
+#[test]
+fn every_unit_of_a_job_leaves_it_to_shedlock_to_stop_the_job() {
+    let place = scene("true");
+    let systemd = Systemd::start(&place);
+    let jobs = UNITS.iter().filter(|unit| unit.ends_with(".service") && **unit != "job-failed@.service");
+    for unit in jobs.map(|unit| unit.replace('@', "@nightly")) {
+        assert_eq!(systemd.show(&unit, "KillMode"), "mixed", "{unit}");
+    }
+}
+
 /// A database with a password, whose URL only root may read.
 fn networked(place: &Place) -> PostgresDatabase {
     let database = servers::postgres_tls().database_of("clerk").login("clerk:s3cret");
