@@ -76,12 +76,12 @@ impl Signals {
     /// Blocks those of the signals that are not ignored; returns the mask before, too.
     fn block(signals: impl Iterator<Item = Signal>) -> std::io::Result<(Self, Mask)> {
         let watched = signals.filter(|signal| !is_ignored(*signal)).fold(0, |watched, signal| watched | bit(signal));
-        let mask = set_mask(libc::SIG_BLOCK, &0)?;
+        let mask = set_mask(libc::SIG_BLOCK, &watched)?;
         if cfg!(target_env = "musl") && watched & HIDDEN_BY_MUSL != 0 {
             // It does so once and for all when the first thread is asked for, also if there is no memory for its stack.
             let _ = std::thread::Builder::new().stack_size(TOO_MUCH).spawn(|| ());
+            set_mask(libc::SIG_BLOCK, &watched)?;
         }
-        set_mask(libc::SIG_BLOCK, &watched)?;
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         #[expect(unsafe_code, reason = "see `Mask`")]
         // SAFETY: -1 asks for a new descriptor, and the set is of the size that is named and lives through the call.
