@@ -223,7 +223,7 @@ fn servers_are_reached_by_tls_and_a_name_in_the_hosts_file() {
         root.copy(servers::certificates().stranger().as_ref(), "stranger.crt");
         for url in &urls {
             let whole = with(url, "sslmode=verify-full&sslrootcert=/ca.crt");
-            at(&root, &whole, &["--backend-timeout", "100ms"]).status().unwrap();
+            finish(&mut at(&root, &whole, &["--backend-timeout", "100ms"])).complains(125, "locks-db");
             root.write("etc/hosts", HOSTS);
             ran(&finish(&mut at(&root, &whole, &["--lease", "10s"])));
             // As the first process, as in a container.

@@ -54,11 +54,3 @@ fn text(file: &str) -> String {
 fn example(name: &str) -> String {
     text(&format!("packaging/examples/{name}"))
 }
-
-/// The blocks of a document that a test of this name runs.
-fn blocks(document: &str, test: &str) -> Vec<String> {
-    let text = text(document);
-    let mark = format!("<!-- run by: {test} -->\n```");
-    let after = text.split(&mark).skip(1).map(|rest| rest.split_once('\n').unwrap().1);
-    after.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
-}

@@ -4,9 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use super::recipes::copy;
+use super::support::markdown::run_by;
 use super::support::process::write_script;
 use super::support::{Place, finish};
-use super::{blocks, text};
+use super::text;
 
 /// The real cargo, but for the tests that write the manual anew: they would be compiled first.
 const CARGO: &str = r#"#!/bin/sh
@@ -19,7 +20,7 @@ sed -i 's/"shedlock [0-9.]*"$/"shedlock 99.0.0"/' man/*
 fn a_release_is_made_as_the_checklist_says() {
     let place = Place::new();
     let _ = copy(&place);
-    let steps = blocks("docs/releasing.md", "releasing::a_release_is_made_as_the_checklist_says");
+    let steps = run_by("docs/releasing.md", "releasing::a_release_is_made_as_the_checklist_says");
     // A version that this one will never be.
     let steps: Vec<String> = steps.iter().map(|step| step.replace("0.2.0", "99.0.0")).collect();
     let [version, tag, sign] = &steps[..] else { panic!("{steps:#?}") };
