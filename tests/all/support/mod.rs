@@ -1,5 +1,6 @@
 //! What the tests need to run the program in a place of its own and to see what it did.
 
+mod dispositions;
 pub(crate) mod markdown;
 pub(crate) mod process;
 pub(crate) mod pty;
@@ -32,6 +33,7 @@ pub(crate) struct Finished {
 
 impl Place {
     pub(crate) fn new() -> Self {
+        dispositions::are_default_in_children();
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
