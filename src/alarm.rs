@@ -8,6 +8,9 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::clock::Moment;
 
+/// The longest wait without looking at everything anew. A wait that fails, a timer that cannot be set or a SIGCHLD that got lost
+/// delays nothing for longer.
+pub(crate) const GLANCE: Duration = Duration::from_secs(1);
 /// A machine that is merely busy does not keep us waiting for so long.
 const STALL: Duration = Duration::from_secs(1);
 
@@ -16,6 +19,8 @@ const STALL: Duration = Duration::from_secs(1);
 pub(crate) struct Alarm {
     timer: TimerFd,
     at: Option<Moment>,
+    /// The timer could not be set, and may ring although nothing is due.
+    is_broken: bool,
     suspended: Duration,
 }
 
@@ -24,23 +29,30 @@ impl Alarm {
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
-        Ok(Self { timer, at: None, suspended: Moment::suspended() })
+        Ok(Self { timer, at: None, is_broken: false, suspended: Moment::suspended() })
     }
 
-    /// Rings at `at`, also if that has passed; never with `None`.
-    pub(crate) fn set(&mut self, at: Option<Moment>) -> nix::Result<()> {
-        if self.at == at && at.is_none_or(|at| at > Moment::now()) {
-            return Ok(());
+    /// Rings at `at`, also if that has passed; never with `None`. If the timer fails, [`Alarm::patience`] ends the wait instead.
+    pub(crate) fn set(&mut self, at: Option<Moment>) {
+        if self.at == at && !self.is_broken && at.is_none_or(|at| at > Moment::now()) {
+            return;
         }
         self.at = at;
-        match at {
+        let set = match at {
             None => self.timer.unset(),
             Some(at) => {
                 // Zero would disarm it.
                 let at = at.since_boot().max(Duration::from_nanos(1));
                 self.timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
             }
-        }
+        };
+        self.is_broken = set.is_err();
+    }
+
+    /// Returns how long to wait for the alarm and everything else.
+    pub(crate) fn patience(&self) -> Duration {
+        let left = self.at.filter(|_| self.is_broken).map_or(GLANCE, |at| at.since(Moment::now()));
+        left.min(GLANCE)
     }
 
     /// Whether time has passed since it was asked last that we did not live through: the machine slept, or we were stopped.
@@ -51,8 +63,8 @@ impl Alarm {
         slept > STALL || late > STALL
     }
 
-    /// Readable once it rings.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.timer.as_fd()
+    /// Readable once it rings; `None` if it cannot.
+    pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_broken).then(|| self.timer.as_fd())
     }
 }

@@ -21,6 +21,8 @@ const IDLE: Duration = Duration::from_millis(200);
 pub(crate) const THREAD: &str = "keeper";
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How often the bell is rung before it counts as broken.
+const RINGS: usize = 10;
 /// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
 const RESERVE: Duration = Duration::from_millis(500);
 /// After this part of its time a renewal that meets passing trouble is answered with that, so that the user learns of it
@@ -81,9 +83,11 @@ impl Keeper {
                     }
                     told = true;
                 }
-                if outbox.send(answer).is_err() || bell.write(1).is_err() {
+                if outbox.send(answer).is_err() {
                     return;
                 }
+                // If it cannot be rung, the answer is found at the next glance.
+                let _ = (0..RINGS).any(|_| bell.write(1).is_ok());
                 // Who waits keeps no connection: those of many waiters, kept for only a part of every pause, would fill
                 // the server, and the holder's release finds no room. Connecting again costs the server more than that
                 // only in the first two or three pauses, which are short.

@@ -1,12 +1,13 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::alarm::Alarm;
+use crate::alarm::{Alarm, GLANCE};
 use crate::backend::Backend;
 use crate::clock::Moment;
 use crate::exit::Outcome;
@@ -19,6 +20,9 @@ use crate::report::{Counted, Metrics, Reporter};
 use crate::run::{Action, Event, Notice, Rest, Run, Under};
 use crate::variables::{self, Way};
 
+/// The pause after a wait that failed or that nothing came of, since the next one may be no longer.
+const BREATH: Duration = Duration::from_millis(5);
+
 /// Everything that a run acts upon.
 pub(crate) struct Supervisor {
     run: Run,
@@ -29,6 +33,8 @@ pub(crate) struct Supervisor {
     signals: Signals,
     inherited: Inherited,
     alarm: Alarm,
+    /// When we last looked what has become of our children.
+    looked: Moment,
     job: Option<Job>,
     guardian: Option<Guardian>,
     /// There was one, or one was to be started.
@@ -69,6 +75,7 @@ impl Supervisor {
             signals,
             inherited,
             alarm,
+            looked: Moment::now(),
             job: None,
             guardian: None,
             was_guarded: false,
@@ -77,17 +84,17 @@ impl Supervisor {
         })
     }
 
-    /// Lives the run through.
-    pub(crate) fn supervise(mut self) -> anyhow::Result<Outcome> {
+    /// Lives the run through. No failure of the waiting ends it: a job may be running under the lock.
+    pub(crate) fn supervise(mut self) -> Outcome {
         let mut events = vec![Event::Begin];
         loop {
             for event in events.drain(..) {
                 if let Some(outcome) = self.feed(event) {
-                    return Ok(outcome);
+                    return outcome;
                 }
             }
-            self.alarm.set(self.run.deadline()).context("cannot set the timer")?;
-            self.wait().context("cannot wait for events")?;
+            self.alarm.set(self.run.deadline());
+            self.wait();
             // What has become of the job counts before anything that would be done to it. Then signals: a stop that comes
             // together with the grant keeps the job from being started.
             let stalled = self.alarm.has_stalled();
@@ -95,6 +102,10 @@ impl Supervisor {
             events.extend(stalled.then_some(Event::Stalled));
             events.extend(signals);
             events.extend(std::iter::from_fn(|| self.keeper.answer()));
+            if events.is_empty() && self.run.deadline().is_none_or(|at| at > Moment::now()) {
+                // A bell that cannot be silenced rings all the time.
+                std::thread::sleep(BREATH);
+            }
             events.push(Event::Tick);
         }
     }
@@ -262,15 +273,15 @@ impl Supervisor {
         }
     }
 
-    fn wait(&self) -> nix::Result<()> {
-        let mut bells = [
-            PollFd::new(self.signals.bell(), PollFlags::POLLIN),
-            PollFd::new(self.keeper.bell(), PollFlags::POLLIN),
-            PollFd::new(self.alarm.bell(), PollFlags::POLLIN),
-        ];
-        match poll(&mut bells, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(error),
+    /// Waits until something has happened, or may have.
+    fn wait(&self) {
+        let bells = [Some(self.signals.bell()), Some(self.keeper.bell()), self.alarm.bell()];
+        let mut bells: Vec<_> = bells.into_iter().flatten().map(|bell| PollFd::new(bell, PollFlags::POLLIN)).collect();
+        // Rounded up: a deadline that is nearly there is not waited for in a circle.
+        let patience = self.alarm.patience() + Duration::from_millis(1);
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+        if poll(&mut bells, patience).is_err_and(|error| error != Errno::EINTR) {
+            std::thread::sleep(BREATH);
         }
     }
 
@@ -284,8 +295,10 @@ impl Supervisor {
                 signals.push(Event::Signalled { signal: received.signal, sender: received.sender });
             }
         }
-        // One SIGCHLD may stand for several, and it may have come before the command was started.
-        if child {
+        // One SIGCHLD may stand for several, and it may have come before the command was started. Or it got lost.
+        let now = Moment::now();
+        if child || now.since(self.looked) >= GLANCE {
+            self.looked = now;
             events.extend(job::reap(&mut self.job));
         }
         signals

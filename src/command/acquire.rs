@@ -1,6 +1,5 @@
 //! `shedlock acquire`.
 
-use anyhow::anyhow;
 use clap::ArgMatches;
 use nix::unistd::{getpid, getsid};
 
@@ -35,8 +34,6 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
     };
     let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone());
     let run = Run::new(settings.policy, started);
-    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?
-        .supervise()
-        .map_err(|error| anyhow!("{error:#}"))?;
+    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))
 }

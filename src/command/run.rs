@@ -3,7 +3,6 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
-use anyhow::anyhow;
 use clap::ArgMatches;
 use nix::libc;
 use nix::unistd::{getpid, getsid};
@@ -41,9 +40,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);
     let work = Work::Job(command, settings.way);
-    let outcome: Outcome = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?
-        .supervise()
-        .map_err(|error| anyhow!("{error:#}"))?;
+    let outcome: Outcome = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))
 }
 

@@ -1,9 +1,13 @@
 //! Waiting for children, by number: the libraries' types have no room for a death by a real-time signal.
 
+use nix::errno::Errno;
 use nix::libc;
 
 use crate::run::JobEnd;
 use crate::signal::Signal;
+
+/// How often a wait that was interrupted is tried again before the next glance at the children.
+const TRIES: usize = 10;
 
 /// A child that changed.
 pub(super) struct Change {
@@ -20,9 +24,13 @@ pub(super) enum What {
 /// Returns a child of ours that ended or stopped, and reaps it; `None` if there is no more.
 pub(super) fn next_change() -> Option<Change> {
     let mut status = 0;
-    #[expect(unsafe_code, reason = "no library reports every status, see above")]
-    // SAFETY: the pointer is to a local integer, and the call touches nothing else.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+    let wait = |_| {
+        #[expect(unsafe_code, reason = "no library reports every status, see above")]
+        // SAFETY: the pointer is to a local integer, and the call touches nothing else.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+        Errno::result(pid)
+    };
+    let pid = (0..TRIES).map(wait).find(|pid| *pid != Err(Errno::EINTR))?.ok()?;
     (pid > 0).then(|| Change { pid, what: read(status) })
 }
 
@@ -30,7 +38,7 @@ pub(super) fn next_change() -> Option<Change> {
 pub(super) fn has_children() -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     let only_look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, only_look) != Err(nix::errno::Errno::ECHILD)
+    waitid(Id::All, only_look) != Err(Errno::ECHILD)
 }
 
 fn read(status: i32) -> What {

@@ -37,6 +37,7 @@ mod options;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod refused_calls;
 mod security;
 #[path = "../servers/mod.rs"]
 mod servers;
