@@ -50,6 +50,7 @@ mod stage;
 mod support;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod surroundings;
+mod sweeps;
 mod terminal;
 mod troubleshooting;
 mod upgrade;
