@@ -69,7 +69,7 @@ impl Keeper {
         let mut work = Work { backend, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            let mut told = false;
+            let (mut told, mut cut) = (false, None);
             while let Some(errand) = work.next(&inbox) {
                 let answer = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
@@ -82,6 +82,9 @@ impl Keeper {
                             outbox.send(if granted { Event::Unrecorded(trouble) } else { Event::Unclosed(trouble) });
                     }
                     told = true;
+                }
+                if let Some(until) = work.backend.cut().filter(|until| cut.replace(*until) != Some(*until)) {
+                    let _ = outbox.send(Event::Cut(until));
                 }
                 if outbox.send(answer).is_err() {
                     return;

@@ -71,7 +71,8 @@ impl Columns<'_> {
     }
 
     fn judge_one(&self, there: &Column, wanted: &str) -> Option<Finding> {
-        let Column { name, kind, .. } = there;
+        // SQL does not tell letters apart that differ only in case, and the Java library can make NAME.
+        let (name, kind) = (&there.name.to_ascii_lowercase(), &there.kind);
         let (is_time, number) = (name.contains("lock_until") || name.contains("locked_at"), number(kind));
         let change = self.dialect.change.replace("{table}", self.table).replace("{column}", name);
         let change = change.replace("{type}", wanted);

@@ -26,6 +26,7 @@ mod url;
 
 use std::time::Duration;
 
+use crate::clock::Timestamp;
 use crate::lock::{Change, Claim, Closing, Grant, Locks, Record, Runs, Wanted};
 pub(crate) use url::Url;
 
@@ -48,6 +49,12 @@ pub(crate) trait Backend: Send {
 
     /// Why the last taking has no token, or the last release has not closed its record; said once.
     fn unrecorded(&mut self) -> Option<Trouble> {
+        None
+    }
+
+    /// The end that the last operation gave the lock, if it is sooner than was asked for because the store holds no later times;
+    /// said once.
+    fn cut(&mut self) -> Option<Timestamp> {
         None
     }
 

@@ -3,6 +3,7 @@
 use clap::ArgMatches;
 
 use super::own::{lost, own, wrong};
+use super::remark;
 use crate::backend::Kept;
 use crate::config;
 use crate::exit::Exit;
@@ -15,7 +16,12 @@ pub(crate) fn extend(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let (handle, mut operator) = own(matches)?;
     let claim = Claim { name: handle.name.clone(), owner: handle.owner.clone(), lease, keep: 0 };
     Ok(match operator.ask(|backend| backend.renew(&claim))? {
-        Kept::Kept => Exit { code: 0, raise: None },
+        Kept::Kept => {
+            if let Some(until) = operator.backend().cut() {
+                remark(&format!("warning: the lock ends at {until}, the latest time that the backend holds"), None);
+            }
+            Exit { code: 0, raise: None }
+        }
         Kept::Lost => lost(&handle, &mut operator),
     })
 }

@@ -123,6 +123,10 @@ pub(crate) const EVENTS: &[Event] = &[
         &[("until", Always), ("token", Sometimes)],
         event("granted", &[Info], "the lock is ours, and the job is started"),
     ),
+    with(
+        &[("until", Always)],
+        event("cut", &[Info], "the lock ends then, and not as late as it should: the backend holds no later times"),
+    ),
     event("unrecorded", &[Info], "there is no token, and no history of this run"),
     event("unclosed", &[Info], "the end of this run is not in the history, and no older run was removed from it"),
     event("unguarded", &[Info], "there is no guardian"),
@@ -235,6 +239,7 @@ mod tests {
         let mut all = vec![
             Notice::Granted(grant(None)),
             Notice::Granted(grant(Some(7))),
+            Notice::Cut(Timestamp(1)),
             Notice::Unrecorded(trouble.clone()),
             Notice::Unclosed(trouble.clone()),
             Notice::Full(trouble.clone()),

@@ -86,6 +86,10 @@ impl Line {
                     None => line,
                 }
             }
+            Notice::Cut(until) => {
+                let message = format!("the lock ends at {until}, the latest time that the backend holds");
+                Line::new(Verbosity::Info, "cut", message).field("until", until.to_string())
+            }
             Notice::Unrecorded(trouble) => Line::trouble(Verbosity::Info, "unrecorded", trouble, "; there is no token"),
             Notice::Unclosed(trouble) => {
                 let consequence = "; the end of this run is not noted, and no older one goes";

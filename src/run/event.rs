@@ -23,6 +23,8 @@ pub(crate) enum Event {
     Unrecorded(Trouble),
     /// The release that is answered next left the history as it was, and why.
     Unclosed(Trouble),
+    /// The lock whose taking, renewal or release is answered next ends then, since the backend holds no later times.
+    Cut(Timestamp),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Look`].

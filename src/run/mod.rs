@@ -119,6 +119,7 @@ impl Run {
             Event::Acquired { answer, sent } => self.on_acquired(answer, sent, now, &mut todo),
             Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
             Event::Unclosed(trouble) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
+            Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
             Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, &mut todo),
             Event::Released(answer) => self.on_released(answer, &mut todo),

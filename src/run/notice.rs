@@ -17,6 +17,8 @@ pub(crate) enum Notice {
     Unrecorded(Trouble),
     /// The record of this run was not closed, and the oldest ones have not gone.
     Unclosed(Trouble),
+    /// The lock ends then, sooner than was asked for, since the backend holds no later times.
+    Cut(Timestamp),
     Held(Record),
     Waiting(Record),
     /// A run that we are part of holds the lock.

@@ -213,6 +213,74 @@ fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stay
 }
 
 #[test]
+fn a_beginning_without_milliseconds_is_an_error_too() {
+    let database = servers::mariadb().database();
+    database.mariadb(
+        &JAVA_TABLE.replace("locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", "locked_at DATETIME"),
+    );
+    run(&database.url(), &[]).complains(125, "the table keeps no milliseconds");
+    assert!(!is_held(&database));
+}
+
+#[test]
+fn a_column_that_loses_its_milliseconds_while_a_job_runs_is_refused_at_the_next_renewal() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--lease", "3s"]), "true");
+    database.mariadb("alter table shedlock modify lock_until timestamp not null");
+    let finished = holder.finish();
+    assert_eq!(finished.code(), Some(123), "{finished:?}");
+    assert!(finished.stderr.contains("the table keeps no milliseconds"), "{finished:?}");
+}
+
+// Triggers
+
+/// Makes a trigger before each insert and each update.
+fn trigger(database: &MariaDbDatabase, action: &str) {
+    database.mariadb(JAVA_TABLE);
+    for event in ["insert", "update"] {
+        let action = if event == "insert" { action.replace("old.", "new.") } else { action.to_owned() };
+        database.mariadb(&format!("create trigger on_{event} before {event} on shedlock for each row {action}"));
+    }
+}
+
+#[test]
+fn a_trigger_that_shortens_a_lock_is_an_error_that_says_so() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    trigger(&database, "set new.lock_until = new.locked_at + interval 900000 microsecond");
+    let finished = finish(&mut on(&place, &database.url(), "a", &["--", "touch", "ran"]));
+    finished.complains(125, "the table shedlock holds the lock for ");
+    assert!(finished.stderr.contains(" instead of 1m"), "{finished:?}");
+    assert!(finished.stderr.contains("hint: perhaps a trigger does it: SHOW TRIGGERS LIKE 'shedlock'"), "{finished:?}");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_trigger_that_undoes_renewals_ends_the_job_before_its_lock() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    trigger(&database, "set new.lock_until = if(new.locked_by = old.locked_by, old.lock_until, new.lock_until)");
+    let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--lease", "3s"]), "true");
+    let finished = holder.finish();
+    assert_eq!(finished.code(), Some(123), "{finished:?}");
+    assert!(finished.stderr.contains("the table shedlock holds the lock for "), "{finished:?}");
+}
+
+#[test]
+fn a_trigger_that_undoes_a_release_is_told_and_nobody_is_said_to_have_freed_the_lock() {
+    for action in [
+        "set new.lock_until = if(new.locked_by like '%:ended', old.lock_until, new.lock_until)",
+        "set new.lock_until = if(new.locked_by like '%:ended', old.lock_until, new.lock_until), \
+         new.locked_by = if(new.locked_by like '%:ended', old.locked_by, new.locked_by)",
+    ] {
+        let database = servers::mariadb().database();
+        trigger(&database, action);
+        let finished = run(&database.url(), &[]);
+        finished.complains(0, "the table shedlock holds the lock on although it was given back");
+        assert!(finished.stderr.contains("hint: perhaps a trigger does it"), "{finished:?}");
+        run(&database.url(), &[]).is_silent_with(75);
+    }
+}
+
+#[test]
 fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     database.mariadb(&JAVA_TABLE.replace(
@@ -226,6 +294,115 @@ fn columns_that_the_server_sets_by_itself_keep_what_we_wrote() {
     holder.end().is_silent_with(0);
     assert_eq!(ask(&database, "locked_at"), taken);
     assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
+}
+
+// The end of time
+
+/// `shedlock ARGUMENTS` with this backend.
+fn shedlock(place: &Place, url: &str, arguments: &[&str]) -> Finished {
+    finish(place.shedlock(arguments).env("SHEDLOCK_BACKEND", url))
+}
+
+/// The table of the Java library with columns that hold any time.
+fn datetime_table() -> String {
+    JAVA_TABLE.replace("TIMESTAMP(3) NOT NULL", "DATETIME(3) NOT NULL")
+}
+
+#[test]
+fn a_lock_never_ends_later_than_its_column_can_hold_and_that_is_said() {
+    for (time, zone, mode, limit) in [
+        ("2028-06-01 12:00:00", "+02:00", "STRICT_TRANS_TABLES", "2038-01-19 05:14:07"),
+        ("2028-06-01 12:00:00", "-05:00", "", "2038-01-18 22:14:07"),
+        ("2037-06-01 12:00:00", "+02:00", "", "2038-01-19 05:14:07"),
+        ("2037-06-01 12:00:00", "-05:00", "STRICT_TRANS_TABLES", "2038-01-18 22:14:07"),
+    ] {
+        let zoned = format!("--default-time-zone={zone}");
+        let server = MariaDb::started_at(time, &[&zoned, &format!("--sql-mode={mode}")]);
+        let (place, database) = (Place::new(), server.database());
+        let url = database.url();
+        let ends = || ask(&database, "lock_until");
+        let ends_last = || assert_eq!(ends(), format!("{limit}.000"), "{time} {zone} {mode}");
+        let is_paused = || {
+            let paused = shedlock(&place, &url, &["pause", "a"]);
+            assert_eq!((paused.code(), paused.stderr.as_str()), (Some(0), ""), "{paused:?}");
+            assert!(paused.stdout.contains(&format!("until {}.000Z", limit.replace(' ', "T"))), "{paused:?}");
+            assert!(paused.stdout.contains("as long as the backend can"), "{paused:?}");
+            ends_last();
+            run(&url, &[]).is_silent_with(75);
+            assert_eq!(shedlock(&place, &url, &["resume", "a"]).code(), Some(0));
+        };
+        run(&url, &[]).is_silent_with(0);
+        is_paused();
+        run(&url, &["--at-least", "30s"]).is_silent_with(0);
+        assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
+        assert_eq!(shedlock(&place, &url, &["unlock", "a", "--force"]).code(), Some(0));
+
+        // A run, a renewal, and what is kept after a run. As many days reach beyond it from each of the years.
+        let told = |finished: &Finished, code| {
+            assert_eq!(finished.code(), Some(code), "{finished:?}");
+            let said = finished.stderr.lines().filter(|line| line.contains("the latest time that the backend holds"));
+            assert!(matches!(said.collect::<Vec<_>>()[..], [line] if line.contains(&limit[..10])), "{finished:?}");
+        };
+        let long = |arguments: &[&str]| {
+            let mut command = place.shedlock([&["run", "--name=a", "--at-most=3600d", "-E75"], arguments].concat());
+            command.env("SHEDLOCK_BACKEND", &url);
+            command
+        };
+        told(&finish(&mut long(&["-v", "--", "true"])), 0);
+        let holder = Holder::start(&place, &mut long(&[]), "true");
+        ends_last();
+        run(&url, &[]).is_silent_with(75);
+        holder.end().is_silent_with(0);
+        let acquired = shedlock(&place, &url, &["acquire", "--name", "a", "--at-most", "1m"]);
+        let handle = acquired.stdout.trim();
+        shedlock(&place, &url, &["extend", "2m", handle]).is_silent_with(0);
+        told(&shedlock(&place, &url, &["extend", "3600d", handle]), 0);
+        ends_last();
+        assert_eq!(shedlock(&place, &url, &["release", handle]).code(), Some(0));
+        told(&run(&url, &["-v", "--every", "3600d"]), 0);
+        ends_last();
+        run(&url, &[]).is_silent_with(75);
+        is_paused();
+        // It is kept on, but for the time that it took to look.
+        assert_eq!(ask(&database, &format!("timestampdiff(second, lock_until, '{limit}') < 10")), "1");
+        assert_eq!(shedlock(&place, &url, &["unlock", "a", "--force"]).code(), Some(0));
+
+        // In columns that hold later times it ends when it should.
+        database.mariadb(&format!("drop table shedlock; {}", datetime_table()));
+        let lasts = || ask(&database, "round(timestampdiff(second, utc_timestamp(3), lock_until) / 86400)");
+        let paused = shedlock(&place, &url, &["pause", "a"]);
+        assert!(paused.code() == Some(0) && !paused.stdout.contains("as long"), "{paused:?}");
+        assert_eq!(lasts(), "3650", "{time} {zone} {mode}");
+        assert_eq!(shedlock(&place, &url, &["resume", "a"]).code(), Some(0));
+        let holder = Holder::start(&place, &mut on(&place, &url, "a", &["--every", "3600d"]), "true");
+        holder.end().is_silent_with(0);
+        run(&url, &[]).is_silent_with(75);
+        assert_eq!(shedlock(&place, &url, &["pause", "a"]).code(), Some(0));
+        assert_eq!(lasts(), "3650", "{time} {zone} {mode}");
+        let taken = ["acquire", "--name=b", "--at-most=3600d", "--at-least=3600d"];
+        let handle = shedlock(&place, &url, &taken).stdout;
+        assert_eq!(shedlock(&place, &url, &["release", handle.trim()]).code(), Some(0));
+        let kept = "timestampdiff(second, locked_at, lock_until) / 86400, locked_by like '%ended'";
+        assert_eq!(database.mariadb(&format!("select {kept} from shedlock where name = 'b'")), "3600.0000\t1");
+    }
+}
+
+#[test]
+fn past_the_last_time_of_a_column_no_job_runs_and_the_message_says_why() {
+    for mode in ["", "STRICT_TRANS_TABLES"] {
+        // Ten minutes before the seconds since 1970 are used up, and hours after a column's last time in this zone.
+        let begin = "--init-connect=set timestamp = 2147483000";
+        let server = MariaDb::fresh(&[begin, "--default-time-zone=-05:00", &format!("--sql-mode={mode}")]);
+        let database = server.database();
+        let database = user(&server, &database, "jobs", "all on");
+        let finished = run(&database.url(), &[]);
+        assert_eq!(finished.code(), Some(125), "{mode}: {finished:?}");
+        assert!(finished.stderr.contains("hint: a TIMESTAMP ends in January 2038"), "{mode}: {finished:?}");
+        database.mariadb(&format!("drop table shedlock; {}", datetime_table()));
+        run(&database.url(), &["--at-least", "30s"]).is_silent_with(0);
+        assert_eq!(ask(&database, "timestampdiff(second, locked_at, lock_until)"), "30");
+        run(&database.url(), &[]).is_silent_with(75);
+    }
 }
 
 // Tokens and the history
@@ -366,7 +543,9 @@ fn a_history_that_another_session_has_locked_is_waited_for_and_not_given_up() {
     note(&place, &database.url(), &[]).is_silent_with(0);
     let session = Session::start(&database, "lock tables shedlock_history write");
     // The server waits for a second, and its answer is to be there before the time is up.
-    run(&database.url(), &["--backend-timeout", "1500ms"]).complains(125, "lock wait timeout exceeded");
+    let finished = run(&database.url(), &["--backend-timeout", "1500ms"]);
+    finished.complains(125, "another session keeps the table shedlock_history locked: lock wait timeout exceeded");
+    assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
     assert!(!is_held(&database));
     drop(session);
     database.mariadb(
@@ -424,6 +603,28 @@ fn any_sql_mode_will_do() {
         run(&database.url(), &[]).is_silent_with(0);
         let records = database.mariadb("select group_concat(concat(id, outcome) order by id) from shedlock_history");
         assert_eq!(records, "1success,2success", "{mode}");
+    }
+}
+
+#[test]
+fn whatever_the_server_does_after_a_commit_a_run_works() {
+    for kind in ["RELEASE", "CHAIN"] {
+        for autocommit in ["0", "1"] {
+            let server = MariaDb::fresh(&[&format!("--completion-type={kind}"), &format!("--autocommit={autocommit}")]);
+            let (place, database) = (Place::new(), server.database());
+            let url = database.url();
+            let holder = Holder::start(&place, &mut on(&place, &url, "a", &["--lease", "30s"]), "true");
+            run(&url, &[]).is_silent_with(75);
+            holder.end().is_silent_with(0);
+            // With another history the run goes on after a statement that failed.
+            database.mariadb("drop table shedlock_history; create table shedlock_history (x int); commit");
+            run(&url, &[]).is_silent_with(0);
+            database.mariadb("drop table shedlock_history; commit");
+            for arguments in [&["status"][..], &["history"], &["pause", "a"], &["resume", "a"], &["check"]] {
+                let finished = shedlock(&place, &url, arguments);
+                assert_eq!(finished.code(), Some(0), "{kind} {autocommit}: {finished:?}");
+            }
+        }
     }
 }
 
@@ -520,6 +721,14 @@ fn who_may_not_write_is_told_what_is_needed() {
     let finished = run(&reader.url(), &[]);
     finished.complains(125, "command denied to user");
     assert!(finished.stderr.contains("needs SELECT, INSERT and UPDATE"), "{}", finished.stderr);
+    // To a user without any right to a table the server does not say whether it is there.
+    database.mariadb("drop table shedlock");
+    database.mariadb("create table other (x int)");
+    let name = servers::unique("stranger");
+    database.mariadb(&format!("create user {name}@'127.0.0.1'; grant select on other to {name}@'127.0.0.1'"));
+    let finished = run(&database.login(&name).url(), &[]);
+    finished.complains(125, "command denied to user");
+    assert!(finished.stderr.contains("if it is not there yet, `shedlock schema` prints what makes it"), "{finished:?}");
 }
 
 #[test]
@@ -691,7 +900,9 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
     let begun = Instant::now();
     // The server waits for a second each time. Two of these fit, and none is begun that would be answered too late.
     let finished = run(&database.url(), &["--backend-timeout", "2500ms"]);
-    finished.complains(125, "lock wait timeout exceeded");
+    finished
+        .complains(125, "another session keeps a row of the table shedlock, or all of it, locked: lock wait timeout");
+    assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
     assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     let place = Place::new();
     let child = start(&mut on(&place, &database.url(), "a", &["--backend-timeout", "30s", "--", "true"]));

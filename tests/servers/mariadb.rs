@@ -49,6 +49,12 @@ impl MariaDb {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
     }
 
+    /// A server whose clock began at this time, such as `2037-01-01 12:00:00`, and a day has as many seconds there as here.
+    pub(crate) fn started_at(time: &str, arguments: &[&str]) -> Self {
+        let clock = format!("@{time}");
+        Self { server: Server::new(|directory, port| plan(directory, port, arguments).with_clock(&clock)) }
+    }
+
     /// A server whose clock can be moved, with `set_clock`.
     pub(crate) fn with_moving_clock() -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }

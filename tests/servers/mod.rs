@@ -30,7 +30,8 @@
 //! A server that a test harms is its own, and ends with the variable: `Postgres::fresh(&["max_connections=20"])`,
 //! `MariaDb::fresh(&["--read-only"])`, `Redis::fresh(&["--appendonly", "yes"])`, `Postgres::fresh_with_tls(&[])`,
 //! `MariaDb::fresh_with_tls(&[])`, `Redis::fresh_with_tls(ClientCertificates::Required)`, `Redis::fresh_with_users()`,
-//! `Postgres::with_clock("-1h")`, `MariaDb::with_clock("+1h")`, `MariaDb::in_zone("CET-1CEST,M3.5.0,M10.5.0/3")`, and one whose clock `set_clock("+1h")` moves while it runs,
+//! `Postgres::with_clock("-1h")`, `MariaDb::with_clock("+1h")`, `MariaDb::started_at("2037-01-01 12:00:00", &[])`,
+//! `MariaDb::in_zone("CET-1CEST,M3.5.0,M10.5.0/3")`, and one whose clock `set_clock("+1h")` moves while it runs,
 //! `Postgres::with_moving_clock()`, also MariaDB and Redis. `RedisCluster::fresh()`, `RedisSentinel::fresh()`,
 //! `PgBouncer::fresh(port, &[])`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
@@ -133,7 +134,8 @@ const _: fn() = || {
     let _ = (postgres, postgres_tls, mariadb, mariadb_tls, redis, redis_tls, redis_mutual_tls, redis_users);
     let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
     let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
-    let _ = (Server::processes, Etcd::fresh, Postgres::with_clock, MariaDb::with_clock, MariaDb::in_zone);
+    let _ = (Server::processes, Etcd::fresh, Postgres::with_clock, MariaDb::with_clock);
+    let _ = (MariaDb::in_zone, MariaDb::started_at);
     let _ = (Postgres::with_moving_clock, MariaDb::with_moving_clock, Redis::with_moving_clock, Server::set_clock);
     let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
     let _ = (PostgresDatabase::url, PostgresDatabase::socket_url, PostgresDatabase::login, PostgresDatabase::psql);

@@ -20,14 +20,30 @@ use mysql::prelude::Queryable;
 
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, TroubleKind, Url};
-use crate::lock::{Claim, Closing, Grant, Locks};
-use answer::Answer;
+use crate::clock::Timestamp;
+use crate::duration::brief;
+use crate::lock::{Change, Claim, Closing, Grant, Locks};
+use answer::{Answer, Row};
 use connect::Servers;
-use statements::{History, Message, Step, Tables};
+use statements::{History, Message, ROLLBACK, Step, Tables};
 use trouble::Failure;
 
 /// How often a taking may find the lock neither ours nor another's before that counts as trouble.
 const RACES: usize = 10;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// The end of a lock that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    AsAsked,
+    /// The last time that its column holds.
+    Last,
+    /// The last time of a `TIMESTAMP`, in a column that holds later ones: it is to be written again.
+    Unneeded,
+    /// Something else has changed it.
+    Sooner,
+}
 
 /// Locks in a MySQL or MariaDB table.
 pub(crate) struct MySql {
@@ -37,6 +53,8 @@ pub(crate) struct MySql {
     history: History,
     /// Why there are no tokens, until it is said.
     unrecorded: Option<Trouble>,
+    /// The end of the lock that was written last, if its column could hold no later one, until it is said.
+    cut: Option<Timestamp>,
     connection: Option<Conn>,
 }
 
@@ -48,7 +66,7 @@ impl MySql {
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let tables = Tables::new(&table, &servers);
         let (history, address) = (History::With, url.public());
-        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, connection: None }))
+        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, cut: None, connection: None }))
     }
 
     /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over.
@@ -100,7 +118,7 @@ impl MySql {
             };
             if failure.spares_the_lock() {
                 // Making a table would commit what has been begun.
-                connection.query_drop("ROLLBACK").map_err(|error| self.explain(&Failure::new(error, Step::Lock)))?;
+                connection.query_drop(ROLLBACK).map_err(|error| self.explain(&Failure::new(error, Step::Lock)))?;
                 if failure.is_missing_table() && !made_history {
                     made_history = true;
                     self.create_history(&mut connection)?;
@@ -180,7 +198,69 @@ impl MySql {
             .unclear()
     }
 
+    /// What came back is not what was written.
+    fn altered(&self, what: &str) -> Trouble {
+        let (label, table) = (self.servers.label(), self.tables.table());
+        Trouble::lasting(format!("{label}: the table {table} {what}"))
+            .hint(format!(
+                "perhaps a trigger does it: SHOW TRIGGERS LIKE '{}'",
+                table.rsplit('.').next().unwrap_or(&table)
+            ))
+            .unclear()
+    }
+
+    /// Sees to it that a lock that was written for so long is held for so long, or until the last time that its column holds.
+    fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, Trouble> {
+        if answer.coarse {
+            return Err(self.too_coarse());
+        }
+        let end = self.end(answer, row, lease);
+        match end {
+            End::Sooner => {
+                let left = if row.held { brief(row.record.left) } else { "no time".to_owned() };
+                Err(self.altered(&format!("holds the lock for {left} instead of {}", crate::duration::format(lease))))
+            }
+            End::Last if !row.held => Err(self.past_the_end()),
+            end => Ok(end),
+        }
+    }
+
+    /// Which end a lock has that was written for so long.
+    fn end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> End {
+        if row.record.left + answer.took + MILLISECOND >= lease {
+            return End::AsAsked;
+        }
+        match (row.last, answer.ends) {
+            (false, _) => End::Sooner,
+            (true, true) => {
+                self.cut = row.record.until;
+                End::Last
+            }
+            (true, false) => {
+                self.tables.endless = true;
+                End::Unneeded
+            }
+        }
+    }
+
+    /// No lock can be held any more.
+    fn past_the_end(&self) -> Trouble {
+        let message = "the table holds no times as late as this one";
+        Trouble::lasting(format!("{}: {message}", self.servers.label())).hint(trouble::DATETIME).unclear()
+    }
+
     fn explain(&self, failure: &Failure) -> Trouble {
+        if failure.is_locked() {
+            let what = match failure.step() {
+                Step::Lock => format!("a row of the table {}, or all of it,", self.tables.table()),
+                _ => format!("the table {}", self.tables.history()),
+            };
+            let (label, why) = (self.servers.label(), failure.cause());
+            let trouble = trouble::of_asking(label, self.servers.user(), failure);
+            let message = format!("{label}: another session keeps {what} locked: {why}");
+            return Trouble { message, ..trouble }
+                .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show");
+        }
         trouble::of_asking(self.servers.label(), self.servers.user(), failure)
     }
 }
@@ -189,11 +269,14 @@ impl Backend for MySql {
     fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
         let (mut missed, is_pause) = (false, claim.owner.is_pause());
         for _ in 0..RACES {
-            let Answer { rows, coarse, token, .. } =
-                self.ask(|tables, history| tables.acquire(claim, history.of_a(is_pause)))?;
-            if coarse && rows.iter().any(|row| row.ours) {
-                return Err(self.too_coarse());
+            let mut answer = self.ask(|tables, history| tables.acquire(claim, history.of_a(is_pause)))?;
+            let rows = std::mem::take(&mut answer.rows);
+            if let Some(row) = rows.iter().find(|row| row.ours)
+                && self.judge_end(&answer, row, claim.lease)? == End::Unneeded
+            {
+                continue;
             }
+            let token = answer.token;
             match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
                 Ok(Some(row)) if row.held => match row.grant() {
                     Some(grant) => {
@@ -230,21 +313,46 @@ impl Backend for MySql {
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        let answer = self.ask(|tables, _| tables.renew(claim))?;
-        // A row that has the end already is not counted as changed.
-        Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ours && row.held)))
+        loop {
+            let answer = self.ask(|tables, _| tables.renew(claim))?;
+            // A row that has the end already is not counted as changed.
+            let ours = answer.rows.iter().find(|row| row.ours && (answer.changed > 0 || row.held));
+            match ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()? {
+                Some(End::Unneeded) => {}
+                ours => return Ok(kept(ours.is_some() || answer.changed > 0)),
+            }
+        }
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
         let answer =
             self.ask(|tables, history| tables.release(claim, hold, closing, history.of_a(claim.owner.is_pause())))?;
         self.disconnect();
+        if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.record.left > hold + MILLISECOND) {
+            return Err(self.altered("holds the lock on although it was given back"));
+        }
+        let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
+        match last {
+            Some(row) if answer.ends => self.cut = row.record.until,
+            // Its column holds a later end.
+            Some(row) => {
+                self.tables.endless = true;
+                let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.record.left;
+                let (name, owner) = (claim.name.clone(), claim.owner.ended());
+                return self.change(&Change { name, from: owner.clone(), to: owner, left });
+            }
+            None => {}
+        }
         // Another may have taken it before we looked.
         Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)))
     }
 
     fn unrecorded(&mut self) -> Option<Trouble> {
         self.unrecorded.take()
+    }
+
+    fn cut(&mut self) -> Option<Timestamp> {
+        self.cut.take()
     }
 
     /// Also after what is the last for a while: the server writes a warning of every connection that ends without a word, as

@@ -12,7 +12,7 @@ use mysql::prelude::Queryable;
 use super::questions::{Asked, Question};
 use super::statements::Step;
 use super::trouble::Failure;
-use super::{MySql, answer, kept};
+use super::{End, MySql, answer, kept};
 use crate::backend::{Finding, Kept, Operate, Trouble, TroubleKind};
 use crate::lock::{Change, Locks, Runs, Wanted};
 
@@ -103,7 +103,13 @@ impl Operate for MySql {
         })?;
         match answer {
             // An answer that was lost is asked for again, and then the change has been made.
-            Ok(answer) => Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ours && row.held))),
+            Ok(answer) => {
+                let ours = answer.rows.iter().find(|row| row.ours && row.held);
+                if ours.is_some_and(|row| self.end(&answer, row, change.left) == End::Unneeded) {
+                    return self.change(&Change { from: change.to.clone(), ..change.clone() });
+                }
+                Ok(kept(answer.changed > 0 || ours.is_some()))
+            }
             Err(failure) if failure.is_missing_table() => Ok(Kept::Lost),
             Err(failure) => Err(self.explain(&failure)),
         }

@@ -6,16 +6,13 @@ use std::time::Duration;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Value};
 
-use super::statements::{NOW, Step, Tables, literal};
+use super::statements::{COMMIT, NOW, ROLLBACK, Step, Tables, literal};
 use super::trouble::Failure;
 use crate::clock::Timestamp;
 use crate::lock::{Lock, PastRun, Record, Wanted};
 
 /// Before each of the others.
 const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000, @@global.read_only";
-
-/// After them: on a server without autocommit the next ones would be shown the same rows.
-const END: &str = "COMMIT";
 
 const LOCKS: &str = "SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) \
@@ -71,7 +68,8 @@ impl Tables {
     }
 
     fn question(&self, looks: &[String], step: Step) -> Question {
-        let text = format!("{CLOCK}; {}; {END}", looks.join("; ")).replace("{now}", NOW);
+        // On a server without autocommit the next questions would be shown the same rows if this transaction did not end.
+        let text = format!("{CLOCK}; {}; {COMMIT}", looks.join("; ")).replace("{now}", NOW);
         Question { text: self.name(&text), step }
     }
 }
@@ -86,7 +84,7 @@ impl Question {
                 if !failure.is_missing_table() {
                     return Err(failure);
                 }
-                connection.query_drop("ROLLBACK").map_err(|error| Failure::new(error, self.step))?;
+                connection.query_drop(ROLLBACK).map_err(|error| Failure::new(error, self.step))?;
                 Ok(asked)
             }
             Ok(()) => Ok(asked),

@@ -11,20 +11,28 @@ use crate::lock::{Change, Claim, Closing};
 
 pub(super) const NOW: &str = "UTC_TIMESTAMP(3)";
 
+/// Whatever `completion_type` says: with RELEASE the server would hang up before the look.
+pub(super) const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
+pub(super) const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
+
+/// The latest time that a `TIMESTAMP` holds, as this session's zone writes it. Only MariaDB since 11.5 reads what is in the
+/// comment: there it holds times up to 2106.
+const LIMIT: &str = "(FROM_UNIXTIME(2147483647)/*M!110500 + INTERVAL 2147483648 SECOND*/)";
+
 /// Before each of the others: a statement that gives up waiting for a row says so while we still listen. One that waited
 /// longer would take the lock for nobody. `{wait}` is in seconds.
 const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}; START TRANSACTION";
 
 /// One row is written by one statement, and none is read first: whoever shared a row before writing it would be in the way of
 /// others who do the same. The end is assigned last because the assignments see each other's values, from left to
-/// right: the owner is ours by then only if the lock is.
+/// right; with MariaDB's SIMULTANEOUS_ASSIGNMENT they see only the old ones, and come to the same.
 /// It shortens nothing: of two requests of ours whose first answer was lost, that one may be carried out last, and its time
 /// is from when it began.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
-    VALUES ({name}, {now} + INTERVAL {micros} MICROSECOND, {now}, {owner}) ON DUPLICATE KEY UPDATE \
+    VALUES ({name}, {end}, {now}, {owner}) ON DUPLICATE KEY UPDATE \
     locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
     locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
-    lock_until = IF(locked_by = {owner}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
+    lock_until = IF(locked_by = {owner} OR lock_until <= {now}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
 
 /// The record of an answer that was lost goes. Where the lock is another's, the first statement finds no row to look further
 /// from, and the others do nothing; no number is drawn in vain.
@@ -36,19 +44,22 @@ const RECORD: &str = "SELECT MAX(id) INTO @shedlock FROM {table} AS locks JOIN {
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
 /// A column that is named keeps its value; one that is not may be one that the server sets to now with every change.
-const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {now} + INTERVAL {micros} MICROSECOND), \
+const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {end}), \
     locked_at = locked_at \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
 /// A lock stays held no longer than hold from now on, since the server's clock may have been set back after the taking.
 /// A release that is repeated changes nothing, and finds its own mark.
 const RELEASE: &str = "UPDATE {table} \
-    SET lock_until = GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), \
+    SET lock_until = LEAST(GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), {limit}), \
     locked_at = locked_at, locked_by = {ended} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
+/// The end of a lock that is held for so long from now on.
+const END: &str = "LEAST({now} + INTERVAL {micros} MICROSECOND, {limit})";
+
 /// The owner is compared as it is written, also where the table would take another for it.
-const CHANGE: &str = "UPDATE {table} SET lock_until = {now} + INTERVAL {micros} MICROSECOND, \
+const CHANGE: &str = "UPDATE {table} SET lock_until = {end}, \
     locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
 const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
 
@@ -64,7 +75,8 @@ const PRUNE: &str = "SELECT MAX(id) INTO @shedlock FROM \
 const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until FROM {table} WHERE name = {name}";
+    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until >= {limit}, locked_at, lock_until \
+    FROM {table} WHERE name = {name}";
 
 /// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table}
@@ -132,6 +144,8 @@ pub(super) struct Tables {
     table: String,
     history: String,
     patience: Duration,
+    /// The column of the end holds any time, as a DATETIME does.
+    pub(super) endless: bool,
 }
 
 /// Whether the history is written too.
@@ -151,7 +165,12 @@ impl History {
 impl Tables {
     pub(super) fn new(table: &str, servers: &Servers) -> Self {
         let quote = |name: &str| name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".");
-        Self { table: quote(table), history: quote(&format!("{table}_history")), patience: servers.patience() }
+        Self {
+            table: quote(table),
+            history: quote(&format!("{table}_history")),
+            patience: servers.patience(),
+            endless: false,
+        }
     }
 
     /// As people write it.
@@ -241,7 +260,9 @@ impl Tables {
 
     /// A whole transaction, and the look. It commits also for servers without autocommit.
     fn transaction(&self, statements: &[&str], duration: Duration) -> String {
-        self.name(&[&[PATIENCE], statements, &["COMMIT", LOOK]].concat().join("; "))
+        self.name(&[&[PATIENCE], statements, &[COMMIT, LOOK]].concat().join("; "))
+            .replace("{end}", END)
+            .replace("{limit}", if self.endless { "TIMESTAMP'9999-12-31 00:00:00'" } else { LIMIT })
             .replace("{wait}", &self.patience.as_secs().to_string())
             .replace("{now}", NOW)
             .replace("{micros}", &micros(duration).to_string())
@@ -306,7 +327,7 @@ mod tests {
             assert!(text.contains("`ops`.`locks` ") && !text.contains("`ops`.`locks`_"), "{text}");
             let parts: Vec<&str> = text.split("; ").collect();
             assert_eq!(parts.len(), statements, "{text}");
-            assert_eq!(parts[message.commit], "COMMIT");
+            assert_eq!(parts[message.commit], COMMIT);
             assert!(
                 parts[message.write].starts_with("INSERT INTO `ops`.`locks` ")
                     || parts[message.write].starts_with("UPDATE")

@@ -48,6 +48,16 @@ impl Failure {
         self.code().is_some_and(|code| READ_ONLY.contains(&code))
     }
 
+    /// Another session keeps a row or a table, and the server has waited for it.
+    pub(super) fn is_locked(&self) -> bool {
+        self.code() == Some(1205)
+    }
+
+    /// What the statement was about.
+    pub(super) fn step(&self) -> Step {
+        self.step
+    }
+
     /// The reason without the driver's words around it.
     pub(super) fn cause(&self) -> String {
         cause(&self.error)
@@ -159,7 +169,10 @@ fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
              and whether {user} may come from this host, or only with TLS (sslmode=verify-full)"
         )),
         code if DENIED.contains(&code) => {
-            Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
+            // The server does not say whether there is a table.
+            Trouble::lasting(text).hint(format!(
+                "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it"
+            ))
         }
         1049 => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
         1129 => Trouble::lasting(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
@@ -167,11 +180,21 @@ fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
         1267 | 1366 | 1406 | 3988 => {
             Trouble::lasting(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
         }
+        1292 if is_late(&answer.message) => Trouble::lasting(text).hint(DATETIME),
         1292 => Trouble::lasting(text)
             .hint("the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
         3159 | 4151 => Trouble::lasting(text).hint("the server wants TLS; add sslmode=verify-full to the URL"),
         _ => Trouble::lasting(text),
     }
+}
+
+/// What to do once a `TIMESTAMP` ends too early.
+pub(super) const DATETIME: &str =
+    "a TIMESTAMP ends in January 2038; make the columns `lock_until` and `locked_at` DATETIME(3)";
+
+/// Whether the time in a message is after the end of a `TIMESTAMP`, or less than a day before it, for the session's zone.
+fn is_late(message: &str) -> bool {
+    message.split('\'').nth(1).is_some_and(|time| time.starts_with("20") && time >= "2038-01-18")
 }
 
 const COLUMNS: &str = "it needs the columns name, lock_until, locked_at and locked_by, and no others without a default";
@@ -267,6 +290,16 @@ mod tests {
             assert!(!spares(*code, Step::History), "{code}");
         }
         assert!(!Failure::new(Error::server_disconnected(), Step::History).spares_the_lock());
+    }
+
+    #[test]
+    fn the_end_of_a_column_is_told_from_an_hour_that_a_zone_leaves_out() {
+        let hint = |value: &str| {
+            let message = format!("Incorrect datetime value: '{value}' for column `d`.`shedlock`.`locked_at` at row 1");
+            of_connecting("backend", "u", answer(1292, &message)).hint.unwrap()
+        };
+        assert_eq!(hint("2038-01-18 23:14:07.000"), DATETIME);
+        assert!(hint("2027-03-28 02:30:00.000").contains("leaves out this hour"));
     }
 
     #[test]

@@ -101,6 +101,44 @@ fn a_half_migrated_table_is_in_the_way_or_unwise() {
 }
 
 #[test]
+fn the_case_of_a_columns_name_does_not_matter() {
+    let database = servers::mariadb().database();
+    // As the Java library has them that was told withDbUpperCase(true).
+    database.mariadb(
+        "create table shedlock (NAME varchar(64) character set utf8mb4 collate utf8mb4_bin not null, \
+         LOCK_UNTIL timestamp(3) not null, LOCKED_AT timestamp(3) not null default current_timestamp(3), \
+         LOCKED_BY varchar(255) not null, primary key (NAME))",
+    );
+    check(&database.url()).can_lock_but(&[ALWAYS]);
+    database.mariadb("alter table shedlock modify LOCK_UNTIL timestamp not null, modify NAME varchar(20) not null");
+    let checked = check(&database.url());
+    checked.says("bad", "columns", "lock_until is timestamp, without milliseconds");
+    checked.says("unwise", "columns", "name is varchar(20), and holds 20 characters of 64");
+}
+
+#[test]
+fn a_trigger_that_changes_what_is_written_is_in_the_way() {
+    let ended = "new.locked_by like '%:ended'";
+    for (event, action, subject, said) in [
+        ("insert", "new.lock_until = new.locked_at".to_owned(), "take", "holds the lock for no time instead of 10s"),
+        ("update", "new.lock_until = utc_timestamp(3) + interval 1 second".to_owned(), "renew", "instead of 10s"),
+        (
+            "update",
+            format!("new.lock_until = if({ended}, old.lock_until, new.lock_until)"),
+            "release",
+            "although it was given back",
+        ),
+    ] {
+        let database = servers::mariadb().database();
+        database
+            .mariadb(&format!("{LAYOUT}; create trigger meddler before {event} on shedlock for each row set {action}"));
+        let checked = check(&database.url());
+        checked.says("bad", subject, said);
+        checked.says("bad", subject, "SHOW TRIGGERS LIKE 'shedlock'");
+    }
+}
+
+#[test]
 fn job_and_job_are_one_lock_where_the_collation_says_so() {
     let database = servers::mariadb().database();
     database.mariadb(&LAYOUT.replace("collate utf8mb4_bin", "collate utf8mb4_general_ci"));

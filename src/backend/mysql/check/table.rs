@@ -129,7 +129,8 @@ impl MySql {
             made = "was missing, and is made";
         }
         let has = |name: &str| rows.iter().any(|row| cell(row, 0).eq_ignore_ascii_case(name));
-        let draws = rows.iter().any(|row| cell(row, 0) == "id" && cell(row, 4).contains("auto_increment"));
+        let draws =
+            rows.iter().any(|row| cell(row, 0).eq_ignore_ascii_case("id") && cell(row, 4).contains("auto_increment"));
         let denied = self.lacking(&HISTORY_RIGHTS, &table)?;
         let user = self.servers.user();
         tell(if !denied.is_empty() {
