@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 
 use super::servers::{MariaDb, Postgres, Redis};
 use super::stage::Holder;
+use super::support::process::{under, wait_for_state};
 use super::support::{Finished, Place, finish_child, start, turn_of_a_herd, wait_until};
 
 /// Those who fire together.
@@ -124,6 +125,34 @@ fn mariadb_with_20_connections() {
     all_names_run(&database.url());
     let count = format!("select count(*) from information_schema.processlist where db = '{}'", database.name);
     fifty_jobs_have_no_connection(&database.url(), || server.mariadb(&count).parse().unwrap());
+}
+
+/// All are let go at the same instant, and the queue overflows: some clients then wait for a greeting on a connection that the
+/// server has dropped.
+#[test]
+fn mariadb_whose_queue_overflows() {
+    let _turn = turn_of_a_herd();
+    let server = MariaDb::fresh(&["--max-connections=20", "--back-log=5"]);
+    let database = server.database();
+    let place = Place::new();
+    let gate = place.path("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let opens = format!(": < {}; exec \"$@\"", gate.display());
+    let children: Vec<Child> = (0..HERD)
+        .map(|number| {
+            let name = format!("job {}", number % NAMES);
+            let job = run(&place, &database.url(), &name, &["--backend-timeout", "30s", "true"]);
+            start(&mut under(&["sh", "-c", &opens, "sh"], &job))
+        })
+        .collect();
+    for child in &children {
+        wait_for_state(child.id().try_into().unwrap(), "S");
+    }
+    std::fs::write(&gate, "").unwrap();
+    let ends: Vec<Finished> = children.into_iter().map(finish_child).collect();
+    let complaints: Vec<&Finished> =
+        ends.iter().filter(|end| end.code() != Some(0) || !end.stderr.is_empty()).collect();
+    assert!(complaints.is_empty(), "{} complain: {:?}", complaints.len(), complaints.first());
 }
 
 #[test]

@@ -38,12 +38,16 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod refused_calls;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod relay;
 mod security;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod servers_start;
 mod showing;
 mod signals;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod silence;
 mod site;
 mod sqlite;
 mod stage;

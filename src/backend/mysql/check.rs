@@ -49,6 +49,7 @@ impl MySql {
         if distance == Distance::Unreached {
             return Reached::No;
         }
+        self.servers.make_one_attempt();
         match self.servers.connect() {
             Ok(connection) => self.connection = Some(connection),
             Err(trouble) => {

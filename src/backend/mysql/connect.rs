@@ -1,21 +1,24 @@
 //! Reaching a MySQL or MariaDB server: what stands in a URL, and the hosts in their order.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
 use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
 
-use super::super::network::{self, Authority, Host, Hosts};
+use super::super::network::{self, Authority, Bound, Host, Hosts};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
 use super::super::{Access, Trouble, Url};
 use super::trouble;
+use crate::clock::Moment;
+use crate::plain::plain;
 
 const PORT: u16 = 3306;
 /// Where Debian's server and MySQL's own default have their socket.
 const SOCKETS: [&str; 2] = ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
-/// No server is given less than this.
+/// No statement is given less than this.
 const SHORTEST: Duration = Duration::from_secs(2);
 /// No longer than this is waited for a row that another is writing, before trying again: no more than a run that gives up
 /// waits for the answer to its last request. A request that nobody waits for would take the lock for nobody.
@@ -29,7 +32,7 @@ pub(super) struct Servers {
     options: OptsBuilder,
     user: String,
     tls: Tls,
-    /// How long one server may take.
+    /// How long one server may take to answer a statement.
     share: Duration,
     label: String,
 }
@@ -65,15 +68,13 @@ impl Servers {
             .user(Some(&user))
             .pass(password.or_else(|| access.password.clone()))
             .db_name(Some(path).filter(|path| !path.is_empty()))
-            .tcp_connect_timeout(Some(share))
-            .read_timeout(Some(share))
             .write_timeout(Some(share))
             // Both keep the driver from asking the server something first.
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))
             .stmt_cache_size(0)
             .connect_attrs(Some([("program_name", "shedlock")].into()));
-        Ok(Self { hosts: Hosts::new(hosts), options, user, tls, share, label })
+        Ok(Self { hosts: Hosts::new(hosts, access.patience), options, user, tls, share, label })
     }
 
     /// How the server is named in messages.
@@ -103,9 +104,14 @@ impl Servers {
 
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Conn, Trouble> {
-        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host))?;
-        self.hosts.prefer(place);
-        Ok(connection)
+        let bound = self.hosts.attempts.begin(Moment::now());
+        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, bound));
+        self.hosts.tried(bound, answer)
+    }
+
+    /// Lets the next attempt to connect take all the time there is.
+    pub(super) fn make_one_attempt(&mut self) {
+        self.hosts.attempts.make_one();
     }
 
     /// Tells which hosts can be reached.
@@ -122,13 +128,25 @@ impl Servers {
         &self.tls
     }
 
-    fn connect_to(&self, host: &Host) -> Result<Conn, Trouble> {
+    /// Connects and logs in. The driver has one limit for every answer on a connection; a server that has let us in gets
+    /// longer for a statement.
+    fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, Trouble> {
+        let connection = self.log_in(host, bound)?;
+        network::limit_reading(connection.as_raw_fd(), self.share)
+            .map_err(|error| Trouble::passing(format!("{}: {}", self.label, plain(&error))))?;
+        Ok(connection)
+    }
+
+    fn log_in(&self, host: &Host, bound: Bound) -> Result<Conn, Trouble> {
         let explain = |error: Error| trouble::of_connecting(&self.label, &self.user, error);
         let options = self.options.clone().tcp_port(host.port.unwrap_or(PORT));
         if host.is_path() {
-            return Conn::new(options.socket(Some(&host.name))).map_err(explain);
+            let limit = bound.each(self.hosts.count());
+            return Conn::new(options.socket(Some(&host.name)).read_timeout(Some(limit))).map_err(explain);
         }
         let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
+        let limit = Some(bound.each(self.hosts.count() * addresses.len()));
+        let options = options.tcp_connect_timeout(limit).read_timeout(limit);
         if self.tls.mode == Mode::Disable {
             return dial(&options, &addresses).map_err(explain);
         }
@@ -194,12 +212,12 @@ fn dial(options: &OptsBuilder, addresses: &[SocketAddr]) -> Result<Conn, Error> 
     })
 }
 
-/// The first connection that is made; an error other than that nobody listens ends the search.
+/// The first connection that is made; an error other than that nobody listens or speaks ends the search.
 fn first_of<T>(ways: impl IntoIterator<Item = T>, connect: impl Fn(T) -> Result<Conn, Error>) -> Result<Conn, Error> {
     let mut met = Err(Error::DriverError(DriverError::CouldNotConnect(None)));
     for way in ways {
         met = connect(way);
-        if !matches!(&met, Err(Error::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout))) {
+        if !met.as_ref().is_err_and(trouble::is_of_address) {
             break;
         }
     }

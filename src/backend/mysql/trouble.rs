@@ -5,7 +5,7 @@ use std::io;
 
 use mysql::{DriverError, Error, MySqlError};
 
-use super::super::{Trouble, TroubleKind, tls};
+use super::super::{Trouble, TroubleKind, network, tls};
 use super::statements::Step;
 
 /// What went wrong after we had logged in.
@@ -126,7 +126,7 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
             | DriverError::CleartextPluginDisabled,
         ) => Trouble::lasting(format!("{label}: {user} cannot log in: {}", cause(&error)))
             .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
-        _ if is_timeout(&error) => silence(label),
+        _ if is_timeout(&error) => network::said_nothing(label),
         _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
             Trouble::passing(format!("{label}: the server closed the connection"))
         }
@@ -148,6 +148,12 @@ pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
         error if is_timeout(error) => silence(label).unclear(),
         _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
     }
+}
+
+/// Nobody listens at this address, or the server there says nothing; one at another may.
+pub(super) fn is_of_address(error: &Error) -> bool {
+    matches!(error, Error::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout))
+        || is_timeout(error)
 }
 
 fn silence(label: &str) -> Trouble {

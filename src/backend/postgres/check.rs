@@ -54,6 +54,7 @@ impl Postgres {
         if distance == Distance::Unreached {
             return Reached::No;
         }
+        self.servers.make_one_attempt();
         match self.servers.connect() {
             Ok(session) => self.session = Some(session),
             Err(trouble) => {

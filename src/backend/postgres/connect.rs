@@ -7,13 +7,14 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::network::{self, Authority, Host, Hosts};
+use super::super::network::{self, Authority, Bound, Host, Hosts};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, Trouble, TroubleKind, Url};
 use super::passfile::{self, Found, Login};
 use super::session::{Failure, Session};
 use super::trouble;
+use crate::clock::Moment;
 
 const PORT: u16 = 5432;
 /// Where Debian's server and PostgreSQL's own default have their sockets.
@@ -27,7 +28,7 @@ const CONSOLE: &str = "pgbouncer";
 pub(super) struct Servers {
     hosts: Hosts,
     config: Config,
-    /// How long one of them may take to let us in.
+    /// The longest that one of them may take to let us in.
     patience: Duration,
     user: String,
     database: String,
@@ -65,7 +66,7 @@ impl Servers {
             None => share.max(SHORTEST),
             Some(secs) => Duration::from_secs(number("connect_timeout", &secs)?).max(SHORTEST),
         };
-        config.connect_timeout(patience).tcp_user_timeout(patience);
+        config.tcp_user_timeout(patience);
         // A server that is gone without a word, with its machine, is noticed while it owes an answer.
         config.keepalives_idle(patience).keepalives_interval(SHORTEST).keepalives_retries(3);
         config.application_name(url.take("application_name").unwrap_or_else(|| "shedlock".to_owned()));
@@ -90,7 +91,7 @@ impl Servers {
         config.user(&user).dbname(&database);
         let label = format!("backend {}://{}/{database}", url.scheme(), network::list(&named));
         Ok(Self {
-            hosts: Hosts::new(hosts),
+            hosts: Hosts::new(hosts, access.patience),
             config,
             patience,
             user,
@@ -137,16 +138,23 @@ impl Servers {
 
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
-        let (place, connection) = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config))?;
-        self.hosts.prefer(place);
-        Ok(connection)
+        let bound = self.hosts.attempts.begin(Moment::now());
+        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config, bound));
+        self.hosts.tried(bound, answer)
+    }
+
+    /// Lets the next attempt to connect take all the time there is.
+    pub(super) fn make_one_attempt(&mut self) {
+        self.hosts.attempts.make_one();
     }
 
     /// Connects to what a pooler calls its own database; a server has none of this name.
-    pub(super) fn connect_to_console(&self) -> Result<Session, Trouble> {
+    pub(super) fn connect_to_console(&mut self) -> Result<Session, Trouble> {
         let mut config = self.config.clone();
         config.dbname(CONSOLE);
-        self.hosts.try_each(&self.label, |host| self.connect_to(host, &config)).map(|(_, session)| session)
+        let bound = self.hosts.attempts.begin(Moment::now());
+        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &config, bound));
+        self.hosts.tried(bound, answer)
     }
 
     /// Tells which hosts can be reached.
@@ -164,7 +172,7 @@ impl Servers {
         &self.tls
     }
 
-    fn connect_to(&self, host: &Host, config: &Config) -> Result<Session, Trouble> {
+    fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, Trouble> {
         let mut config = config.clone();
         let port = host.port.unwrap_or(PORT);
         config.port(port);
@@ -189,12 +197,12 @@ impl Servers {
         };
         if host.is_path() {
             config.host_path(Path::new(&host.name)).ssl_mode(SslMode::Disable);
-            return Session::open(&config, NoTls, self.patience).map_err(|failure| explain(&failure));
+            let limit = bound.each(self.hosts.count()).min(self.patience);
+            return Session::open(&mut config, NoTls, limit).map_err(|failure| explain(&failure));
         }
         let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
         let mut met = None;
-        let share = self.patience / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
-        let limit = share.max(SHORTEST);
+        let limit = bound.each(self.hosts.count() * addresses.len()).min(self.patience);
         for address in addresses {
             let mut config = config.clone();
             config.host(&host.name).hostaddr(address.ip());

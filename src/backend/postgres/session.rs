@@ -18,6 +18,9 @@ use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, SimpleQuery
 /// How long taking back a statement may take, and how long saying goodbye.
 const SHORTLY: Duration = Duration::from_millis(500);
 
+/// So much later than for a connection we stop waiting for what is said over it.
+const LATER: Duration = Duration::from_millis(10);
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -44,7 +47,7 @@ type Cancel = Option<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>;
 
 impl Session {
     /// Connects and logs in.
-    pub(super) fn open<T>(config: &Config, tls: T, limit: Duration) -> Result<Self, Failure>
+    pub(super) fn open<T>(config: &mut Config, tls: T, limit: Duration) -> Result<Self, Failure>
     where
         T: MakeTlsConnect<Socket> + Clone + Send + 'static,
         T::TlsConnect: Send,
@@ -52,7 +55,9 @@ impl Session {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|_| Failure::Silence)?;
-        let opened = runtime.block_on(async { timeout(limit, config.connect(tls.clone())).await });
+        // A server that nobody reaches is told from one that says nothing: the driver's own limit ends before ours.
+        config.connect_timeout(limit);
+        let opened = runtime.block_on(async { timeout(limit + LATER, config.connect(tls.clone())).await });
         let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
         let connection = runtime.spawn(connection);
         let token = client.cancel_token();

@@ -6,7 +6,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-use super::super::{Trouble, TroubleKind, tls};
+use super::super::{Trouble, TroubleKind, network, tls};
 use super::session::Failure;
 
 /// The server says that it wants TLS, or no TLS.
@@ -56,7 +56,7 @@ fn is(failure: &Failure, code: &SqlState) -> bool {
 
 /// Says what an error means that came before any request.
 pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Trouble {
-    let Failure::Said(error) = failure else { return silence(label) };
+    let Failure::Said(error) = failure else { return network::said_nothing(label) };
     if let Some(answer) = error.as_db_error() {
         return of_answer(label, user, answer);
     }

@@ -23,6 +23,7 @@ type Info = BTreeMap<String, String>;
 impl Redis {
     /// Tries what a run needs.
     pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
+        self.network.make_one_attempt();
         let distance = self.network.look(tell);
         if distance == Distance::Unreached {
             return Reached::No;

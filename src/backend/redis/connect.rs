@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use ::redis::{Script, ServerError, Value, cmd};
 
-use super::super::network::Host;
+use super::super::network::{Attempts, Bound, Host};
 use super::super::probe::{self, Distance, Tell};
 use super::super::{Trouble, TroubleKind};
 use super::link::{self, Link, Login, Peer, Terms};
 use super::trouble;
+use crate::clock::Moment;
 
 /// How often a cluster may send us on within one request.
 pub(super) const REDIRECTIONS: usize = 5;
@@ -54,11 +55,21 @@ pub(super) struct Network {
     first: usize,
     /// The cluster's node that had the lock last.
     node: Option<Host>,
+    attempts: Attempts,
+    /// The attempt to be let in that is under way. Redis says nothing until it is asked, so it ends with the first answer.
+    attempt: Option<Bound>,
 }
 
 impl Network {
-    pub(super) fn new(route: Route, terms: Terms) -> Self {
-        Self { route, terms, link: None, first: 0, node: None }
+    /// Makes the way to servers, one of which is to answer within `patience`.
+    pub(super) fn new(route: Route, terms: Terms, patience: Duration) -> Self {
+        let attempts = Attempts::new(patience);
+        Self { route, terms, link: None, first: 0, node: None, attempts, attempt: None }
+    }
+
+    /// Lets the next attempt to be let in take all the time there is.
+    pub(super) fn make_one_attempt(&mut self) {
+        self.attempts.make_one();
     }
 
     /// How long each of so many servers may take.
@@ -104,8 +115,11 @@ impl Network {
         }
     }
 
+    /// Goes on with a connection on which the server has answered.
     pub(super) fn keep(&mut self, link: Link) {
         self.link = Some(link);
+        self.attempt = None;
+        self.attempts.succeeded();
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -134,12 +148,12 @@ impl Network {
             };
             let answer = run_script(&mut link, call, asking).inspect_err(|_| self.look_elsewhere())?;
             let Value::ServerError(error) = &answer else {
-                self.link = Some(link);
+                self.keep(link);
                 return Ok(answer);
             };
             let code = trouble::code(error);
             if is_answer(error) {
-                self.link = Some(link);
+                self.keep(link);
                 return Ok(answer);
             }
             match (&self.route, code) {
@@ -168,12 +182,25 @@ impl Network {
     pub(super) fn look_elsewhere(&mut self) {
         self.first = self.first.wrapping_add(1);
         self.node = None;
+        if let Some(bound) = self.attempt.take() {
+            self.attempts.failed(bound, Moment::now());
+        }
+    }
+
+    /// How long each server may take.
+    fn limit(&mut self) -> Duration {
+        let bound = *self.attempt.get_or_insert_with(|| self.attempts.begin(Moment::now()));
+        bound.each(match &self.route {
+            Route::Servers(hosts) | Route::Cluster(hosts) => hosts.len(),
+            Route::Sentinels { hosts, .. } => hosts.len() + 1,
+        })
     }
 
     /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
     fn follow(&mut self) -> Result<Link, Trouble> {
         let Some(node) = self.node.take() else { return self.connect() };
-        let link = Link::open(&node, Peer::Server, &self.terms)?;
+        let limit = self.limit();
+        let link = Link::open(&node, Peer::Server, &self.terms, limit)?;
         self.node = Some(node);
         Ok(link)
     }
@@ -185,19 +212,23 @@ impl Network {
         {
             return Ok(link);
         }
+        let limit = self.limit();
         let (Route::Servers(hosts) | Route::Sentinels { hosts, .. } | Route::Cluster(hosts)) = &self.route;
         let mut last = None;
         for _ in 0..hosts.len() {
             let host = &hosts[self.first % hosts.len()];
             let found = match &self.route {
-                Route::Sentinels { master, .. } => ask_sentinel(host, master, &self.terms),
-                _ => Link::open(host, Peer::Server, &self.terms),
+                Route::Sentinels { master, .. } => ask_sentinel(host, master, &self.terms, limit),
+                _ => Link::open(host, Peer::Server, &self.terms, limit),
             };
             match found {
                 Ok(link) => return Ok(link),
                 Err(trouble) => last = Some(both(last, trouble)),
             }
             self.first = self.first.wrapping_add(1);
+        }
+        if let Some(bound) = self.attempt.take() {
+            self.attempts.failed(bound, Moment::now());
         }
         Err(last.unwrap_or_else(|| Trouble::lasting("the URL names no host")))
     }
@@ -248,17 +279,17 @@ pub(super) fn redirection(text: &str, from: &Host) -> Option<Host> {
 }
 
 /// Connects to the master that this sentinel names.
-fn ask_sentinel(host: &Host, master: &str, terms: &Terms) -> Result<Link, Trouble> {
+fn ask_sentinel(host: &Host, master: &str, terms: &Terms, limit: Duration) -> Result<Link, Trouble> {
     let question = || cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).clone();
-    let mut link = Link::open(host, Peer::Sentinel(Login::Without), terms)?;
+    let mut link = Link::open(host, Peer::Sentinel(Login::Without), terms, limit)?;
     let mut answer = link.ask(&[question()])?.pop().unwrap_or_default();
     if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOAUTH") {
-        link = Link::open(host, Peer::Sentinel(Login::With), terms)?;
+        link = Link::open(host, Peer::Sentinel(Login::With), terms, limit)?;
         answer = link.ask(&[question()])?.pop().unwrap_or_default();
     }
     let answer = link.check(answer)?;
     match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {
-        Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms),
+        Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms, limit),
         Ok(None) => Err(Trouble::lasting(format!("the sentinel knows no master `{master}`"))
             .hint("look which ones it knows, with redis-cli SENTINEL MASTERS")
             .named(link.name())),

@@ -21,7 +21,7 @@ pub(super) struct Terms {
     pub(super) database: i64,
     /// `None` for a connection in the clear.
     pub(super) tls: Option<Tls>,
-    /// For connecting, and for each answer.
+    /// How long one server may take whose connection is no attempt among several.
     pub(super) timeout: Duration,
 }
 
@@ -45,14 +45,15 @@ pub(super) struct Link {
     host: Host,
     /// For messages.
     name: String,
-    timeout: Duration,
+    /// How long each answer may take.
+    limit: Duration,
 }
 
 impl Link {
     /// Connects, logs in and selects the database. Nothing is asked of the server that is not needed for that.
-    pub(super) fn open(host: &Host, peer: Peer, terms: &Terms) -> Result<Self, Trouble> {
+    pub(super) fn open(host: &Host, peer: Peer, terms: &Terms, limit: Duration) -> Result<Self, Trouble> {
         let name = terms.name(host, peer);
-        let within = |error: &RedisError| trouble::of_connection(error, terms.timeout).named(&name);
+        let within = |error: &RedisError| trouble::of_connecting(error, limit).named(&name);
         let connect = || {
             let info = address(host, peer, terms)?.into_connection_info().map_err(|error| within(&error))?;
             host.prepare_lookup();
@@ -61,13 +62,13 @@ impl Link {
                 .set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name())
                 .set_tcp_settings(TcpSettings::default().set_nodelay(true));
             let client = Client::open(info).map_err(|error| within(&error))?;
-            let connection = client.get_connection_with_timeout(terms.timeout).map_err(|error| within(&error))?;
-            connection.set_read_timeout(Some(terms.timeout)).map_err(|error| within(&error))?;
-            connection.set_write_timeout(Some(terms.timeout)).map_err(|error| within(&error))?;
+            let connection = client.get_connection_with_timeout(limit).map_err(|error| within(&error))?;
+            connection.set_read_timeout(Some(limit)).map_err(|error| within(&error))?;
+            connection.set_write_timeout(Some(limit)).map_err(|error| within(&error))?;
             Ok(connection)
         };
         let connection = connect().map_err(|trouble: Trouble| trouble.named(&name))?;
-        let mut link = Self { connection, host: host.clone(), name, timeout: terms.timeout };
+        let mut link = Self { connection, host: host.clone(), name, limit };
         link.greet(peer, terms).map_err(|trouble| Trouble { unclear: false, ..trouble })?;
         Ok(link)
     }
@@ -112,7 +113,7 @@ impl Link {
             {
                 return Ok(vec![refusal]);
             }
-            return Err(trouble::of_connection(&error, self.timeout).named(&self.name));
+            return Err(trouble::of_connection(&error, self.limit).named(&self.name));
         }
         let mut answers = Vec::new();
         for _ in commands {
@@ -121,7 +122,7 @@ impl Link {
                 // What a server says before it hangs up is said once, whatever it was asked.
                 Err(_) if matches!(answers.last(), Some(Value::ServerError(_))) => break,
                 Err(error) => {
-                    let trouble = trouble::of_connection(&error, self.timeout).named(&self.name);
+                    let trouble = trouble::of_connection(&error, self.limit).named(&self.name);
                     return Err(if trouble::is_handshake(&error) { trouble } else { trouble.unclear() });
                 }
             }
@@ -187,7 +188,7 @@ fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, Tro
     let bare = ConnectionAddr::TcpTls { host: host.name.clone(), port, insecure, tls_params: None };
     let built = bare.into_connection_info().and_then(|info| Client::build_with_tls(info, certificates));
     let mut address =
-        built.map_err(|error| trouble::of_connection(&error, terms.timeout))?.get_connection_info().addr().clone();
+        built.map_err(|error| trouble::of_connecting(&error, terms.timeout))?.get_connection_info().addr().clone();
     address.set_danger_accept_invalid_hostnames(tls.checks() == Checks::Authority);
     Ok(address)
 }

@@ -109,7 +109,7 @@ impl Redis {
             timeout: Network::share(access.patience, servers),
         };
         Ok(Box::new(Self {
-            network: Network::new(route, terms),
+            network: Network::new(route, terms, access.patience),
             space: format!("{prefix}:{environment}:"),
             address: url.public(),
             released: None,

@@ -32,7 +32,7 @@ impl Network {
             return Ok(keys);
         }
         for host in masters(&mut link)? {
-            let mut node = Link::open(&host, Peer::Server, self.terms())?;
+            let mut node = Link::open(&host, Peer::Server, self.terms(), self.terms().timeout)?;
             scan(&mut node, part, &mut keys, CLUSTER_RIGHTS)?;
         }
         self.keep(link);
@@ -53,7 +53,7 @@ impl Network {
             for (host, asking, places) in std::mem::take(&mut rounds) {
                 let mut link = match &host {
                     None => self.link()?,
-                    Some(host) => Link::open(host, Peer::Server, self.terms())?,
+                    Some(host) => Link::open(host, Peer::Server, self.terms(), self.terms().timeout)?,
                 };
                 for places in places.chunks(PIPELINE) {
                     let commands: Vec<Vec<Cmd>> = places.iter().map(|place| question(&keys[*place])).collect();

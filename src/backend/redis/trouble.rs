@@ -134,14 +134,31 @@ pub(super) fn of_history(key: &str, space: &str, why: &str) -> Trouble {
     ))
 }
 
-/// What broke the connection, or kept it from being made.
-pub(super) fn of_connection(error: &RedisError, timeout: Duration) -> Trouble {
-    let text = one_line(&error.to_string());
-    let has = |part: &str| text.contains(part);
+/// What kept the connection from being made.
+pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> Trouble {
     if error.is_timeout() {
-        return Trouble::passing(format!("no answer within {} s", timeout.as_secs_f64().round()))
+        return Trouble::passing(silence(limit))
             .hint("look whether the server is well, what firewalls are between, and whether the port is one for TLS");
     }
+    of_error(error)
+}
+
+/// What broke a connection that was made.
+pub(super) fn of_connection(error: &RedisError, limit: Duration) -> Trouble {
+    if error.is_timeout() {
+        return Trouble::passing(format!("{}: it accepted the connection and said nothing", silence(limit)))
+            .hint("look whether the server is well and not overrun, and whether the port is one for TLS");
+    }
+    of_error(error)
+}
+
+fn silence(limit: Duration) -> String {
+    format!("no answer within {} s", limit.as_secs_f64().round())
+}
+
+fn of_error(error: &RedisError) -> Trouble {
+    let text = one_line(&error.to_string());
+    let has = |part: &str| text.contains(part);
     if has("Connection refused") {
         return Trouble::passing("connection refused").hint("look whether the server runs there");
     }
