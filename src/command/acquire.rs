@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::job;
 use crate::lock::{Claim, Owner};
 use crate::report::Reporter;
-use crate::run::Run;
+use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
 
 /// Takes a lock as a run would, and prints its handle instead of running a job. `started` is when the process began.
@@ -32,7 +32,10 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
     };
-    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone());
+    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
+    if !settings.unknown_variables.is_empty() {
+        reporter.tell(&Notice::Unknown(settings.unknown_variables));
+    }
     let run = Run::new(settings.policy, started);
     let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))

@@ -9,6 +9,7 @@ use super::operator::Operator;
 use super::run::host;
 use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Trouble};
 use crate::clock::Moment;
+use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
@@ -32,6 +33,7 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     job::ignore_pipe();
     let mut findings = Findings::new(matches.get_flag("json"));
     findings.tell(Finding::good("backend", format!("{}, from {}", operator.address(), operator.source())));
+    findings_of(operator.unknown_variables()).into_iter().for_each(|finding| findings.tell(finding));
     let reached = operator.backend().check(&mut |finding| findings.tell(finding));
     if reached == Reached::Yes {
         Trial { operator: &mut operator, findings: &mut findings }.all();
@@ -39,6 +41,23 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     }
     findings.finish(reached)?;
     Ok(Exit { code: if findings.worst() == Grade::Bad { exit::NO } else { 0 }, raise: None })
+}
+
+/// What is said of variables that begin like those of options, and set nothing.
+fn findings_of(unknown: &[String]) -> Option<Finding> {
+    let seen = || format!("{} set nothing", unknown.join(", "));
+    match unknown {
+        [] => None,
+        // Nobody has written them.
+        _ if unknown.iter().all(|name| is_of_a_service(name)) => {
+            Some(Finding::good("variables", format!("{}: Kubernetes makes them for services", seen())))
+        }
+        _ => Some(Finding::unwise(
+            "variables",
+            seen(),
+            "shedlock-run(1) lists the variables; unset those that are not meant",
+        )),
+    }
 }
 
 /// What a run and its rivals would do with a lock.

@@ -71,6 +71,11 @@ impl Operator {
         &self.reach.source
     }
 
+    /// The variables that begin like those of options, and set nothing.
+    pub(super) fn unknown_variables(&self) -> &[String] {
+        &self.reach.unknown_variables
+    }
+
     /// The backend itself, for what is asked once.
     pub(super) fn backend(&mut self) -> &mut dyn Operate {
         self.reach.backend.as_mut()

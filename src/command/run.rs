@@ -13,7 +13,7 @@ use crate::exit::{Exit, Outcome};
 use crate::job::Command;
 use crate::lock::{Claim, Owner};
 use crate::report::{Metrics, Reporter};
-use crate::run::Run;
+use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
 use crate::variables;
 
@@ -35,7 +35,10 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
     };
-    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone());
+    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
+    if !settings.unknown_variables.is_empty() {
+        reporter.tell(&Notice::Unknown(settings.unknown_variables));
+    }
     let at_most = settings.policy.at_most;
     let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);

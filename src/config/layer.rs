@@ -1,14 +1,14 @@
 //! The places where an option can be set, the strongest first.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fmt, io};
 
 use clap::ArgMatches;
 
-use super::{Mistake, file, place};
+use super::{Mistake, file, place, unknown};
 use crate::cli::{Kind, OPTIONS, Opt};
 use crate::duration;
 use crate::lock::LockName;
@@ -32,7 +32,11 @@ pub(super) enum Source {
 pub(super) type Layer = BTreeMap<&'static str, Given>;
 
 /// All places, the strongest first.
-pub(super) struct Layers(Vec<Layer>);
+pub(super) struct Layers {
+    layers: Vec<Layer>,
+    /// Variables that set nothing.
+    unknown: Vec<String>,
+}
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,16 +58,19 @@ impl Given {
 impl Layers {
     /// Reads the command line and the environment.
     pub(super) fn of_process(matches: &ArgMatches) -> Result<Self, Mistake> {
-        let mut variables = Layer::new();
+        let (mut variables, mut unknown) = (Layer::new(), Vec::new());
         // Most environments have none, so the environment is gone through once and not once for each option.
-        for (name, value) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"SHEDLOCK_")) {
+        for (name, value) in env::vars_os().filter(|(name, _)| begins_as_ours(name)) {
             if let Some(option) = OPTIONS.iter().find(|option| name.to_str() == Some(&option.variable())) {
                 variables.extend(from_variable(option, value)?.map(|given| (option.long, given)));
+            } else if !value.is_empty() {
+                unknown.extend(unknown::judge(&name.to_string_lossy())?);
             }
         }
         let typed =
             OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
-        Ok(Self(vec![typed, variables]))
+        unknown.sort_unstable();
+        Ok(Self { layers: vec![typed, variables], unknown })
     }
 
     /// Reads the configuration files, for the job of this name, or for none.
@@ -89,19 +96,24 @@ impl Layers {
         // What is said of this job wins over what is said of every job, and the later file over the earlier.
         let (jobs, defaults): (Vec<Layer>, Vec<Layer>) =
             files.into_iter().rev().map(|file| (file.job, file.defaults)).unzip();
-        self.0.extend(jobs);
-        self.0.extend(defaults);
+        self.layers.extend(jobs);
+        self.layers.extend(defaults);
         Ok(())
+    }
+
+    /// The variables that begin as those of options do, and set nothing.
+    pub(super) fn unknown_variables(&self) -> Vec<String> {
+        self.unknown.clone()
     }
 
     /// The strongest value of an option.
     pub(super) fn get(&self, key: &str) -> Option<&Given> {
-        self.0.iter().find_map(|layer| layer.get(key))
+        self.layers.iter().find_map(|layer| layer.get(key))
     }
 
     /// The strongest value of options that say the same in different ways; to say it in two ways in one place is a mistake.
     pub(super) fn first_of(&self, keys: &[&'static str]) -> Result<Option<(&'static str, &Given)>, Mistake> {
-        for layer in &self.0 {
+        for layer in &self.layers {
             let here: Vec<_> = keys.iter().filter_map(|key| Some((*key, layer.get(key)?))).collect();
             match here.as_slice() {
                 [] => {}
@@ -114,7 +126,7 @@ impl Layers {
 
     /// Which of two flags that exclude each other is set.
     pub(super) fn either(&self, one: &'static str, other: &'static str) -> Result<Option<&'static str>, Mistake> {
-        for layer in &self.0 {
+        for layer in &self.layers {
             let set = |key| layer.get(key).map_or(Ok(None), |given| Ok(is_set(given)?.then_some(given)));
             match (set(one)?, set(other)?) {
                 (Some(one), Some(other)) => return Err(exclusive(one, other)),
@@ -165,6 +177,12 @@ fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given
         Kind::Count => Some(matches.get_count(option.long)).filter(|count| *count > 0).map(|count| count.to_string()),
     };
     text.map(|text| Given { text, source: Source::Option(option.long) })
+}
+
+/// Whether a variable begins as those of options do, in letters of whatever case.
+fn begins_as_ours(name: &OsStr) -> bool {
+    let start = name.as_encoded_bytes().get(..unknown::PREFIX.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(unknown::PREFIX.as_bytes()))
 }
 
 /// An empty variable counts as unset.

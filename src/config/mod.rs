@@ -5,6 +5,7 @@ mod file;
 mod layer;
 mod place;
 mod reach;
+mod unknown;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::variables::Way;
 use crate::{duration, exit};
 use layer::{Layers, Source};
 pub(crate) use reach::{Reach, history_keep_of};
+pub(crate) use unknown::is_of_a_service;
 
 /// Unless `--backend-timeout` says otherwise.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
     pub(crate) metrics_dir: Option<PathBuf>,
+    /// The variables that begin like those of options, and set nothing.
+    pub(crate) unknown_variables: Vec<String>,
 }
 
 /// What the process finds itself in; looked at once, by the caller.
@@ -151,6 +155,7 @@ impl Settings {
                 _ => Format::Text,
             },
             metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
+            unknown_variables: layers.unknown_variables(),
         })
     }
 }

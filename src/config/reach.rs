@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::layer::{Layers, Source, plain};
+use super::layer::{Given, Layers, Source, plain};
 #[cfg(feature = "sqlite")]
 use super::place;
-use super::{BACKEND_TIMEOUT, Mistake, file};
+use super::{BACKEND_TIMEOUT, Mistake, file, unknown};
 use crate::backend::{self, Access, Operate};
 use crate::lock::LockName;
 use crate::variables::{self, Way};
+
+/// What stands for a backend where there is to be none, not even the default one.
+const NONE: &str = "none";
 
 /// How many runs a lock's history keeps unless `--history-keep` says otherwise.
 const HISTORY_KEEP: u32 = 100;
@@ -26,6 +29,8 @@ pub(crate) struct Reach {
     pub(crate) source: String,
     /// The longest to try.
     pub(crate) timeout: Duration,
+    /// The variables that begin like those of options, and set nothing.
+    pub(crate) unknown_variables: Vec<String>,
 }
 
 impl Reach {
@@ -37,7 +42,8 @@ impl Reach {
         let access = &Access { password: password()?, patience: timeout };
         let named = layers.first_of(&["backend", "backend-file"])?;
         let source = named.map_or_else(|| "the default".to_owned(), |(_, given)| given.source.to_string());
-        Ok(Self { backend: backend(&layers, access)?.0, source, timeout })
+        let unknown_variables = layers.unknown_variables();
+        Ok(Self { backend: backend(&layers, access)?.0, source, timeout, unknown_variables })
     }
 
     /// The backend of the lock that our job runs under, as its run tells of it; what is typed here wins.
@@ -65,7 +71,8 @@ impl Reach {
             return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
         }
-        Ok(Self { backend: found, source: variables::BACKEND.to_owned(), timeout })
+        let unknown_variables = layers.unknown_variables();
+        Ok(Self { backend: found, source: variables::BACKEND.to_owned(), timeout, unknown_variables })
     }
 }
 
@@ -83,6 +90,7 @@ pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
 /// The backend that is named, and how the job will find it.
 pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Operate>, Way), Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
+        Some(("backend", given)) if given.text == NONE => Err(turned_off(given)),
         Some(("backend", given)) => {
             let found = given.read(|url| backend::from_url(url, access))?;
             let way = match (backend::password(&given.text), &given.source) {
@@ -105,12 +113,12 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
+/// Reads the password for a backend whose URL has none.
 pub(super) fn password() -> Result<Option<String>, Mistake> {
-    let Some(password) = std::env::var_os("SHEDLOCK_BACKEND_PASSWORD").filter(|password| !password.is_empty()) else {
+    let Some(password) = std::env::var_os(unknown::PASSWORD).filter(|password| !password.is_empty()) else {
         return Ok(None);
     };
-    password.into_string().map(Some).map_err(|_| Mistake::new("SHEDLOCK_BACKEND_PASSWORD is no text"))
+    password.into_string().map(Some).map_err(|_| Mistake::new(format!("{} is no text", unknown::PASSWORD)))
 }
 
 fn backend_from_file(path: &Path, access: &Access) -> Result<Box<dyn Operate>, String> {
@@ -125,9 +133,15 @@ fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<
         .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error))))?;
     let file = file::parse(&text, path, Some(name))?;
     match file.job.get("backend").or_else(|| file.defaults.get("backend")) {
-        Some(given) => given.read(|url| backend::from_url(url, access)),
-        None => Err(Mistake::new(format!("{} names no backend of {name} any more", path.display()))),
+        Some(given) if given.text != NONE => given.read(|url| backend::from_url(url, access)),
+        _ => Err(Mistake::new(format!("{} names no backend of {name} any more", path.display()))),
     }
+}
+
+/// Refuses to go on without a backend where the default one is turned off.
+fn turned_off(given: &Given) -> Mistake {
+    Mistake::new(format!("no backend is named, and {} `{NONE}` turns the default one off", given.source))
+        .hint("name one with --backend, SHEDLOCK_BACKEND or --backend-file")
 }
 
 /// The backend when nobody named one.

@@ -48,7 +48,8 @@ pub(crate) const COMMON: [Field; 7] = [
 ];
 
 /// What some have.
-pub(crate) const FIELDS: [Field; 7] = [
+pub(crate) const FIELDS: [Field; 8] = [
+    Field { name: "backend", kind: TEXT, meaning: "where the lock is: the URL of the backend, without a password" },
     Field {
         name: "holder",
         kind: TEXT,
@@ -98,6 +99,7 @@ const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Even
 
 /// All of them, in the order of a run's life.
 pub(crate) const EVENTS: &[Event] = &[
+    event("unknown_variables", &[Debug], "variables that begin with SHEDLOCK_ set nothing"),
     with(HELD, event("held", &[Info], "the lock is held, and the job is not run")),
     with(
         &[
@@ -120,7 +122,7 @@ pub(crate) const EVENTS: &[Event] = &[
         "the backend could not be asked; a warning if --on-backend-error lets the run go on or counts it as held",
     ),
     with(
-        &[("until", Always), ("token", Sometimes)],
+        &[("backend", Always), ("until", Always), ("token", Sometimes)],
         event("granted", &[Info], "the lock is ours, and the job is started"),
     ),
     with(
@@ -237,6 +239,7 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         let mut all = vec![
+            Notice::Unknown(vec!["SHEDLOCK_X".to_owned()]),
             Notice::Granted(grant(None)),
             Notice::Granted(grant(Some(7))),
             Notice::Cut(Timestamp(1)),
@@ -307,7 +310,7 @@ mod tests {
         let mut schema = schema();
         schema["unevaluatedProperties"] = false.into();
         let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
-        let reporter = Reporter::new(Debug, Format::Json, claim);
+        let reporter = Reporter::new(Debug, Format::Json, claim, "sqlite:/x");
         for notice in notices() {
             let mut line: serde_json::Value = serde_json::from_str(&reporter.json(Line::of(&notice))).unwrap();
             let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();

@@ -71,16 +71,21 @@ impl Line {
     /// What is told of this notice when a job is run.
     #[cfg(test)]
     pub(super) fn of(notice: &Notice) -> Self {
-        Self::of_subject(notice, Subject::Job)
+        Self::of_subject(notice, Subject::Job, "sqlite:/x")
     }
 
-    /// What is told of this notice.
-    pub(super) fn of_subject(notice: &Notice, subject: Subject) -> Self {
+    /// What is told of this notice, of a lock in this backend.
+    pub(super) fn of_subject(notice: &Notice, subject: Subject, backend: &str) -> Self {
         match notice {
+            Notice::Unknown(variables) => {
+                Line::new(Verbosity::Debug, "unknown_variables", format!("{} set nothing", variables.join(", ")))
+            }
             Notice::Granted(grant) => {
-                let until = format!("the lock is ours until {}", grant.until);
-                let message = grant.token.map_or_else(|| until.clone(), |token| format!("{until}, with token {token}"));
-                let line = Line::new(Verbosity::Info, "granted", message).field("until", grant.until.to_string());
+                let token = grant.token.map(|token| format!(", with token {token}")).unwrap_or_default();
+                let message = format!("the lock is ours until {}{token}, in {backend}", grant.until);
+                let line = Line::new(Verbosity::Info, "granted", message)
+                    .field("backend", backend)
+                    .field("until", grant.until.to_string());
                 match grant.token {
                     Some(token) => line.field("token", token),
                     None => line,
@@ -278,7 +283,7 @@ mod tests {
         let owner = Owner::of_pause("ada", "web1", 7, None, "disk: replaced").as_str().to_owned();
         let until = Some(Timestamp(3_600_000));
         let record = Record { owner, since: Some(Timestamp(0)), until, left: Duration::from_secs(9) };
-        let line = Line::of_subject(&Notice::Held(record.clone()), Subject::Script);
+        let line = Line::of_subject(&Notice::Held(record.clone()), Subject::Script, "");
         assert!(line.message.ends_with("; it is not acquired"), "{}", line.message);
         let line = Line::of(&Notice::Held(record.clone()));
         let told = "the lock is paused by ada@web1 since 1970-01-01T00:00:00.000Z until 1970-01-01T01:00:00.000Z: \
@@ -300,9 +305,9 @@ mod tests {
     fn the_token_is_told_with_the_grant() {
         let grant = Grant { locked_at: Timestamp(0), until: Timestamp(1_000), token: Some(34) };
         let line = Line::of(&Notice::Granted(grant));
-        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z, with token 34");
+        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z, with token 34, in sqlite:/x");
         let line = Line::of(&Notice::Granted(Grant { token: None, ..grant }));
-        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z");
+        assert_eq!(line.message, "the lock is ours until 1970-01-01T00:00:01.000Z, in sqlite:/x");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Reporter {
     format: Format,
     claim: Claim,
     subject: Subject,
+    /// Where the lock is: a URL without a password.
+    backend: String,
     /// Lines that could not be written yet.
     pending: RefCell<VecDeque<Vec<u8>>>,
 }
@@ -96,18 +98,19 @@ pub(crate) fn harmless(json: String) -> String {
 }
 
 impl Reporter {
-    pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
-        Self { verbosity, format, claim, subject: Subject::Job, pending: RefCell::default() }
+    pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim, backend: &str) -> Self {
+        let backend = backend.to_owned();
+        Self { verbosity, format, claim, subject: Subject::Job, backend, pending: RefCell::default() }
     }
 
     /// The same, of a lock that is handed over to a script.
-    pub(crate) fn of_acquire(verbosity: Verbosity, format: Format, claim: Claim) -> Self {
-        Self { subject: Subject::Script, ..Self::new(verbosity, format, claim) }
+    pub(crate) fn of_acquire(verbosity: Verbosity, format: Format, claim: Claim, backend: &str) -> Self {
+        Self { subject: Subject::Script, ..Self::new(verbosity, format, claim, backend) }
     }
 
     /// Writes the notice, if it is loud enough.
     pub(crate) fn tell(&self, notice: &Notice) {
-        let line = Line::of_subject(notice, self.subject);
+        let line = Line::of_subject(notice, self.subject, &self.backend);
         debug_assert!(events::knows(&line), "the table of events has no such {}", line.event);
         if line.level > self.verbosity {
             return;

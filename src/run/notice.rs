@@ -12,6 +12,8 @@ use crate::lock::{Grant, Record};
 /// Something to tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
+    /// These variables begin like those of options, and set nothing.
+    Unknown(Vec<String>),
     Granted(Grant),
     /// There is no token, and no record of this run.
     Unrecorded(Trouble),

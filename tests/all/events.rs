@@ -66,6 +66,8 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     let mut seen = Seen::default();
     seen.add(&finish(&mut told(&place, "a", "1m", &["true"])), 0, &["granted", "ended", "released"]);
     seen.add(&finish(&mut told(&place, "a", "1m", &["sh", "-c", "kill -9 $$"])), 137, &["ended"]);
+    let mut beside_a_service = told(&place, "a", "1m", &["true"]);
+    seen.add(&finish(beside_a_service.env("SHEDLOCK_SERVICE_HOST", "10.0.0.1")), 0, &["unknown_variables"]);
     let holder = hold(&place, "a");
     seen.add(&finish(&mut told(&place, "a", "1m", &["--wait", "200ms", "true"])), 0, &["waiting", "held"]);
     holder.end().is_silent_with(0);

@@ -58,3 +58,4 @@ mod sweeps;
 mod terminal;
 mod troubleshooting;
 mod upgrade;
+mod variables;

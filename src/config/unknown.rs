@@ -1,0 +1,138 @@
+//! Variables that begin like shedlock's own and set nothing. One that resembles an option's is a mistake: without a word,
+//! `SHEDLOCK_BACKND` would give every host a lock file of its own.
+
+use super::Mistake;
+use crate::cli::{OPTIONS, Opt};
+
+/// Begins the variables of options.
+pub(super) const PREFIX: &str = "SHEDLOCK_";
+
+/// Begins those that tell a job of its lock.
+const OF_THE_LOCK: &str = "SHEDLOCK_LOCK_";
+
+/// Holds the password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
+pub(super) const PASSWORD: &str = "SHEDLOCK_BACKEND_PASSWORD";
+
+/// How many letters a name may be off to be taken for a slip.
+const SLIPS: usize = 2;
+
+/// Returns the name of a variable that no option has, to be listed, unless it is shedlock's own after all. One that resembles
+/// an option's is a mistake.
+pub(super) fn judge(name: &str) -> Result<Option<String>, Mistake> {
+    if name == PASSWORD || name.starts_with(OF_THE_LOCK) {
+        return Ok(None);
+    }
+    // In lower case they are left to applications, says POSIX.
+    let known = if is_of_a_service(name) || !name.starts_with(PREFIX) { None } else { nearest(name) };
+    match known {
+        Some(known) => Err(Mistake::new(format!("unknown variable `{name}`"))
+            .hint(format!("did you mean `{known}`? if it is not for shedlock, give it another name"))),
+        None => Ok(Some(name.to_owned())),
+    }
+}
+
+/// Whether Kubernetes makes variables of this form for a service, as for one called `shedlock-backend`.
+pub(crate) fn is_of_a_service(name: &str) -> bool {
+    let of_a_port = |port: &str| {
+        let mut words = port.split('_');
+        let number = words.next().is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()));
+        let protocol = words.next().is_some_and(|word| matches!(word, "TCP" | "UDP" | "SCTP"));
+        number && protocol && matches!((words.next(), words.next()), (None | Some("PROTO" | "ADDR"), None))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.rsplit_once("_PORT_").is_some_and(|(_, port)| of_a_port(port))
+}
+
+/// The variable that was probably meant: two letters off, or the beginning of the name.
+fn nearest(name: &str) -> Option<String> {
+    let name = name.to_ascii_uppercase();
+    let known: Vec<String> = OPTIONS.iter().map(Opt::variable).chain([PASSWORD.to_owned()]).collect();
+    let near = known.iter().filter(|known| known.len().abs_diff(name.len()) <= SLIPS);
+    let near = near.map(|known| (strsim::damerau_levenshtein(&name, known), known)).min();
+    let near = near.filter(|(distance, _)| *distance <= SLIPS).map(|(_, known)| known);
+    near.or_else(|| known.iter().filter(|known| name.starts_with(*known)).max_by_key(|known| known.len())).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(name: &str) -> Option<String> {
+        let hint = judge(name).err()?.hint?;
+        hint.split('`').nth(1).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_name_two_letters_off_or_with_more_behind_it_is_a_slip() {
+        for (typed, known) in [
+            ("SHEDLOCK_BACKND", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_BAKCEDN", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_BACKEND_URL", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_BACKENDURL", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_BACKEND_", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_BACKEND_FIEL", "SHEDLOCK_BACKEND_FILE"),
+            ("SHEDLOCK_BACKEND_FILE_PATH", "SHEDLOCK_BACKEND_FILE"),
+            ("SHEDLOCK_BACKEND_PASSWD", "SHEDLOCK_BACKEND_PASSWORD"),
+            ("SHEDLOCK_backend", "SHEDLOCK_BACKEND"),
+            ("SHEDLOCK_AT-MOST", "SHEDLOCK_AT_MOST"),
+            ("SHEDLOCK_ATMOST", "SHEDLOCK_AT_MOST"),
+            ("SHEDLOCK_NMAE", "SHEDLOCK_NAME"),
+            ("SHEDLOCK_CONFIG_FILE", "SHEDLOCK_CONFIG"),
+            ("SHEDLOCK_BACK\u{fffd}ND", "SHEDLOCK_BACKEND"),
+        ] {
+            assert_eq!(meant(typed).as_deref(), Some(known), "{typed}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_listed_and_those_of_the_lock_are_ours() {
+        for other in [
+            "SHEDLOCK_",
+            "SHEDLOCK_URL",
+            "SHEDLOCK_VERSION",
+            "SHEDLOCK_BLESS",
+            "SHEDLOCK_CHECKER_INSIDE",
+            "shedlock_name",
+        ] {
+            assert_eq!(judge(other), Ok(Some(other.to_owned())));
+        }
+        for ours in ["SHEDLOCK_LOCK_NAME", "SHEDLOCK_LOCK_BACKEND_PASSWORD", "SHEDLOCK_LOCK_OF_TOMORROW", PASSWORD] {
+            assert_eq!(judge(ours), Ok(None));
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_makes_for_a_service_of_any_name_is_no_slip() {
+        let services = OPTIONS.iter().map(Opt::variable).chain(["SHEDLOCK".to_owned()]);
+        for service in services {
+            for end in [
+                "_SERVICE_HOST",
+                "_SERVICE_PORT",
+                "_SERVICE_PORT_HTTP",
+                "_SERVICE_PORT_WEB_2",
+                "_PORT",
+                "_PORT_5432_TCP",
+                "_PORT_5432_TCP_PROTO",
+                "_PORT_5432_TCP_PORT",
+                "_PORT_5432_TCP_ADDR",
+                "_PORT_53_UDP_ADDR",
+                "_PORT_9_SCTP",
+            ] {
+                let name = format!("{service}{end}");
+                assert_eq!(judge(&name), Ok(Some(name.clone())));
+            }
+            // None of them can be an option's.
+            assert!(!is_of_a_service(&service), "{service}");
+        }
+        for slip in [
+            "SHEDLOCK_BACKEND_HOST",
+            "SHEDLOCK_BACKEND_PORT_",
+            "SHEDLOCK_BACKEND_PORT_TCP",
+            "SHEDLOCK_BACKEND_PORT_1_TCP_X",
+        ] {
+            assert!(judge(slip).is_err(), "{slip}");
+        }
+    }
+}
