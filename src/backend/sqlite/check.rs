@@ -1,11 +1,13 @@
 //! Whether this host can lock here, one thing after the other.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::connect::BOOT_ID;
 use super::statements::{ADD_COLUMNS, CREATE};
-use super::{Sqlite, history};
+use super::{Sqlite, history, mount};
 use crate::backend::columns::{Column, Columns, Dialect};
 use crate::backend::{Finding, Reached};
 
@@ -211,10 +213,17 @@ impl Sqlite {
 
     fn tell_boot(&self, tell: &mut dyn FnMut(Finding)) {
         tell(match self.boot {
+            Some(_) if mount::is_point(Path::new(BOOT_ID)) => Finding::unwise(
+                "boot",
+                format!(
+                    "something is mounted at {BOOT_ID}: between this container and others locks go by the wall clock"
+                ),
+                "do not set the clock while jobs run, or name a server",
+            ),
             Some(_) => Finding::good("boot", "this boot has an id: a reboot frees the locks of jobs that ran"),
             None => Finding::unwise(
                 "boot",
-                "/proc/sys/kernel/random/boot_id cannot be read: locks go by the wall clock, and outlive a reboot",
+                format!("{BOOT_ID} cannot be read: locks go by the wall clock, and outlive a reboot"),
                 "mount /proc where jobs run",
             ),
         });

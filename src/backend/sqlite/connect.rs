@@ -58,14 +58,17 @@ impl Sqlite {
     }
 }
 
+/// Where the identity of this boot of the machine is; a container may have another file mounted over it.
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// Reads the identity of this boot of the machine, a UUID.
 fn boot_id() -> Option<String> {
     let mut id = [0; 36];
-    std::fs::File::open("/proc/sys/kernel/random/boot_id").ok()?.read_exact(&mut id).ok()?;
+    std::fs::File::open(BOOT_ID).ok()?.read_exact(&mut id).ok()?;
     String::from_utf8(id.to_vec()).ok()
 }
 
-fn boot_ms() -> i64 {
+pub(super) fn boot_ms() -> i64 {
     i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
 }
 

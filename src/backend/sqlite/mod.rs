@@ -2,8 +2,9 @@
 //!
 //! The layout is the Java library's, plus three columns: a running job's row carries the boot id of the machine and
 //! the lease's end on the boot clock, and is judged by them for as long as the row says what it said when they were
-//! written. Setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. What outlives
-//! the job (at-least, every) is judged by the wall clock; a lock that is free stays free wherever that is set.
+//! written. Setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. Containers of one
+//! kernel may have boot ids of their own: a row with another id that was taken since this machine started is judged by the
+//! wall clock. So is what outlives the job (at-least, every); a lock that is free stays free wherever that is set.
 //!
 //! Journal and durability. The file is in WAL mode with `synchronous=NORMAL`: a commit is a write without an fsync,
 //! readers never wait, and neither a kill nor a power cut can damage the file. A commit survives the death of every

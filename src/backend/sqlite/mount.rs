@@ -68,14 +68,17 @@ pub(super) fn kind(path: &Path) -> Option<String> {
     longest_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
 }
 
+/// Whether something is mounted at `path` itself, as far as that can be known.
+pub(super) fn is_point(path: &Path) -> bool {
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    fs::canonicalize(path).is_ok_and(|real| points(&mountinfo).any(|(point, _)| Path::new(&point) == real))
+}
+
 /// Finds the type of the innermost mount above `path`; of several on one point the last hides the others.
 fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
     let mut best = None;
     let mut depth = 0;
-    for line in mountinfo.lines() {
-        let Some((mount, rest)) = line.split_once(" - ") else { continue };
-        let Some(point) = mount.split(' ').nth(4) else { continue };
-        let point = point.replace("\\040", " ");
+    for (point, rest) in points(mountinfo) {
         let here = Path::new(&point).components().count();
         if path.starts_with(&point) && here >= depth {
             depth = here;
@@ -83,6 +86,14 @@ fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
         }
     }
     best
+}
+
+/// Reads the mounts as their points, each with what follows: the type, the source and the options.
+fn points(mountinfo: &str) -> impl Iterator<Item = (String, &str)> {
+    mountinfo.lines().filter_map(|line| {
+        let (mount, rest) = line.split_once(" - ")?;
+        Some((mount.split(' ').nth(4)?.replace("\\040", " "), rest))
+    })
 }
 
 #[cfg(test)]

@@ -312,11 +312,14 @@ mod tests {
             from_url(&url, &crate::backend::Access::default()).unwrap()
         }
 
-        /// The backend as it is after the machine has started anew.
+        /// The backend as it is after the machine has started anew: two minutes from now, so all in the file is older.
         fn open_in_another_boot(&self) -> Sqlite {
-            let mut backend = self.open_in_no_boot();
-            backend.boot = Some("00000000-0000-4000-8000-000000000000".to_owned());
-            backend
+            Sqlite { ahead_ms: super::super::connect::boot_ms() + 120_000, ..self.open_elsewhere() }
+        }
+
+        /// The backend as it is in a container with a boot id of its own.
+        fn open_elsewhere(&self) -> Sqlite {
+            Sqlite { boot: Some("00000000-0000-4000-8000-000000000000".to_owned()), ..self.open_in_no_boot() }
         }
 
         fn open_in_no_boot(&self) -> Sqlite {
@@ -389,6 +392,22 @@ mod tests {
         let (owner, next) = (claim("job", 1).owner, claim("job", 2).owner);
         assert_eq!(later.change(&change("job", owner.as_str(), next.as_str(), MINUTE)), Ok(Kept::Lost));
         assert!(place.is_held("job"), "nor is anything changed");
+    }
+
+    #[test]
+    fn a_job_in_a_container_with_another_boot_id_holds_its_lock_by_the_wall_clock() {
+        let place = Place::new();
+        assert!(is_granted(&mut *place.open(), &claim("job", 1)));
+        let mut elsewhere = place.open_elsewhere();
+        let lock = elsewhere.list(&["job"]).unwrap().locks.remove(0);
+        assert!(lock.is_held() && lock.record.left <= MINUTE && lock.record.left > MINUTE / 2, "{lock:?}");
+        assert!(!is_granted(&mut elsewhere, &claim("job", 2)));
+        // Nor does another's boot clock count.
+        place.sql("UPDATE shedlock SET boot_until = 1");
+        assert!(is_held(&mut elsewhere, "job") && !place.is_held("job"));
+        let until = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 second')";
+        place.sql(&format!("UPDATE shedlock SET boot_for = locked_by || ' ' || {until}, lock_until = {until}"));
+        assert!(is_granted(&mut elsewhere, &claim("job", 2)));
     }
 
     #[test]

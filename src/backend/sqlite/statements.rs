@@ -14,12 +14,20 @@ use crate::lock::{Claim, Closing, Grant, Record};
 /// application or a person, has changed the row since.
 const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
 
-/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say.
-const HELD: &str = "CASE WHEN {ours} THEN boot_id = :boot AND boot_until > boot_ms() ELSE {held_by_wall_clock} END";
+/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say. What was freed
+/// stays free whatever clock is set.
+const HELD: &str = "CASE WHEN NOT {ours} THEN {held_by_wall_clock} WHEN boot_id = :boot THEN boot_until > boot_ms() \
+                    ELSE boot_until > 0 AND NOT {before_boot} AND {held_by_wall_clock} END";
+
+/// `{before_boot}`: was the lock taken before this machine started? Another boot id alone does not say so: containers of
+/// one kernel may each have one of their own. The minute is for a clock that was set right after the start.
+const BEFORE_BOOT: &str =
+    "locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (boot_ms() / -1000.0) || ' seconds', '-1 minute')";
+
 const HELD_BY_WALL_CLOCK: &str = "lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
 /// `{left}`: for how many milliseconds, if it is held.
-const LEFT: &str = "CASE WHEN {ours} THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
+const LEFT: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
 const LEFT_BY_WALL_CLOCK: &str = "CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER)";
 
 /// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
@@ -134,6 +142,7 @@ impl Statements<'_> {
         statement
             .replace("{held}", held)
             .replace("{left}", left)
+            .replace("{before_boot}", BEFORE_BOOT)
             .replace("{held_by_wall_clock}", HELD_BY_WALL_CLOCK)
             .replace("{left_by_wall_clock}", LEFT_BY_WALL_CLOCK)
             .replace("{ours}", OURS)

@@ -170,3 +170,14 @@ fn a_host_that_does_not_know_its_boot_is_unwise() {
     found.says("unwise", "boot", "boot_id cannot be read");
     found.says("good", "release", "");
 }
+
+#[test]
+fn a_container_with_a_boot_id_of_its_own_is_unwise() {
+    let place = Place::new();
+    fs::write(place.path("id"), "11111111-1111-4111-8111-111111111111\n").unwrap();
+    let inner = on(&place, &url(&place.database()), &["check", "--json"]);
+    let found = checked(&finish(&mut among_mounts("mount --bind id /proc/sys/kernel/random/boot_id", &inner)));
+    found.says("unwise", "boot", "something is mounted at /proc/sys/kernel/random/boot_id");
+    found.says("good", "release", "");
+    check(&url(&place.database())).says("good", "boot", "this boot has an id");
+}
