@@ -694,11 +694,54 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
     is_refused(&place, &finished, "directory: is a directory");
     let finished = finish(&mut on(&place, "sqlite:text.db/locks.db", &["touch", "ran"]));
     is_refused(&place, &finished, "text.db/locks.db: ");
-    let finished = finish(&mut on(&place, "sqlite:/dev/null", &["touch", "ran"]));
-    is_refused(&place, &finished, "/dev/null: ");
     std::os::unix::fs::symlink("nowhere/locks.db", place.path("dangling")).unwrap();
     let finished = finish(&mut on(&place, "sqlite:dangling", &["touch", "ran"]));
     is_refused(&place, &finished, "nowhere does not exist");
+}
+
+#[test]
+fn a_device_a_fifo_and_a_socket_are_refused_and_nothing_is_left_beside_them() {
+    let place = Place::new();
+    let directory = directory(&place);
+    nix::unistd::mkfifo(&directory.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", directory.join("link")).unwrap();
+    for (path, complaint) in [
+        ("/dev/null", "/dev/null: is a device, and not a file"),
+        ("db/link", "/dev/null: is a device, and not a file"),
+        ("db/fifo", "db/fifo: is a FIFO, and not a file"),
+        ("db/socket", "db/socket: is a socket, and not a file"),
+    ] {
+        let finished = finish(&mut on(&place, &format!("sqlite:{path}"), &["touch", "ran"]));
+        is_refused(&place, &finished, complaint);
+        assert!(finished.stderr.contains("hint: name a file"), "{finished:?}");
+    }
+    assert_eq!(names_in(&directory), ["fifo", "link", "socket"]);
+    for end in ["-journal", "-wal", "-shm"] {
+        assert!(!Path::new(&format!("/dev/null{end}")).exists(), "{end}");
+    }
+}
+
+/// exFAT, in user space: it knows no link(2), no file without a name, and no rename that replaces nothing.
+#[test]
+fn on_a_file_system_without_hard_links_many_make_one_file() {
+    for (program, package) in [("mkfs.exfat", "exfatprogs"), ("mount.exfat-fuse", "exfat-fuse"), ("losetup", "mount")] {
+        let found = ["/sbin", "/usr/sbin"].iter().any(|directory| Path::new(directory).join(program).exists());
+        assert!(found, "{program} is missing; install {package}");
+    }
+    let place = Place::new();
+    directory(&place);
+    let script = "PATH=$PATH:/usr/sbin:/sbin; truncate -s 8M disk; mkfs.exfat disk > log\n\
+                  loop=$(losetup -f --show disk); trap 'umount --lazy db; losetup -d \"$loop\"' EXIT\n\
+                  mount.exfat-fuse \"$loop\" db >> log 2>&1; touch db/file; ! ln db/file db/link 2>> log\n\
+                  jobs=; for number in 1 2 3 4 5 6 7 8; do \"$@\" & jobs=\"$jobs $!\"; done\n\
+                  code=0; for job in $jobs; do wait \"$job\" || code=$?; done; ls db > left; exit $code";
+    let file = url(&place.path("db/locks.db"));
+    let inner = on(&place, &file, &["-w", "30s", "sh", "-c", "echo ran >> runs"]);
+    finish(&mut among_mounts(script, &inner)).is_silent_with(0);
+    assert!(place.read("log").contains("failed to create hard link"), "{}", place.read("log"));
+    assert_eq!(place.lines("runs").len(), 8);
+    assert_eq!(place.lines("left"), ["file", "locks.db", "locks.db-shm", "locks.db-wal"]);
 }
 
 #[test]

@@ -48,7 +48,10 @@ const DIALECT: Dialect = Dialect {
 impl Sqlite {
     /// Tries what a run needs.
     pub(super) fn probe(&mut self, tell: &mut dyn FnMut(Finding)) -> Reached {
-        self.file.follow_links();
+        if let Err(trouble) = self.file.settle() {
+            tell(Finding::of_trouble("file", trouble));
+            return Reached::No;
+        }
         let there = !self.file.is_missing();
         match self.file.refuse_network() {
             Err(trouble) => {

@@ -27,7 +27,7 @@ impl Sqlite {
 
     /// Opens the file, if there is one.
     pub(super) fn connect_to_file(&mut self) -> Result<Option<Connection>, Trouble> {
-        self.file.follow_links();
+        self.file.settle()?;
         self.file.refuse_network()?;
         if self.boot.is_none() {
             self.boot = boot_id();

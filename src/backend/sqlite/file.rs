@@ -11,7 +11,9 @@ use nix::libc;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, LinkatFlags, access, linkat};
 use rusqlite::Connection;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use super::entry::Entry;
 use super::mount;
 use crate::backend::{Trouble, TroubleKind};
 use crate::plain::plain;
@@ -57,12 +59,17 @@ impl File {
     }
 
     /// Makes the path that of the file itself where it is a symbolic link, whose target need not exist yet: SQLite puts
-    /// its log beside the file and not beside the link.
-    pub(super) fn follow_links(&mut self) {
+    /// its log beside the file and not beside the link. Refuses what cannot be a database of locks.
+    pub(super) fn settle(&mut self) -> Result<(), Trouble> {
         for _ in 0..MOST_LINKS {
-            let Ok(target) = fs::read_link(&self.path) else { return };
+            let Some(entry) = Entry::at(&self.path) else { return Ok(()) };
+            if !entry.is_symbolic_link() {
+                return entry.refuse(&self.path);
+            }
+            let Ok(target) = fs::read_link(&self.path) else { return Ok(()) };
             self.path = self.directory().join(target);
         }
+        Ok(())
     }
 
     /// The URL of this file from any directory.
@@ -116,7 +123,7 @@ impl File {
         Some((data.mode() & 0o7777, data.uid()))
     }
 
-    /// Makes the file, complete or not at all, by running `sql` in memory and linking the result into place. Of
+    /// Makes the file, complete or not at all, by running `sql` in memory and putting the result into place. Of
     /// several processes that do so at once one wins, and the others use the winner's file.
     ///
     /// A database that is made in place can be seen half made, and switching a new file to WAL fails for those who
@@ -126,7 +133,7 @@ impl File {
             self.make_directory().map_err(|error| self.cannot_make(&error))?;
         }
         let image = image(sql).map_err(|error| self.cannot_make(&io::Error::other(error)))?;
-        match self.link(&image) {
+        match self.put_into_place(&image) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.cannot_make(&error)),
             _ => Ok(()),
         }
@@ -142,23 +149,16 @@ impl File {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)
     }
 
-    /// Writes the file without a name, and then gives it one.
-    fn link(&self, image: &[u8]) -> io::Result<()> {
-        match self.link_unnamed(image) {
-            // Some file systems know no file without a name, and without /proc it cannot be given one.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
-                ) =>
-            {
-                self.link_named(image)
-            }
-            linked => linked,
+    /// Writes the file without a name, and then gives it one. Some file systems know no file without a name or no link(2),
+    /// and without /proc it cannot be given one. At no moment does it have two names, which others would refuse.
+    fn put_into_place(&self, image: &[u8]) -> io::Result<()> {
+        match self.make_unnamed(image) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.make_named(image),
+            made => made,
         }
     }
 
-    fn link_unnamed(&self, image: &[u8]) -> io::Result<()> {
+    fn make_unnamed(&self, image: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file =
             options.write(true).custom_flags(libc::O_TMPFILE).mode(self.new_mode()).open(self.directory())?;
@@ -170,13 +170,30 @@ impl File {
 
     /// The name is at random: two containers that share the directory can share a pid as well, and to write the file of
     /// another would destroy a database that may be in use already.
-    fn link_named(&self, image: &[u8]) -> io::Result<()> {
+    fn make_named(&self, image: &[u8]) -> io::Result<()> {
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{:016x}.new", getrandom::u64().map_err(io::Error::other)?));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(self.new_mode()).open(&name)?;
-        let linked = self.fill(&mut file, image).and_then(|()| fs::hard_link(&name, &self.path));
-        fs::remove_file(&name)?;
-        linked
+        let made = self.fill(&mut file, image).and_then(|()| self.rename(Path::new(&name)));
+        if made.is_err() {
+            fs::remove_file(&name)?;
+        }
+        made
+    }
+
+    /// Gives the file its name, unless another has it by now.
+    fn rename(&self, from: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, &self.path, RenameFlags::NOREPLACE) {
+            Err(error) if error != rustix::io::Errno::EXIST => {}
+            renamed => return Ok(renamed?),
+        }
+        // Most file systems in user space cannot do that in one step. Those who make the file take turns.
+        let directory = fs::File::open(self.directory())?;
+        directory.try_lock()?;
+        match self.is_missing() {
+            true => fs::rename(from, &self.path),
+            false => Err(io::ErrorKind::AlreadyExists.into()),
+        }
     }
 
     /// The permission bits for a file that we make, before the umask.
@@ -213,6 +230,10 @@ impl File {
                 Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
                     .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
             }
+            io::ErrorKind::WouldBlock => Trouble::passing(format!(
+                "backend {path}: another process is making it, or has {} locked",
+                directory.display()
+            )),
             io::ErrorKind::PermissionDenied => {
                 Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
                     "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
@@ -316,5 +337,23 @@ mod tests {
         assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
         assert!(file.address().ends_with("/a%3Fb%25.db"));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn of_many_that_make_the_file_under_another_name_first_one_wins_and_it_never_has_two_names() {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir().unwrap();
+            let file = File::new(directory.path().join("locks.db"), None, Directory::MustExist);
+            let won = std::thread::scope(|scope| {
+                let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| file.make_named(b"image"))).collect();
+                while file.is_missing() {}
+                for _ in 0..100 {
+                    Entry::at(file.path()).unwrap().refuse(file.path()).unwrap();
+                }
+                makers.into_iter().map(|maker| maker.join().unwrap()).filter(Result::is_ok).count()
+            });
+            assert_eq!(won, 1);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
     }
 }

@@ -14,6 +14,7 @@
 
 mod check;
 mod connect;
+mod entry;
 mod file;
 mod history;
 mod mount;

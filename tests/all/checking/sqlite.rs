@@ -181,3 +181,16 @@ fn a_container_with_a_boot_id_of_its_own_is_unwise() {
     found.says("good", "release", "");
     check(&url(&place.database())).says("good", "boot", "this boot has an id");
 }
+
+#[test]
+fn a_file_with_two_names_and_a_device_are_in_the_way() {
+    let place = Place::new();
+    check(&url(&place.database()));
+    fs::hard_link(place.database(), place.path("link.db")).unwrap();
+    check(&url(&place.database())).says("bad", "file", "2 names (hard links)");
+    fs::remove_file(place.path("link.db")).unwrap();
+    let inner = on(&place, &url(&place.database()), &["check", "--json"]);
+    let mount = "mount --bind locks.db locks.db";
+    checked(&finish(&mut among_mounts(mount, &inner))).says("bad", "file", "the file itself is mounted there");
+    check("sqlite:/dev/null").says("bad", "file", "is a device, and not a file");
+}

@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::set_clock;
-use crate::stage::{Holder, among_mounts, by_root, edit};
-use crate::support::{Place, finish};
+use super::{directory, is_refused, on, set_clock, url};
+use crate::stage::{Holder, among_mounts, by_root, edit, names_in};
+use crate::support::{Place, finish, finish_child, start};
 
 /// A command in a mount namespace with this boot id, as LXC and systemd-nspawn make one.
 fn with_boot_id(place: &Place, id: &str, inner: &Command) -> Command {
@@ -96,4 +96,49 @@ fn containers_of_systemd_nspawn_exclude_each_other() {
     assert_eq!(ran.code(), Some(0), "{ran:?}");
     let ids = place.lines("ids");
     assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+}
+
+#[test]
+fn a_file_with_a_hard_link_is_refused_under_either_name() {
+    let place = Place::new();
+    let directory = directory(&place);
+    let names = ["one.db", "two.db"].map(|name| directory.join(name));
+    finish(&mut on(&place, &url(&names[0]), &["true"])).is_silent_with(0);
+    fs::hard_link(&names[0], &names[1]).unwrap();
+    // At the same moment, so that neither finds the other's row in the file.
+    for child in names.each_ref().map(|name| start(&mut on(&place, &url(name), &["touch", "ran"]))) {
+        let finished = finish_child(child);
+        is_refused(&place, &finished, "the file has 2 names (hard links), and under each a log of its own");
+        assert!(finished.stderr.contains("hint: `find DIRECTORY -xdev -samefile /"), "{finished:?}");
+    }
+    assert_eq!(names_in(&directory), ["one.db", "one.db-shm", "one.db-wal", "two.db"]);
+    fs::remove_file(&names[1]).unwrap();
+    finish(&mut on(&place, &url(&names[0]), &["true"])).is_silent_with(0);
+}
+
+#[test]
+fn a_file_that_is_itself_mounted_is_refused_and_its_directory_is_not() {
+    let place = Place::new();
+    let real = directory(&place).join("locks.db");
+    finish(&mut on(&place, &url(&real), &["true"])).is_silent_with(0);
+    fs::create_dir(place.path("other")).unwrap();
+    let other = place.path("other/locks.db");
+    // As `-v /x/locks.db:/y/locks.db` does it, also where both are called alike.
+    let commands = [&real, &other].map(|name| {
+        let mount = format!("touch {1}; mount --bind {0} {1}", real.display(), name.display());
+        among_mounts(&mount, &on(&place, &url(name), &["touch", "ran"]))
+    });
+    for child in commands.map(|mut command| start(&mut command)) {
+        let finished = finish_child(child);
+        is_refused(&place, &finished, "the file itself is mounted there");
+        assert!(finished.stderr.contains("hint: mount the directory that the file is in"), "{finished:?}");
+    }
+    fs::remove_file(&other).unwrap();
+    let mount = format!("mount --bind {} {}", place.path("db").display(), place.path("other").display());
+    let holder = Holder::start(&place, &mut on(&place, &url(&real), &[]), "true");
+    let next = on(&place, &url(&other), &["-E", "75", "touch", "ran"]);
+    finish(&mut among_mounts(&mount, &next)).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    finish(&mut among_mounts(&mount, &next)).is_silent_with(0);
+    assert!(place.path("ran").exists());
 }

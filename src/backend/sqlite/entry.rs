@@ -1,0 +1,81 @@
+//! What a path leads to, and why that cannot be a database of locks. SQLite keeps its log beside the file, under the file's name:
+//! under two names one file has two logs, whose writers do not see each other.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
+
+use super::mount;
+use crate::backend::Trouble;
+
+/// What is at a path, which need not be a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    kind: FileType,
+    links: u32,
+    is_mount: bool,
+}
+
+impl Entry {
+    /// Looks at a path without following a symbolic link; `None` if nothing is there, or it cannot be known.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let asked = StatxFlags::TYPE | StatxFlags::NLINK;
+        match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, asked) {
+            Ok(found) => {
+                let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+                let is_root = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+                // Linux before 5.8 does not say.
+                let is_mount = if known { is_root } else { mount::is_point(path) };
+                Some(Self { kind: FileType::from_raw_mode(found.stx_mode.into()), links: found.stx_nlink, is_mount })
+            }
+            Err(rustix::io::Errno::NOENT) => None,
+            // Where the call is forbidden, as in some containers, or not known.
+            Err(_) => {
+                let data = fs::symlink_metadata(path).ok()?;
+                let links = u32::try_from(data.nlink()).unwrap_or(u32::MAX);
+                Some(Self { kind: FileType::from_raw_mode(data.mode()), links, is_mount: mount::is_point(path) })
+            }
+        }
+    }
+
+    pub(super) fn is_symbolic_link(self) -> bool {
+        self.kind == FileType::Symlink
+    }
+
+    /// Refuses what is no file, and a file that has, or may have, another name. A directory is refused where it is opened.
+    pub(super) fn refuse(self, path: &Path) -> Result<(), Trouble> {
+        let kind = match self.kind {
+            FileType::Fifo => "a FIFO",
+            FileType::Socket => "a socket",
+            FileType::CharacterDevice | FileType::BlockDevice => "a device",
+            _ => return self.refuse_second_name(path),
+        };
+        Err(Trouble::lasting(format!("backend {}: is {kind}, and not a file", path.display()))
+            .hint("name a file, which is made if it is not there"))
+    }
+
+    fn refuse_second_name(self, path: &Path) -> Result<(), Trouble> {
+        let path = path.display();
+        if self.kind != FileType::RegularFile {
+            return Ok(());
+        }
+        if self.is_mount {
+            return Err(Trouble::lasting(format!(
+                "backend {path}: the file itself is mounted there, so its log is not the one that others use"
+            ))
+            .hint("mount the directory that the file is in, in each container that uses the lock"));
+        }
+        if self.links > 1 {
+            return Err(Trouble::lasting(format!(
+                "backend {path}: the file has {} names (hard links), and under each a log of its own",
+                self.links
+            ))
+            .hint(format!(
+                "`find DIRECTORY -xdev -samefile {path}` lists them; remove all but the one that jobs use"
+            )));
+        }
+        Ok(())
+    }
+}
