@@ -95,10 +95,10 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend-tim
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l config -d 'Read only this configuration file [default: /etc/shedlock/config.toml, then $XDG_CONFIG_HOME/shedlock/config.toml]' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l json -d 'Print JSON with the fields that shedlock-json(5) describes instead of a table; times in it are UTC'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l local -d 'Show times in the time zone of this process (TZ, or the system\'s) instead of UTC'
-complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l exit-code -d 'Exit with 1 if any of the locks is held, kept or paused'
+complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l exit-code -d 'Exit with 1 if any of the locks is held, kept, paused or unknown'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l watch -d 'Show it again every two seconds, until interrupted'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -s h -l help -d 'Print help'
-complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l limit -d 'Show the newest N runs [default: 50; with --timeline or --svg all that are kept]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l limit -d 'Show the newest N runs [default: 50; with --since, --timeline or --svg all that are kept]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l since -d 'Show the runs that had not ended before TIME: a duration before now (2h, 7d) or a time such as 2026-01-31T18:00:00Z, 2026-01-31 18:00 or 2026-01-31. One that never came back had ended when a later run began or, where the backend still has it, its lock\'s time was up' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l svg -d 'Write that picture to FILE as SVG; `-` is stdout' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l by -d 'What a line of the picture stands for [default: job; host if a NAME is given]' -r -f -a "job\t''

@@ -78,14 +78,14 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[
             JSON,
             LOCAL,
-            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held, kept or paused"),
+            own("exit-code", Kind::Flag, "", SHOW, "Exit with 1 if any of the locks is held, kept, paused or unknown"),
             own("watch", Kind::Flag, "", SHOW, "Show it again every two seconds, until interrupted"),
         ],
         shared: BACKEND,
         meant: &[],
         codes: &[
             ("0", "done; with --exit-code: all of the locks are free"),
-            ("1", "with --exit-code: one is held, kept or paused"),
+            ("1", "with --exit-code: one is held, kept or paused, or a NAME is unknown to the backend"),
             COULD_NOT,
         ],
     },
@@ -104,7 +104,7 @@ pub(crate) const SUBS: &[Sub] = &[
             own(
                 "limit",
                 Kind::Value("N"),
-                "50; with --timeline or --svg all that are kept",
+                "50; with --since, --timeline or --svg all that are kept",
                 SHOW,
                 "Show the newest N runs",
             ),
@@ -127,7 +127,7 @@ pub(crate) const SUBS: &[Sub] = &[
         ],
         shared: BACKEND,
         meant: &[],
-        codes: &[("0", "done"), ("1", "the backend has nothing of a lock of that NAME"), COULD_NOT],
+        codes: &[("0", "done"), ("1", "no run of NAME is known"), COULD_NOT],
     },
     Sub {
         name: "unlock",

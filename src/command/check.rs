@@ -17,7 +17,7 @@ use crate::lock::{Claim, Closing, LockName, Owner};
 use crate::report::Findings;
 
 /// The lock that a check takes.
-const NAME: &str = "shedlock-check";
+pub(super) const NAME: &str = "shedlock-check";
 /// A check that dies frees its lock after this.
 const LEASE: Duration = Duration::from_secs(10);
 /// So much longer than `--backend-timeout` is waited for the lock of another check, which may have died; and how long between

@@ -48,9 +48,9 @@ impl Seen {
         self.lock.as_ref().filter(|lock| lock.is_held()).map(|lock| &lock.record)
     }
 
-    /// Whether the store has the lock, held or not.
+    /// Whether the store has the lock, held or not, and of more than a pause.
     pub(super) fn is_known(&self) -> bool {
-        self.lock.is_some()
+        self.lock.as_ref().is_some_and(|lock| !lock.is_only_of_a_pause())
     }
 
     /// Until when it is held.

@@ -6,10 +6,10 @@ use super::operator::{Operator, asked_names, nearest, only, zone};
 use super::{print, refuse, remark, save};
 use crate::config::Mistake;
 use crate::exit::Exit;
-use crate::lock::Wanted;
+use crate::lock::{Lock, Wanted};
 use crate::report::{By, Picture, Screen, drawn, harmless, past, runs_json, runs_table, timeline};
 
-/// How many runs are shown unless it is said.
+/// How many runs a table or JSON has without --limit and --since.
 const LIMIT: u32 = 50;
 
 /// What is made of the runs.
@@ -24,16 +24,30 @@ struct Shape {
 pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let names = asked_names(matches)?;
     let shape = shape(matches)?;
-    let limit = limit(matches, &shape)?;
+    let limit = limit(matches)?;
     let zone = zone(matches)?;
     let mut operator = Operator::new(matches, only(&names).as_ref())?;
     // Asked first, since a run that is not over is one that runs if it holds its lock: what begins later is seen to be later.
     let locks = operator.ask(|backend| backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>()))?;
     let since = matches.get_one::<String>("since").map(|text| zone.read(text, locks.now)).transpose();
     let since = since.map_err(|why| Mistake::new(format!("--since {why}")))?;
-    let wanted = Wanted { names: names.clone(), limit, since, of_each: None };
-    let runs = operator.ask(|backend| backend.runs(&wanted))?;
-    if let Some(name) = names.first().filter(|_| runs.runs.is_empty() && locks.locks.is_empty()) {
+    let limit = limit.or((since.is_none() && !shape.is_picture()).then_some(LIMIT));
+    // One more than is shown, to know whether any is left out. A picture needs the runs before --since too: from the oldest one on
+    // there are records.
+    let wanted = Wanted {
+        names: names.clone(),
+        limit: limit.map(|limit| limit.saturating_add(1)),
+        since: since.filter(|_| !shape.is_picture() || limit.is_some()),
+        of_each: None,
+    };
+    let mut runs = operator.ask(|backend| backend.runs(&wanted))?;
+    let most = limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
+    // Not said to a person who has asked for so many.
+    let left_out = runs.runs.len() > most && !matches.contains_id("limit");
+    runs.runs.truncate(most);
+    if let Some(name) =
+        names.first().filter(|_| runs.runs.is_empty() && locks.locks.iter().all(Lock::is_only_of_a_pause))
+    {
         let ever = Wanted { names: names.clone(), limit: Some(1), ..Wanted::default() };
         if operator.ask(|backend| backend.runs(&ever))?.runs.is_empty() {
             return unknown(name, &mut operator);
@@ -53,15 +67,15 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
                 || newest.iter().any(|last| last == past.run) && past.may_have_held(&locks, since)
         });
     }
-    if shape.json {
-        return print(harmless(format!("{:#}\n", runs_json(&past))).as_bytes());
-    }
     let screen = Screen::of_stdout();
-    if !shape.timeline && shape.svg.is_none() {
-        return match past.is_empty() {
-            true => nothing(),
+    if !shape.is_picture() {
+        let exit = match shape.json {
+            true => print(harmless(format!("{:#}\n", runs_json(&past))).as_bytes()),
+            false if past.is_empty() => return nothing(),
             false => print(runs_table(&past, names.is_empty(), runs.now, &zone, &screen).as_bytes()),
         };
+        warn_of_older(most, left_out);
+        return exit;
     }
     let by = match matches.get_one::<String>("by").map(String::as_str) {
         Some("host") => By::Host,
@@ -75,6 +89,13 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     match shape.timeline {
         true => print(timeline(&picture, &zone, &screen).as_bytes()),
         false => Ok(Exit { code: 0, raise: None }),
+    }
+}
+
+impl Shape {
+    /// Whether the runs are drawn, and not listed.
+    fn is_picture(&self) -> bool {
+        self.timeline || self.svg.is_some()
     }
 }
 
@@ -101,22 +122,31 @@ fn shape(matches: &ArgMatches) -> Result<Shape, Mistake> {
     }
 }
 
-/// A picture has room for all, and a table for some.
-fn limit(matches: &ArgMatches, shape: &Shape) -> Result<Option<u32>, Mistake> {
-    let Some(text) = matches.get_one::<String>("limit") else {
-        return Ok((!shape.timeline && shape.svg.is_none()).then_some(LIMIT));
-    };
+/// Reads --limit.
+fn limit(matches: &ArgMatches) -> Result<Option<u32>, Mistake> {
+    let Some(text) = matches.get_one::<String>("limit") else { return Ok(None) };
     match text.trim().parse() {
         Ok(number @ 1..) => Ok(Some(number)),
         _ => Err(Mistake::new(format!("--limit `{text}` is no number of runs; write one from 1"))),
     }
 }
 
-/// The store has nothing of a lock of this name.
+/// Says on stderr that there are more runs than are shown.
+fn warn_of_older(shown: usize, left_out: bool) {
+    if left_out {
+        remark(
+            &format!("only the newest {shown} runs are shown"),
+            Some("--limit N shows N of them, --since 7d all of a week"),
+        );
+    }
+}
+
+/// The store knows of no run of this name, and of no holder but a pause.
 fn unknown(name: &str, operator: &mut Operator) -> anyhow::Result<Exit> {
     let all = operator.ask(|backend| backend.locks(&[]))?;
-    let near = nearest(name, all.locks.iter().map(|lock| &lock.name[..])).map(|near| format!("did you mean `{near}`?"));
-    Ok(refuse(&format!("there is no lock `{name}` and no run of it"), near.as_deref()))
+    let others = all.locks.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
+    let near = nearest(name, others.map(|lock| &lock.name[..])).map(|near| format!("did you mean `{near}`?"));
+    Ok(refuse(&format!("no run of `{name}` is known"), near.as_deref()))
 }
 
 /// Says on stderr why there is nothing on stdout.

@@ -59,14 +59,21 @@ pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
     Some(match (lock.is_held(), holder.has_ended(), was_ours) {
         (true, false, true) => return None,
         (true, true, true) => format!("it was given back, and is kept until {until}"),
-        (true, true, false) => format!("it is kept until {until} after the run of {}", holder.owner()),
+        (true, true, false) => match holder.pause() {
+            Some(_) => format!("it is kept until {until} after its last run"),
+            None => format!("it is kept until {until} after the run of {}", holder.owner()),
+        },
         (true, false, false) => match holder.pause() {
-            Some(pause) => format!("it is paused by {} since {since}", pause.by),
+            Some(pause) if pause.reason.is_empty() => format!("it is paused by {} since {since}", pause.by),
+            Some(pause) => format!("it is paused by {} since {since}: {}", pause.by, pause.reason),
             None => format!("it is held by {} since {since} until {until}", holder.owner()),
         },
         (false, true, true) => "it was given back or unlocked, and is free".to_owned(),
         (false, false, true) => format!("its time was up at {until}, and it is free"),
-        (false, _, false) => format!("it is free, and {} had it last", holder.owner()),
+        (false, _, false) => match holder.pause() {
+            Some(pause) => format!("it is free, and was paused by {} before", pause.by),
+            None => format!("it is free, and {} had it last", holder.owner()),
+        },
     })
 }
 
@@ -103,7 +110,9 @@ mod tests {
             (ours.as_str(), 0, "its time was up at 1970-01-01T00:00:01.000Z, and it is free".to_owned()),
             (&ours.ended(), 0, "it was given back or unlocked, and is free".to_owned()),
             (&ours.ended(), 1, format!("it was given back, and is kept {until}")),
-            (pause.as_str(), 1, format!("it is paused by ada@web2 {since}")),
+            (pause.as_str(), 1, format!("it is paused by ada@web2 {since}: disk")),
+            (&pause.ended(), 1, format!("it is kept {until} after its last run")),
+            (&pause.ended(), 0, "it is free, and was paused by ada@web2 before".to_owned()),
         ] {
             assert_eq!(why(&ours, stored, left), Some(told));
         }

@@ -187,6 +187,8 @@ impl Wish {
         }
         if ours.is_some_and(|record| record.left + TOLERANCE < self.lasting) {
             line += ", which is as long as the backend can";
+        } else if ours.is_some_and(|record| record.left > self.lasting + TOLERANCE) {
+            line += ": until then it is kept after its last run anyway";
         }
         let exit = say(&[line])?;
         if let Some(seen) = seen.filter(|_| !known && !self.may_have_run(operator)) {

@@ -6,9 +6,10 @@ use clap::ArgMatches;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{print, remark, tell};
-use crate::backend::Operate;
+use super::{check, print, remark, tell};
+use crate::backend::{Operate, Trouble};
 use crate::config::Mistake;
+use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, Runs, Wanted};
 use crate::report::{Screen, Standing, Zone, harmless, locks_json, locks_table, standings};
@@ -29,6 +30,8 @@ struct View {
 
 /// What a store has answered.
 struct Answer {
+    /// The names that were asked for, without those that mean the lock of another name here.
+    names: Vec<String>,
     locks: Locks,
     runs: Runs,
     /// Why there is no history.
@@ -48,27 +51,46 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     if watch {
         return watched(&mut operator, &view, first);
     }
-    let standings = standings(&view.names, &first.locks, &first.runs.runs);
+    let standings = standings(&first.names, &first.locks, &first.runs.runs);
     warn(&view, &first, &standings, &mut operator);
     let done = print(view.of(&first, &standings).as_bytes())?;
-    let held = matches.get_flag("exit-code") && standings.iter().any(Standing::is_held);
-    Ok(if held { Exit { code: exit::NO, raise: None } } else { done })
+    // A name that the backend has never seen is more likely a mistake than a lock that is free. Some backends know of a free
+    // lock only by its history.
+    let no = standings.iter().any(|one| one.is_held() || !one.is_known() && first.unread.is_none());
+    Ok(if no && matches.get_flag("exit-code") { Exit { code: exit::NO, raise: None } } else { done })
 }
 
 /// Asks for the locks, and after that for their last runs, without which the locks are shown all the same.
-fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, crate::backend::Trouble> {
-    let locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, Trouble> {
+    let mut locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    // Nobody wants to see what `shedlock check` has left, unless it is in the way.
+    locks.locks.retain(|lock| !names.is_empty() || lock.is_held() || lock.name != check::NAME);
     // The one that holds the lock, and the one before.
     let wanted = Wanted { names: names.to_vec(), of_each: Some(2), ..Wanted::default() };
     let runs = backend.runs(&wanted);
+    let names = unfolded(backend, names, &locks)?;
     backend.disconnect();
     Ok(match runs {
-        Ok(runs) => Answer { locks, runs, unread: None },
+        Ok(runs) => Answer { names, locks, runs, unread: None },
         Err(trouble) => {
             let runs = Runs { now: locks.now, runs: Vec::new() };
-            Answer { locks, runs, unread: Some(trouble.message) }
+            Answer { names, locks, runs, unread: Some(trouble.message) }
         }
     })
+}
+
+/// Leaves out the names that only a store that ignores case has locks for, under another one of the names: asked for `job`
+/// alone, it answers with `Job`, and other stores with nothing.
+fn unfolded(backend: &mut dyn Operate, names: &[String], found: &Locks) -> Result<Vec<String>, Trouble> {
+    let mut kept = Vec::new();
+    for name in names {
+        let has_twin = names.iter().any(|other| other != name && other.to_lowercase() == name.to_lowercase());
+        let is_stored = found.locks.iter().any(|lock| lock.name == *name);
+        if !has_twin || is_stored || backend.locks(&[name])?.locks.is_empty() {
+            kept.push(name.clone());
+        }
+    }
+    Ok(kept)
 }
 
 impl View {
@@ -89,6 +111,16 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     if standings.is_empty() && !view.json {
         remark(&format!("there is no lock yet in {}", operator.address()), None);
     }
+    for (name, ahead) in standings.iter().filter_map(|one| Some((one.name, one.since_ahead(answer.locks.now)?))) {
+        remark(
+            &format!(
+                "the lock `{name}` was taken {} after now, by the backend's clock: {}",
+                brief(ahead),
+                "its holder writes times of another time zone, or that clock was set back"
+            ),
+            Some("a Java application has to use the database's time, or UTC: see shedlock-backends(7)"),
+        );
+    }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
     if unknown.is_empty() {
         return;
@@ -96,7 +128,8 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     // Without these names nothing is suggested.
     let all = operator.ask(|backend| backend.locks(&[])).map(|all| all.locks).unwrap_or_default();
     for name in unknown {
-        let near = nearest(name, all.iter().map(|lock| &lock.name[..]));
+        let others = all.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
+        let near = nearest(name, others.map(|lock| &lock.name[..]));
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         remark(&format!("there is no lock `{name}` yet"), hint.as_deref());
     }
@@ -109,7 +142,7 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
     loop {
         match answer {
             Ok(answer) => {
-                let standings = standings(&view.names, &answer.locks, &answer.runs.runs);
+                let standings = standings(&answer.names, &answer.locks, &answer.runs.runs);
                 // The terminal may have become another width.
                 let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
                 let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };

@@ -73,7 +73,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
 
 fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
     let hint = suggestion(operator, name, seen, Lock::is_held);
-    refuse(&format!("the lock `{name}` is not held"), hint.as_deref())
+    refuse(&format!("the lock `{name}` is free"), hint.as_deref())
 }
 
 /// What comes of freeing a lock, which depends on who holds it.

@@ -1,6 +1,6 @@
 //! What a store has of locks and runs, for people to see.
 
-use super::Record;
+use super::{Holder, Record};
 use crate::clock::Timestamp;
 
 /// A lock as it is stored. Its name need not be one that we would take: others write here too.
@@ -15,6 +15,11 @@ impl Lock {
     /// Whether it is held, by whatever its backend judges that by.
     pub(crate) fn is_held(&self) -> bool {
         !self.record.left.is_zero()
+    }
+
+    /// Returns whether all that the store knows of it is that it was paused once. Some stores forget that.
+    pub(crate) fn is_only_of_a_pause(&self) -> bool {
+        !self.is_held() && Holder::of(&self.record.owner).pause().is_some()
     }
 }
 

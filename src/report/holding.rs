@@ -17,7 +17,7 @@ pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
     let pause = holder.pause();
     let who = match (pause, holder.has_ended()) {
         (Some(pause), false) => format!("is paused by {}", pause.by),
-        (Some(pause), true) => format!("is kept after the pause by {}", pause.by),
+        (Some(pause), true) => format!("is kept after its last run, as before the pause by {},", pause.by),
         (None, true) => format!("is kept after the run of {}", holder.owner()),
         (None, false) => format!("is held by {}", record.owner),
     };

@@ -297,7 +297,11 @@ mod tests {
         );
         assert!(line.hint.is_none());
         let line = Line::of(&Notice::Held(Record { owner: format!("{}:ended", record.owner), ..record }));
-        assert!(line.message.starts_with("the lock is kept after the pause by ada@web1 since"), "{}", line.message);
+        assert!(
+            line.message.starts_with("the lock is kept after its last run, as before the pause by ada@web1, since"),
+            "{}",
+            line.message
+        );
         assert_eq!(field(&line, "paused"), None);
     }
 

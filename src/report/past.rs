@@ -252,12 +252,12 @@ STARTED                         TOOK   JOB             HOST                   OU
         assert_eq!(
             shown(Some(80), false, &berlin()),
             "\
-STARTED              TOOK   HOST                   OUTCOME          CODE  TOKEN
-2026-01-31 19:00:03  5m     web1                   running          -     10007
-2026-01-31 18:00:00  1h1m   db-primary-eu-central  expired          124   10006
-2026-01-31 17:00:00  42s    db-primary-eu-central  failure          3     10005
-2026-01-30 19:00:02  -      web2                   never came back  -     10004
-2026-01-29 19:00:02  5m12s  web2                   success          0     10003
+STARTED                    TOOK   HOST              OUTCOME          CODE  TOKEN
+2026-01-31 19:00:03+01:00  5m     web1              running          -     10007
+2026-01-31 18:00:00+01:00  1h1m   db-primary-eu-c…  expired          124   10006
+2026-01-31 17:00:00+01:00  42s    db-primary-eu-c…  failure          3     10005
+2026-01-30 19:00:02+01:00  -      web2              never came back  -     10004
+2026-01-29 19:00:02+01:00  5m12s  web2              success          0     10003
 "
         );
         assert_eq!(

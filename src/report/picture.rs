@@ -1,6 +1,6 @@
 //! Runs as bars over time: what is drawn, before it is known on what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::past::{Fate, Past};
 use super::times::Zone;
@@ -27,6 +27,9 @@ pub(crate) struct Picture<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Lane<'a> {
     pub(super) label: &'a str,
+    /// Before this the history has nothing, since it keeps the last runs only: that there is no bar does not mean that
+    /// nothing ran.
+    pub(super) recorded_from: Timestamp,
     /// What overlaps lies in different rows.
     pub(super) rows: Vec<Vec<Bar<'a>>>,
 }
@@ -97,28 +100,42 @@ impl Fate {
 }
 
 impl<'a> Picture<'a> {
-    /// The runs from `since`, or from the beginning of the oldest, until now; `None` if there are none.
+    /// The runs from `since`, or from the beginning of the oldest, until now; `None` if there are none. `runs` are all that the
+    /// history has of these jobs, also those before `since`.
     pub(crate) fn new(runs: &[Past<'a>], by: By, since: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+        let mut oldest: HashMap<&str, Timestamp> = HashMap::new();
+        for run in runs.iter().map(|past| past.run) {
+            let started = run.started_at.unwrap_or(now);
+            oldest.entry(&run.name).and_modify(|first| *first = started.min(*first)).or_insert(started);
+        }
         let bars: Vec<Bar<'a>> = runs.iter().filter_map(|past| bar(*past, now)).collect();
         let bars = bars.into_iter().filter(|bar| since.is_none_or(|since| bar.to >= since));
         let mut bars: Vec<Bar<'a>> = bars.collect();
         bars.sort_by_key(|bar| (bar.from, bar.past.run.token));
         let from = since.unwrap_or(bars.first()?.from).min(Timestamp(now.0.saturating_sub(SHORTEST)));
-        let mut lanes: BTreeMap<&str, Vec<Vec<Bar<'a>>>> = BTreeMap::new();
+        let mut lanes: BTreeMap<&str, Lane<'a>> = BTreeMap::new();
         for bar in &bars {
             let run = bar.past.run;
             let label = if by == By::Job { &run.name } else { &run.host };
-            place(lanes.entry(label).or_default(), *bar);
+            let lane = lanes.entry(label).or_insert(Lane { label, recorded_from: from, rows: Vec::new() });
+            // Of a host all is known from when on there are records of each of its jobs.
+            lane.recorded_from = oldest.get(&run.name[..]).map_or(from, |oldest| lane.recorded_from.max(*oldest));
+            place(&mut lane.rows, *bar);
         }
-        let lanes: Vec<Lane<'a>> = lanes.into_iter().map(|(label, rows)| Lane { label, rows }).collect();
+        let lanes: Vec<Lane<'a>> = lanes.into_values().collect();
         (!lanes.is_empty()).then_some(Self { from, to: now, lanes, by })
+    }
+
+    /// Whether there is a time in it of which the history has nothing.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.recorded_from > self.from)
     }
 
     /// What it shows, in a sentence.
     pub(super) fn title(&self, zone: &Zone) -> String {
         let (from, to) = (zone.stamp(self.from), zone.stamp(self.to));
         let lane = if self.by == By::Job { "job" } else { "host" };
-        format!("Runs by {lane}, {from} to {to} ({})", zone.title(self.to))
+        format!("Runs by {lane}, {from} to {to} ({})", zone.title())
     }
 
     /// How far to the right a time is, of all that there is.
@@ -233,6 +250,27 @@ pub(super) mod tests {
         assert!(Picture::new(&past[1..], By::Job, Some(at(NOW)), at(NOW)).is_none());
         assert!(Picture::new(&[], By::Job, None, at(NOW)).is_none());
         assert!(Picture::new(&past, By::Job, None, at("2020-01-01T00:00:00Z")).is_none(), "all are to come");
+    }
+
+    #[test]
+    fn a_lane_is_known_from_its_oldest_record_on() {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        let since = at("2026-01-31T07:00:00Z");
+        let known = |by, since| -> Vec<(&str, String)> {
+            let picture = Picture::new(&past, by, since, at(NOW)).unwrap();
+            picture.lanes.iter().map(|lane| (lane.label, lane.recorded_from.to_string())).collect()
+        };
+        let [backup, other, vacuum] =
+            ["08:00:00", "13:00:00", "12:00:00"].map(|time| format!("2026-01-31T{time}.000Z"));
+        let jobs = [("<b>&\u{1b}", other.clone()), ("backup", backup), ("vacuum", vacuum.clone())];
+        assert_eq!(known(By::Job, None), jobs);
+        assert_eq!(known(By::Job, Some(since)), jobs);
+        assert_eq!(known(By::Host, Some(since)), [("db1", vacuum), ("web2", other)]);
+        // The older runs are not in the picture, and show that nothing is missing from it.
+        let since = at("2026-01-31T14:00:00Z");
+        assert!(!Picture::new(&past, By::Job, Some(since), at(NOW)).unwrap().has_gaps());
+        assert!(Picture::new(&past, By::Job, None, at(NOW)).unwrap().has_gaps());
     }
 
     #[test]

@@ -36,6 +36,21 @@ enum State {
     Paused,
 }
 
+impl State {
+    /// Returns the word for it in tables and in JSON.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Held => "held",
+            Self::Kept => "kept",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// By how much two readings of a backend's clock may differ, as after a failover to another server.
+const CLOCKS: Duration = Duration::from_secs(60);
+
 /// A pause that lasts longer than this has no end that anybody thinks of.
 const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
 
@@ -49,8 +64,12 @@ pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [Pa
         all.entry(&past.run.name).or_default().1.push(past);
     }
     for name in names {
-        // A store may take `Job` and `job` for one lock, which is then shown under the name that it has.
-        if !all.keys().any(|known| known.to_lowercase() == name.to_lowercase()) {
+        // A store that ignores case has answered with the lock `Job` for `job`, which is shown under the name that is stored;
+        // unless `Job` was asked for as well.
+        let stands_for = |known: &&str| {
+            *known == name || known.to_lowercase() == name.to_lowercase() && !names.iter().any(|other| other == *known)
+        };
+        if !all.keys().any(stands_for) {
             all.entry(name).or_default();
         }
     }
@@ -71,7 +90,7 @@ fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Sta
         lock,
         token: holding.map(|past| past.run.token),
         last: runs.iter().find(|past| past.fate != Fate::Running).copied(),
-        known: lock.is_some() || !runs.is_empty(),
+        known: lock.is_some_and(|lock| !lock.is_only_of_a_pause()) || !runs.is_empty(),
     }
 }
 
@@ -95,13 +114,12 @@ impl Standing<'_> {
     }
 
     fn state(&self) -> Cell {
-        let (word, paint) = match self.state {
-            State::Free => ("free", Paint::Faint),
-            State::Held => ("held", Paint::Live),
-            State::Kept => ("kept", Paint::Live),
-            State::Paused => ("paused", Paint::Warning),
+        let paint = match self.state {
+            State::Free => Paint::Faint,
+            State::Held | State::Kept => Paint::Live,
+            State::Paused => Paint::Warning,
         };
-        Cell::new(word, paint)
+        Cell::new(self.state.word(), paint)
     }
 
     /// The holder's host; who has paused it and why.
@@ -110,12 +128,20 @@ impl Standing<'_> {
         match holder.pause().filter(|_| holder.is_paused()) {
             Some(pause) if pause.reason.is_empty() => pause.by.to_owned(),
             Some(pause) => format!("{}: {}", pause.by, pause.reason),
+            // Kept as before a pause, and nobody knows any more after whose run.
+            None if holder.pause().is_some() => String::new(),
             None => holder.host().to_owned(),
         }
     }
 
     fn since(&self) -> Option<Timestamp> {
         self.held()?.record.since
+    }
+
+    /// Returns by how much the lock was taken later than `now`, which cannot be; `None` where it was not.
+    pub(crate) fn since_ahead(&self, now: Timestamp) -> Option<Duration> {
+        let ahead = Duration::from_millis(self.since()?.0.saturating_sub(now.0));
+        (ahead > CLOCKS).then_some(ahead)
     }
 
     fn until(&self, show: impl Fn(Timestamp) -> String) -> String {
@@ -155,11 +181,12 @@ impl Standing<'_> {
         let reason = holder.filter(Holder::is_paused).and_then(|holder| text(holder.pause()?.reason));
         json!({
             "name": self.name,
-            "held": self.is_held(),
+            "state": self.state.word(),
+            "held": self.state == State::Held,
             "paused": self.state == State::Paused,
             "reason": reason,
             "owner": lock.map(|lock| &lock.record.owner),
-            "host": holder.and_then(|holder| text(holder.host())),
+            "host": holder.filter(|holder| !holder.has_ended() || holder.pause().is_none()).and_then(|holder| text(holder.host())),
             "since": time(self.since()),
             "until": time(lock.and_then(|lock| lock.record.until)),
             "token": self.token,
@@ -320,11 +347,16 @@ vacuum          paused  ada@ops1    2h
     #[test]
     fn a_lock_nobody_has_heard_of_is_free_and_unknown() {
         let (locks, runs) = store();
-        let names = ["vacum".to_owned(), "VACUUM".to_owned(), "vacuum".to_owned(), "vacum".to_owned()];
         let only = Locks { locks: locks.locks[5..].to_vec(), ..locks };
-        let found = standings(&names, &only, &runs[..0]);
-        let seen: Vec<_> = found.iter().map(|one| (one.name, one.is_held(), one.is_known())).collect();
-        assert_eq!(seen, [("vacum", false, false), ("vacuum", true, true)]);
+        let seen = |names: &[&str]| -> Vec<(String, bool, bool)> {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let found = standings(&names, &only, &runs[..0]);
+            found.iter().map(|one| (one.name.to_owned(), one.is_held(), one.is_known())).collect()
+        };
+        let vacuum = ("vacuum".to_owned(), true, true);
+        assert_eq!(seen(&["vacum", "vacuum", "vacum"]), [("vacum".to_owned(), false, false), vacuum.clone()]);
+        assert_eq!(seen(&["VACUUM"]), std::slice::from_ref(&vacuum), "the store ignores case");
+        assert_eq!(seen(&["VACUUM", "vacuum"]), [("VACUUM".to_owned(), false, false), vacuum]);
     }
 
     #[test]
@@ -343,7 +375,7 @@ vacuum          paused  ada@ops1    2h
         assert_eq!(
             told[0],
             json!({
-                "name": "backup", "held": true, "paused": false, "reason": null, "owner": "db1:42:00000000000000ff",
+                "name": "backup", "state": "held", "held": true, "paused": false, "reason": null, "owner": "db1:42:00000000000000ff",
                 "host": "db1", "since": "2026-01-31T18:00:03.000Z", "until": "2026-01-31T18:59:58.000Z", "token": 4011,
                 "last": {
                     "token": 4010, "name": "backup", "owner": "db1:4010:00000000000000ff", "host": "db1",
@@ -352,13 +384,17 @@ vacuum          paused  ada@ops1    2h
                 },
             })
         );
-        let brief: Vec<_> =
-            told.as_array().unwrap().iter().map(|one| [&one["held"], &one["paused"], &one["token"]]).collect();
+        let brief: Vec<_> = told
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| [&one["state"], &one["held"], &one["paused"], &one["token"]])
+            .collect();
         let (yes, no) = (json!(true), json!(false));
-        assert_eq!(brief[1], [&yes, &no, &json!(4012)], "kept");
-        assert_eq!(brief[2], [&yes, &no, &Value::Null], "held by Java");
-        assert_eq!(brief[3], [&no, &no, &Value::Null], "free");
-        assert_eq!(brief[4], [&yes, &yes, &Value::Null], "paused");
+        assert_eq!(brief[1], [&json!("kept"), &no, &no, &json!(4012)]);
+        assert_eq!(brief[2], [&json!("held"), &yes, &no, &Value::Null], "by Java");
+        assert_eq!(brief[3], [&json!("free"), &no, &no, &Value::Null]);
+        assert_eq!(brief[4], [&json!("paused"), &no, &yes, &Value::Null]);
         assert_eq!((&told[3]["owner"], &told[3]["since"]), (&Value::Null, &Value::Null), "free");
         assert_eq!(told[4]["reason"], "disk is being replaced");
         assert_eq!(told[5]["reason"], Value::Null);

@@ -73,9 +73,11 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
     let mut top = HEAD;
     for (lane, label) in picture.lanes.iter().zip(labels) {
         let height = lane.rows.len() as f64 * ROW;
-        let ground = Rectangle::new().set("class", "lane").set("x", left).set("y", top).set("rx", 2);
+        // There is no ground where the history has no records.
+        let known = rounded(chart.x(lane.recorded_from));
+        let ground = Rectangle::new().set("class", "lane").set("x", known).set("y", top).set("rx", 2);
         lanes = lanes
-            .add(ground.set("width", chart.width).set("height", height))
+            .add(ground.set("width", rounded(left + chart.width - known)).set("height", height))
             .add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
         for (number, row) in lane.rows.iter().enumerate() {
             for heap in chart.heaps(row) {
@@ -252,7 +254,10 @@ fn legend(y: f64, picture: &Picture<'_>) -> Group {
         group = group.add(shape(fate, start, width, y - 13.0)).add(written(word, x + width + 8.0, y, ""));
         x += width + 8.0 + word.len() as f64 * LETTER + 22.0;
     }
-    group
+    match picture.has_gaps() {
+        true => group.add(written("without ground: no records", x, y, "quiet")),
+        false => group,
+    }
 }
 
 fn count(picture: &Picture<'_>, fate: Fate) -> usize {
@@ -265,8 +270,9 @@ fn described(picture: &Picture<'_>) -> String {
     let lanes = picture.lanes.len();
     let of = if picture.by == By::Job { "jobs" } else { "hosts" };
     let number = |fate| count(picture, fate);
+    let gaps = if picture.has_gaps() { "; where a line has no ground there are no records" } else { "" };
     format!(
-        "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}",
+        "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}{gaps}",
         number(Fate::Success),
         number(Fate::Failure),
         number(Fate::Stopped),

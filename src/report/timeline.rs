@@ -3,7 +3,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::past::Fate;
-use super::picture::{Bar, Picture, Tick};
+use super::picture::{Bar, Lane, Picture, Tick};
 use super::reporter::visible;
 use super::screen::{Paint, Screen};
 use super::table::cut;
@@ -18,6 +18,8 @@ const LONGEST_LABEL: usize = 28;
 const TICKS: usize = 12;
 
 const GAP: (char, Paint) = ('·', Paint::Faint);
+/// Stands where the history has no records.
+const UNRECORDED: (char, Paint) = (' ', Paint::Plain);
 const GRID: (char, Paint) = ('┊', Paint::Faint);
 
 /// A run that took less than half of what a letter stands for: many such are no long one.
@@ -47,7 +49,7 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
         for (number, row) in lane.rows.iter().enumerate() {
             let label = if number == 0 { cut(label, margin) } else { String::new() };
             let blanks = " ".repeat(margin - label.width() + 2);
-            text += &format!("{label}{blanks}{}\n", joined(&cells(picture, row, &ticks, columns), screen));
+            text += &format!("{label}{blanks}{}\n", joined(&cells(picture, lane, row, &ticks, columns), screen));
         }
     }
     let seen = |fate: &Fate| {
@@ -58,6 +60,8 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
     let legend = legend.map(|(letter, paint, word)| {
         (2 + word.width(), format!("{} {word}", screen.painted(&letter.to_string(), paint)))
     });
+    let note = "blank: no records";
+    let legend = legend.chain(picture.has_gaps().then(|| (note.width(), note.to_owned())));
     text + &wrapped(legend, "  ", width)
 }
 
@@ -67,8 +71,15 @@ fn column(picture: &Picture<'_>, time: crate::clock::Timestamp, columns: usize) 
 }
 
 /// A row: the gaps, the grid, and upon them the bars, so that what matters most lies on top.
-fn cells(picture: &Picture<'_>, bars: &[Bar<'_>], ticks: &[Tick], columns: usize) -> Vec<(char, Paint)> {
+fn cells(
+    picture: &Picture<'_>,
+    lane: &Lane<'_>,
+    bars: &[Bar<'_>],
+    ticks: &[Tick],
+    columns: usize,
+) -> Vec<(char, Paint)> {
     let mut cells = vec![GAP; columns];
+    cells[..column(picture, lane.recorded_from, columns)].fill(UNRECORDED);
     for tick in ticks {
         cells[column(picture, tick.at, columns)] = GRID;
     }
@@ -161,10 +172,10 @@ mod tests {
 Runs by job, 2026-01-31 08:00:00Z to 2026-01-31 18:05:03Z (UTC)
             2026-01-31
             08:00            10:00            12:00             14:00            16:00         18:00
-<b>&\\u{1b}  ┊················┊················┊········▒▒▒▒▒▒▒▒▒┊················┊·················┊
+<b>&\\u{1b}  ┊                ┊                ┊        ▒▒▒▒▒▒▒▒▒┊················┊·················┊
 backup      ╳╳╳╳╳╳╳╳·········┊···········█████████████··········┊················┊···········▶▶▶▶▶▶▶
-vacuum      ┊················┊················?·················┊········▌·······┊·················┊
-█ success  ╳ failure  ▒ expired or lost  ▶ running  ? never came back  · no run
+vacuum      ┊                ┊                ?·················┊········▌·······┊·················┊
+█ success  ╳ failure  ▒ expired or lost  ▶ running  ? never came back  · no run  blank: no records
 "
         );
     }
@@ -174,16 +185,17 @@ vacuum      ┊················┊···············
         assert_eq!(
             shown(By::Host, &berlin(), &on(40)),
             "\
-Runs by host, 2026-01-31 09:00:00 to
-2026-01-31 19:05:03 (local time,
-UTC+01:00)
+Runs by host, 2026-01-31 09:00:00+01:00
+to 2026-01-31 19:05:03+01:00 (local
+time)
                 2026-01-31
                 12:00              18:00
-db1   ··········┊█████·······▌······┊▶▶▶
-      ··········┊··?················┊···
-web2  ╳╳╳·······┊·····▒▒▒▒··········┊···
+db1             ┊█████·······▌······┊▶▶▶
+                ┊  ?················┊···
+web2  ╳╳╳       ┊     ▒▒▒▒··········┊···
 █ success  ╳ failure  ▒ expired or lost
 ▶ running  ? never came back  · no run
+blank: no records
 "
         );
     }

@@ -71,35 +71,30 @@ impl Zone {
         }
     }
 
-    /// `18:00:03Z`, or on another day than that of `now` the date and the minute. Times in UTC bear a Z.
+    /// `18:00:03Z`, or on another day than that of `now` the date and the minute.
     pub(super) fn clock(&self, time: Timestamp, now: Timestamp) -> String {
         let (then, now) = (self.civil(time), self.civil(now));
         let minute = format!("{:02}:{:02}", then.hour, then.minute);
         match then.date == now.date {
-            true => format!("{minute}:{:02}{}", then.second, self.mark()),
-            false => format!("{} {minute}{}", then.day(), self.mark()),
+            true => format!("{minute}:{:02}{}", then.second, self.mark(&then)),
+            false => format!("{} {minute}{}", then.day(), self.mark(&then)),
         }
     }
 
-    /// `2026-01-31 18:00:03Z`.
+    /// `2026-01-31 18:00:03Z`, or in a local zone `2026-01-31 19:00:03+01:00`.
     pub(crate) fn stamp(&self, time: Timestamp) -> String {
         let then = self.civil(time);
-        format!("{} {:02}:{:02}:{:02}{}", then.day(), then.hour, then.minute, then.second, self.mark())
+        format!("{} {:02}:{:02}:{:02}{}", then.day(), then.hour, then.minute, then.second, self.mark(&then))
     }
 
-    /// What is written after a time of this zone.
-    fn mark(&self) -> &'static str {
-        if self.utc { "Z" } else { "" }
+    /// Returns what follows a time: without it, the hour that is repeated when clocks are put back would be ambiguous.
+    fn mark(&self, then: &Civil) -> String {
+        if self.utc { "Z".to_owned() } else { then.distance() }
     }
 
-    /// What the zone is called at that time: `UTC`, or a local name with its distance from that.
-    pub(super) fn title(&self, time: Timestamp) -> String {
-        if self.utc {
-            return "UTC".to_owned();
-        }
-        let offset = self.civil(time).offset;
-        let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs() / 60);
-        format!("local time, UTC{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    /// Returns what the zone is called.
+    pub(super) fn title(&self) -> &'static str {
+        if self.utc { "UTC" } else { "local time" }
     }
 
     /// How many seconds are added to UTC at that time.
@@ -163,6 +158,12 @@ impl Civil {
     pub(super) fn day(&self) -> String {
         let (year, month, day) = self.date;
         format!("{year:04}-{month:02}-{day:02}")
+    }
+
+    /// Returns the distance from UTC, `+01:00`.
+    fn distance(&self) -> String {
+        let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.unsigned_abs() / 60);
+        format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
 }
 
@@ -246,19 +247,21 @@ pub(crate) mod tests {
         assert_eq!(utc.clock(at("2026-01-31T18:00:03.999Z"), now), "18:00:03Z");
         assert_eq!(utc.clock(at("2026-01-30T23:59:59Z"), now), "2026-01-30 23:59Z");
         // It is tomorrow there already.
-        assert_eq!(berlin().clock(at("2026-01-31T23:00:00Z"), now), "2026-02-01 00:00");
-        assert_eq!(berlin().clock(at("2026-01-31T18:00:03Z"), now), "19:00:03");
-        assert_eq!(berlin().stamp(at("2026-07-01T18:00:03Z")), "2026-07-01 20:00:03");
+        assert_eq!(berlin().clock(at("2026-01-31T23:00:00Z"), now), "2026-02-01 00:00+01:00");
+        assert_eq!(berlin().clock(at("2026-01-31T18:00:03Z"), now), "19:00:03+01:00");
+        assert_eq!(berlin().stamp(at("2026-07-01T18:00:03Z")), "2026-07-01 20:00:03+02:00");
+        // Clocks are put back: the same hour twice, and two rows that can be told apart.
+        assert_eq!(berlin().stamp(at("2026-10-25T00:30:00Z")), "2026-10-25 02:30:00+02:00");
+        assert_eq!(berlin().stamp(at("2026-10-25T01:30:00Z")), "2026-10-25 02:30:00+01:00");
         assert_eq!(utc.stamp(Timestamp(u64::MAX)), "9999-12-30 23:59:59Z");
     }
 
     #[test]
     fn a_zone_says_what_it_is() {
-        assert_eq!(Zone::utc().title(Timestamp(0)), "UTC");
-        assert_eq!(berlin().title(at("2026-07-01T00:00:00Z")), "local time, UTC+02:00");
+        assert_eq!((Zone::utc().title(), berlin().title()), ("UTC", "local time"));
         let marquesas = Zone::local(Some("<-0930>9:30")).unwrap();
-        assert_eq!(marquesas.title(Timestamp(0)), "local time, UTC-09:30");
-        assert_eq!(Zone::local(Some("")).unwrap().title(Timestamp(0)), "UTC");
+        assert_eq!(marquesas.stamp(Timestamp(0)), "1969-12-31 14:30:00-09:30");
+        assert_eq!(Zone::local(Some("")).unwrap().title(), "UTC");
         assert!(Zone::local(Some("Mars/Olympus")).unwrap_err().contains("`Mars/Olympus`"));
     }
 
@@ -348,7 +351,9 @@ pub(crate) mod tests {
         #[test]
         fn what_is_shown_is_read_back(seconds in 0_u64..250_000_000_000) {
             let time = Timestamp(seconds * 1000);
-            prop_assert_eq!(Zone::utc().read(&Zone::utc().stamp(time), time), Ok(time));
+            for zone in [Zone::utc(), berlin()] {
+                prop_assert_eq!(zone.read(&zone.stamp(time), time), Ok(time));
+            }
         }
     }
 }

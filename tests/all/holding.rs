@@ -107,6 +107,7 @@ on_every_backend! {
     a_pause_can_be_unlocked
     a_run_waits_for_the_end_of_a_pause
     a_name_that_nobody_has_used_is_paused_with_a_warning
+    a_pause_is_told_to_the_owner_that_was_there_before
     where_nothing_is_yet_nothing_is_made_but_by_a_pause
 }
 
@@ -161,10 +162,10 @@ fn what_is_not_held_is_not_freed<S: Store>(site: &Site<S>) {
     for name in ["job", "jobz"] {
         for arguments in [&["unlock", name][..], &["unlock", "--force", name]] {
             let refused = site.finish(arguments);
-            refuses(&refused, &format!("the lock `{name}` is not held"), "did you mean `jobs`?");
+            refuses(&refused, &format!("the lock `{name}` is free"), "did you mean `jobs`?");
         }
     }
-    refuses(&site.finish(&["unlock", "something else"]), "the lock `something else` is not held", "");
+    refuses(&site.finish(&["unlock", "something else"]), "the lock `something else` is free", "");
     assert!(site.is_held("jobs"));
     holder.end().is_silent_with(0);
 }
@@ -352,7 +353,7 @@ fn a_pause_of_a_kept_lock_restores_what_it_was_kept_for<S: Store>(site: &Site<S>
     finish(&mut site.run_or_75("job", &["--every", "90m", "true"])).is_silent_with(0);
     let kept = site.stored("job");
     // A pause that ends sooner does not let a run in sooner.
-    says(&site.finish(&["pause", "--for", "1s", "job"]), &["paused `job` until 20"]);
+    says(&site.finish(&["pause", "--for", "1s", "job"]), &["): until then it is kept after its last run anyway"]);
     let paused = site.stored("job");
     assert!((paused.until - kept.until).abs() < NEAR && paused.owner.starts_with("paused:"), "{kept:?} {paused:?}");
     says(&site.finish(&["resume", "job"]), &["`job` is no longer paused; it stays kept after its last run until 20"]);
@@ -367,8 +368,13 @@ fn a_pause_of_a_kept_lock_restores_what_it_was_kept_for<S: Store>(site: &Site<S>
     let resumed = site.stored("job");
     assert!((resumed.until - kept.until).abs() < NEAR, "{kept:?} {resumed:?}");
     assert!(!site.store.java_take("job", "java-host", MINUTE));
-    finish(&mut site.run_or_75("job", &["-v", "true"])).complains(75, "the lock is kept after the pause by ada@");
-    refuses(&site.finish(&["resume", "job"]), "is not paused: it is kept after the pause by ada@", "");
+    finish(&mut site.run_or_75("job", &["-v", "true"]))
+        .complains(75, "the lock is kept after its last run, as before the pause by ada@");
+    refuses(
+        &site.finish(&["resume", "job"]),
+        "is not paused: it is kept after its last run, as before the pause by ada@",
+        "",
+    );
 }
 
 fn a_pause_is_not_paused_again<S: Store>(site: &Site<S>) {
@@ -435,11 +441,37 @@ fn a_name_that_nobody_has_used_is_paused_with_a_warning<S: Store>(site: &Site<S>
     assert_eq!((paused.code(), paused.stdout.as_str()), (Some(0), "paused `nihgtly` until it is resumed\n"));
     assert_eq!(paused.stderr, "shedlock: warning: no run of `nihgtly` is known\nhint: did you mean `nightly`?\n");
     assert!(site.is_held("nihgtly"));
-    assert_eq!(site.finish(&["pause", "x"]).stderr, "shedlock: warning: no run of `x` is known\n");
+    // A name that was only paused is as unknown as before, also where a row remains of it.
+    for _ in 0..2 {
+        assert_eq!(site.finish(&["pause", "x"]).stderr, "shedlock: warning: no run of `x` is known\n");
+        says(&site.finish(&["resume", "x"]), &["it is free"]);
+        refuses(&site.finish(&["history", "x"]), "no run of `x` is known", "");
+        assert_eq!(site.finish(&["status", "x"]).stderr, "shedlock: there is no lock `x` yet\n");
+    }
+}
+
+fn a_pause_is_told_to_the_owner_that_was_there_before<S: Store>(site: &Site<S>) {
+    let taken = site.finish(&["acquire", "--name", "job", "--at-most", "1h"]);
+    let handle = taken.stdout.trim();
+    assert_eq!(site.finish(&["unlock", "--force", "job"]).code(), Some(0));
+    assert_eq!(site.finish(&["pause", "job", "--reason", "disk"]).code(), Some(0));
+    for (words, told) in [
+        (&["verify", handle][..], "the lock `job` is not ours: it is paused by ada@"),
+        (&["release", handle], "the lock `job` is no longer ours: it is paused by ada@"),
+        (&["extend", "1m", handle], "the lock `job` is no longer ours: it is paused by ada@"),
+    ] {
+        let refused = site.finish(words);
+        refuses(&refused, told, "");
+        assert!(refused.stderr.trim_end().ends_with(": disk") && !refused.stderr.contains("paused:"), "{refused:?}");
+    }
+    says(&site.finish(&["resume", "job"]), &["it is free"]);
+    let refused = site.finish(&["verify", handle]);
+    refuses(&refused, "the lock `job` is not ours: it is free", "");
+    assert!(!refused.stderr.contains("paused:"), "{refused:?}");
 }
 
 fn where_nothing_is_yet_nothing_is_made_but_by_a_pause<S: Store>(site: &Site<S>) {
-    refuses(&site.finish(&["unlock", "--force", "job"]), "the lock `job` is not held", "");
+    refuses(&site.finish(&["unlock", "--force", "job"]), "the lock `job` is free", "");
     refuses(&site.finish(&["resume", "job"]), "the lock `job` is not paused: it is free", "");
     if site.remembers() {
         // Which fails where there is a table already.
@@ -532,8 +564,6 @@ fn the_rights_of_a_java_application_are_enough() {
     let site = Site::new(PostgresStore::new());
     site.store.make_table();
     let role = humble(&site.store, "select, insert, update");
-    assert!(site.store.java_take("job", "java-host", MINUTE));
-    site.store.java_release("job", "java-host", Duration::ZERO);
     let url = site.store.0.login(&role).url();
     for (arguments, said) in [
         (&["pause", "job"][..], "paused `job` until it is resumed"),
@@ -541,6 +571,11 @@ fn the_rights_of_a_java_application_are_enough() {
         (&["pause", "job", "--for", "1h"], "(in 1h)"),
         (&["unlock", "--force", "job"], "`job` is free now; it was paused by"),
     ] {
+        if arguments[0] == "pause" {
+            // The name is known by that.
+            assert!(site.store.java_take("job", "java-host", MINUTE));
+            site.store.java_release("job", "java-host", Duration::ZERO);
+        }
         let done = finish(site.by_ada(arguments).env("SHEDLOCK_BACKEND", &url));
         assert_eq!((done.code(), done.stderr.as_str()), (Some(0), ""), "{done:?}");
         assert!(done.stdout.contains(said), "{done:?}");

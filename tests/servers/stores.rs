@@ -19,6 +19,9 @@ pub(crate) trait Store: Send + Sync {
     /// Gives it to another owner, and leaves its times.
     fn steal(&self, name: &str, owner: &str);
 
+    /// Moves its times ahead, as an application writes them that lives in a time zone to the east.
+    fn shift(&self, name: &str, by: Duration);
+
     /// How many connections the program has to it, as its server says.
     fn connections(&self) -> usize;
 
@@ -133,6 +136,16 @@ impl Store for PostgresStore {
         self.0.psql(&format!("delete from shedlock where name = {}", quoted(name)));
     }
 
+    fn shift(&self, name: &str, by: Duration) {
+        let ahead = |column: &str| format!("{column} = {column} + interval '{} seconds'", by.as_secs());
+        self.0.psql(&format!(
+            "update shedlock set {}, {} where name = {}",
+            ahead("locked_at"),
+            ahead("lock_until"),
+            quoted(name)
+        ));
+    }
+
     fn steal(&self, name: &str, owner: &str) {
         self.0.psql(&format!("update shedlock set locked_by = {} where name = {}", quoted(owner), quoted(name)));
     }
@@ -232,6 +245,12 @@ impl Store for MariaDbStore {
 
     fn delete(&self, name: &str) {
         self.ask(&format!("delete from shedlock where name = {}", escaped(name))).unwrap();
+    }
+
+    fn shift(&self, name: &str, by: Duration) {
+        let ahead = |column: &str| format!("{column} = {column} + interval {} second", by.as_secs());
+        let (since, until) = (ahead("locked_at"), ahead("lock_until"));
+        self.ask(&format!("update shedlock set {since}, {until} where name = {}", escaped(name))).unwrap();
     }
 
     fn steal(&self, name: &str, owner: &str) {
@@ -346,6 +365,13 @@ impl Store for RedisStore {
         self.database.cli(&["del", &self.key(name)]);
     }
 
+    fn shift(&self, name: &str, by: Duration) {
+        let value = self.database.cli(&["get", &self.key(name)]);
+        let (_, owner) = value.split_once('@').unwrap();
+        let added = humantime::format_rfc3339_millis(std::time::SystemTime::now() + by);
+        self.database.cli(&["set", &self.key(name), &format!("ADDED:{added}@{owner}"), "xx", "keepttl"]);
+    }
+
     fn steal(&self, name: &str, owner: &str) {
         let value = self.database.cli(&["get", &self.key(name)]);
         let added = value.split_once('@').unwrap().0;
@@ -451,6 +477,13 @@ impl Store for SqliteStore {
 
     fn delete(&self, name: &str) {
         self.open().execute("DELETE FROM shedlock WHERE name = ?1", [name]).unwrap();
+    }
+
+    fn shift(&self, name: &str, by: Duration) {
+        let ahead = |column: &str| format!("{column} = strftime('%Y-%m-%dT%H:%M:%fZ', {column}, ?2)");
+        let (since, until) = (ahead("locked_at"), ahead("lock_until"));
+        let sql = format!("UPDATE shedlock SET {since}, {until} WHERE name = ?1");
+        self.open().execute(&sql, [name, &format!("+{} seconds", by.as_secs())]).unwrap();
     }
 
     fn steal(&self, name: &str, owner: &str) {

@@ -107,6 +107,10 @@ pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
     for name in &wanted {
         assert_eq!(listed(store, name).record.owner, stored(store, name).owner, "{name}");
     }
+    // As by an application in another time zone.
+    store.shift(no_name, MINUTE * 60);
+    let found = list(store, &[no_name]);
+    assert!(found.locks[0].record.since.unwrap() > found.now, "{found:?}");
 }
 
 pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {

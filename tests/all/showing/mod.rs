@@ -82,6 +82,9 @@ on_every_backend! {
     a_run_that_never_came_back_is_not_for_ever_one_of_today
     a_name_that_nobody_has_heard_of_has_no_history
     the_exit_code_tells_whether_a_lock_is_held
+    names_that_differ_in_case_are_both_shown
+    a_taking_that_is_yet_to_come_is_remarked_upon
+    what_a_check_has_used_is_not_in_the_way
     runs_are_drawn_as_a_picture
     whoever_reads_may_have_seen_enough
 }
@@ -151,7 +154,8 @@ fn a_paused_lock_says_by_whom_and_why<S: Store>(site: &Site<S>) {
         86_400 * 3_650 * Duration::from_secs(1)
     ));
     let lock = site.status("job");
-    assert_eq!((&lock["held"], &lock["paused"], &lock["owner"]), (&json!(true), &json!(true), &json!(owner)));
+    assert_eq!((&lock["state"], &lock["held"], &lock["paused"]), (&json!("paused"), &json!(false), &json!(true)));
+    assert_eq!(lock["owner"], json!(owner));
     assert_eq!((&lock["host"], &lock["reason"]), (&json!("ops1"), &json!("the disk: replaced")));
     assert_eq!(lock["last"]["outcome"], json!("success"));
     assert_eq!(site.line(&["status"], "job")[..3], ["job", "paused", "ada@ops1: the disk: replaced"]);
@@ -167,7 +171,7 @@ fn a_lock_that_is_kept_after_its_run_is_held_by_it<S: Store>(site: &Site<S>) {
     site.ran("job", &["--at-least", "50s", "true"]).is_silent_with(0);
     let (stored, run) = (site.store.stored("job").unwrap(), site.store.history("job").remove(0));
     let lock = site.status("job");
-    assert_eq!((&lock["held"], &lock["owner"]), (&json!(true), &json!(stored.owner)));
+    assert_eq!((&lock["state"], &lock["held"], &lock["owner"]), (&json!("kept"), &json!(false), &json!(stored.owner)));
     assert!(stored.owner.ends_with(":ended"));
     assert_eq!((&lock["token"], &lock["last"]["token"]), (&json!(run.token), &json!(run.token)));
     assert_eq!((&lock["last"]["outcome"], &lock["last"]["running"]), (&json!("success"), &json!(false)));
@@ -181,7 +185,7 @@ fn a_free_lock_says_how_its_last_run_ended<S: Store>(site: &Site<S>) {
         for nothing in ["owner", "host", "since", "until", "token", "reason"] {
             assert_eq!(lock[nothing], Value::Null, "{nothing}");
         }
-        assert_eq!((&lock["held"], &lock["last"]["outcome"]), (&json!(false), &json!(outcome)));
+        assert_eq!((&lock["state"], &lock["last"]["outcome"]), (&json!("free"), &json!(outcome)));
     }
     let line = site.line(&["status"], "job");
     assert_eq!(line[..7], ["job", "free", "-", "-", "-", "-", "-"]);
@@ -294,11 +298,48 @@ fn a_run_that_never_came_back_is_not_for_ever_one_of_today<S: Store>(site: &Site
 fn a_name_that_nobody_has_heard_of_has_no_history<S: Store>(site: &Site<S>) {
     site.ran("backup", &["true"]).is_silent_with(0);
     let finished = finish(&mut site.shedlock(&["history", "bakcup"]));
-    finished.complains(1, "there is no lock `bakcup` and no run of it");
+    finished.complains(1, "no run of `bakcup` is known");
     assert!(finished.stderr.ends_with("hint: did you mean `backup`?\n"), "{finished:?}");
     let finished = finish(&mut site.shedlock(&["history", "--json", "something else"]));
-    finished.complains(1, "there is no lock `something else`");
+    finished.complains(1, "no run of `something else` is known");
     assert!(!finished.stderr.contains("hint"), "{finished:?}");
+}
+
+fn names_that_differ_in_case_are_both_shown<S: Store>(site: &Site<S>) {
+    site.ran("job", &["true"]).is_silent_with(0);
+    for words in [["status", "Job", "job"], ["status", "job", "Job"]] {
+        let shown = finish(&mut site.shedlock(&words));
+        assert_eq!(shown.stderr.lines().next(), Some("shedlock: there is no lock `Job` yet"), "{shown:?}");
+        let names: Vec<&str> = shown.stdout.lines().skip(1).filter_map(|line| cells(line).next()).collect();
+        assert_eq!(names, ["Job", "job"]);
+    }
+    site.ran("Job", &["true"]).is_silent_with(0);
+    assert_eq!(site.json(&["status", "Job", "job"]).len(), 2);
+}
+
+fn a_taking_that_is_yet_to_come_is_remarked_upon<S: Store>(site: &Site<S>) {
+    site.store.make_table();
+    assert!(site.store.java_take("job", "java-host", MINUTE));
+    assert_eq!(site.printed(&["status"]).lines().count(), 2);
+    site.store.shift("job", Duration::from_secs(2 * 3600));
+    for words in [&["status"][..], &["status", "--json"], &["status", "job"]] {
+        let shown = finish(&mut site.shedlock(words));
+        let remark = "shedlock: the lock `job` was taken ";
+        assert!(
+            shown.stderr.starts_with(remark) && shown.stderr.contains("after now, by the backend's clock"),
+            "{shown:?}"
+        );
+    }
+}
+
+fn what_a_check_has_used_is_not_in_the_way<S: Store>(site: &Site<S>) {
+    site.ran("job", &["true"]).is_silent_with(0);
+    let check = finish(&mut site.shedlock(&["check"]));
+    assert_eq!(check.code(), Some(0), "{check:?}");
+    let names = |lines: &str| lines.matches("shedlock-check").count();
+    assert_eq!((names(&site.printed(&["status"])), names(&site.printed(&["history"]))), (0, 0));
+    assert!(site.store.java_take("shedlock-check", "java-host", MINUTE));
+    assert_eq!(names(&site.printed(&["status"])), 1, "it is in the way of every check");
 }
 
 fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
@@ -311,7 +352,8 @@ fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
         (&["held"], 1),
         (&["free"], 0),
         (&["free", "held"], 1),
-        (&["other"], 0),
+        (&["other"], 1),
+        (&["free", "other"], 1),
         (&["held", "--json"], 1),
     ] {
         assert_eq!(code(words), Some(wanted), "{words:?}");

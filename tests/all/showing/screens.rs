@@ -185,11 +185,57 @@ fn times_are_local_for_those_who_want_that() {
     let local = in_zone("<+05>-5").stdout;
     let local = local.lines().nth(1).unwrap();
     let time = |line: &str| humantime::parse_rfc3339_weak(&line[..19]).unwrap();
-    assert_eq!((utc.chars().nth(19), local.chars().nth(19)), (Some('Z'), Some(' ')), "{utc} {local}");
+    assert_eq!((utc.chars().nth(19), local.chars().nth(19)), (Some('Z'), Some('+')), "{utc} {local}");
+    assert_eq!(&local[19..25], "+05:00");
     assert_eq!(time(local).duration_since(time(utc)).unwrap().as_secs(), 5 * 3600);
     in_zone("Mars/Olympus").complains(125, "--local cannot be had: TZ is `Mars/Olympus`");
     let picture = finish(site.shedlock(&["history", "--timeline", "--local"]).env("TZ", "<+05>-5")).stdout;
-    assert!(picture.lines().next().unwrap().ends_with("(local time, UTC+05:00)"), "{picture}");
+    assert!(picture.lines().next().unwrap().ends_with("+05:00 (local time)"), "{picture}");
+}
+
+#[test]
+fn an_hour_that_comes_twice_is_told_apart() {
+    let site = Site::new(SqliteStore::new());
+    site.ran("job", &["true"]).is_silent_with(0);
+    site.store.carry_out(
+        "INSERT INTO shedlock_history (id, name, owner, host, started_at, ended_at, exit_code, outcome) VALUES \
+         (1, 'job', 'a:1:2', 'a', '2025-10-26T00:00:00.000Z', '2025-10-26T00:00:01.000Z', 0, 'success'), \
+         (2, 'job', 'a:1:3', 'a', '2025-10-26T01:00:00.000Z', '2025-10-26T01:00:01.000Z', 0, 'success');",
+    );
+    let shown =
+        finish(site.shedlock(&["history", "--local", "--since", "2025-01-01"]).env("TZ", "CET-1CEST,M3.5.0,M10.5.0/3"));
+    for time in ["2025-10-26 02:00:00+02:00", "2025-10-26 02:00:00+01:00"] {
+        assert_eq!(shown.stdout.matches(time).count(), 1, "{shown:?}");
+    }
+}
+
+#[test]
+fn what_is_left_out_is_said() {
+    let site = Site::new(SqliteStore::new());
+    site.ran("job", &["true"]).is_silent_with(0);
+    site.store.carry_out(
+        "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 60) \
+         INSERT INTO shedlock_history (id, name, owner, host, started_at, ended_at, exit_code, outcome) \
+         SELECT 100 - i, 'job', 'a:1:' || i, 'a', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || i || ' hours'), \
+                strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-' || i || ' hours'), 0, 'success' FROM n;",
+    );
+    let shown = finish(&mut site.shedlock(&["history"]));
+    let remark = "shedlock: only the newest 50 runs are shown\n";
+    assert!(shown.stderr.starts_with(remark), "{shown:?}");
+    assert_eq!(shown.stdout.lines().count(), 51);
+    let json = finish(&mut site.shedlock(&["history", "--json"]));
+    assert!(json.stderr.starts_with(remark), "{json:?}");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap().as_array().unwrap().len(), 50);
+    // Whoever names a number or a time gets that, and no remark.
+    assert_eq!(site.json(&["history", "--since", "100h"]).len(), 61);
+    assert_eq!(site.json(&["history", "--limit", "55"]).len(), 55);
+    // Nothing is claimed of the time before the oldest record.
+    let picture = site.printed(&["history", "--since", "10d", "--timeline"]);
+    assert!(picture.contains("blank: no records"), "{picture}");
+    let lane = picture.lines().find(|line| line.starts_with("job")).unwrap();
+    assert!(lane.contains('▌') && !lane.contains('·'), "{picture}");
+    assert!(!site.printed(&["history", "--since", "30h", "--timeline"]).contains("no records"));
+    assert!(site.printed(&["history", "--since", "10d", "--svg", "-"]).contains("without ground: no records"));
 }
 
 #[test]
