@@ -147,12 +147,12 @@ impl Supervisor {
                 }
             }
             Action::SignalTree(signal) => {
-                if let Some(job) = &self.job {
+                if let Some(job) = &mut self.job {
                     job.signal_tree(signal);
                 }
             }
             Action::KillTree => {
-                if let Some(job) = &self.job {
+                if let Some(job) = &mut self.job {
                     job.signal_tree(crate::signal::Signal::KILL);
                 }
                 return self.look_for_rest(Rest::Tree);

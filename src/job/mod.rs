@@ -17,17 +17,18 @@ mod wait;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 pub(crate) use environ::Environment;
 pub(crate) use guard::guard;
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
-use nix::unistd::{Pid, getpgid, getpgrp};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 
-use crate::run::{Event, Group, Rest};
+use crate::run::{Event, Group, JobEnd, Rest};
 use crate::signal::Signal;
 use hold::Held;
 
@@ -43,10 +44,19 @@ pub(crate) struct Job {
     continue_later: Cell<bool>,
     /// What the last signal to all of the tree has reached.
     seen: RefCell<Vec<tree::Process>>,
+    /// What became of the command, and of an orphan, and was not told yet.
+    untold: Vec<Event>,
+    orphan: Option<JobEnd>,
 }
 
 /// How often a tree is searched anew for what was born meanwhile, before other events get their turn.
 const ROUNDS: usize = 10;
+/// How many children are reaped before other events get their turn.
+const BATCH: usize = 256;
+/// How long descendants that breed are chased before other events get their turn, and how long none may be born until /proc
+/// is walked again.
+const CHASE: Duration = Duration::from_millis(40);
+const CALM: Duration = Duration::from_millis(5);
 
 impl Job {
     fn new(pid: Pid, group: Group, strangers: Vec<i32>) -> Self {
@@ -58,6 +68,8 @@ impl Job {
             held: None,
             continue_later: Cell::new(false),
             seen: RefCell::default(),
+            untold: Vec::new(),
+            orphan: None,
         }
     }
 
@@ -75,7 +87,7 @@ impl Job {
     }
 
     /// Sends a signal to the command, its own group, and every descendant of ours.
-    pub(crate) fn signal_tree(&self, signal: Signal) {
+    pub(crate) fn signal_tree(&mut self, signal: Signal) {
         // Whom we know comes before the walk: on a machine that is overloaded it takes its time.
         if !self.reaped {
             self.signal_command(signal);
@@ -97,12 +109,11 @@ impl Job {
             let _ = signals::kill(-1, signal);
         }
         let mut known: HashSet<tree::Id> = HashSet::new();
+        let mut began = Instant::now();
         for round in 0..ROUNDS {
             let Some(found) = rest else { return };
             let new: Vec<_> = found.iter().filter(|process| known.insert(process.id)).collect();
-            if new.is_empty() {
-                return;
-            }
+            let none_new = new.is_empty();
             let in_group = |process: &tree::Process| process.group == self.pid.as_raw();
             if self.group == Group::Own && (self.reaped || round > 0) && new.iter().any(|process| in_group(process)) {
                 // Nothing can be born between the members' deaths; and while it has members, the number is the job's.
@@ -115,8 +126,66 @@ impl Job {
                 self.seen.replace(found);
                 return;
             }
-            // A process that forks while we walk has left a child that we have not seen.
+            if round == 0 {
+                began = Instant::now();
+            }
+            if self.chase(began) || none_new || began.elapsed() > CHASE {
+                return;
+            }
             rest = self.descendants();
+        }
+    }
+
+    /// Kills and reaps whatever becomes our child. A process that forks and ends as fast as it can is gone before a walk
+    /// through /proc reaches it; but its orphan is our newest child, and the list of these is read in an instant. Returns
+    /// whether nothing is left.
+    fn chase(&mut self, began: Instant) -> bool {
+        let Some(list) = tree::ChildList::open(getpid().as_raw()) else { return false };
+        let mut killed = HashSet::new();
+        let mut born = Instant::now();
+        while began.elapsed() < CHASE && born.elapsed() < CALM {
+            let Some(mut ours) = list.read() else { return false };
+            ours.retain(|child| !self.strangers.contains(child));
+            if ours.is_empty() {
+                return true;
+            }
+            for child in ours.iter().rev().filter(|child| killed.insert(**child)) {
+                // Nobody else can have the number before we reap.
+                let _ = signals::kill(*child, Signal::KILL);
+                born = Instant::now();
+            }
+            let reaped: Vec<wait::Change> = std::iter::from_fn(wait::next_change).take(BATCH).collect();
+            if reaped.is_empty() {
+                std::thread::yield_now();
+            }
+            for change in reaped {
+                killed.remove(&change.pid);
+                self.note(change);
+            }
+        }
+        false
+    }
+
+    /// Notes what became of a child. All orphans are one event, since after each the same is asked; that one of them was
+    /// killed is what matters.
+    fn note(&mut self, change: wait::Change) {
+        let is_command = change.pid == self.pid.as_raw() && !self.reaped;
+        match change.what {
+            wait::What::Ended(end) if is_command => {
+                self.reaped = true;
+                self.untold.push(Event::JobEnded(end));
+            }
+            wait::What::Ended(end) => {
+                // The number may become one of the job's.
+                self.strangers.retain(|stranger| *stranger != change.pid);
+                if self.orphan.is_none() || end == JobEnd::Killed(Signal::KILL) {
+                    self.orphan = Some(end);
+                }
+            }
+            // That we hold it is no news.
+            wait::What::Stopped(Signal::STOP) if self.held.is_some() => {}
+            wait::What::Stopped(signal) if is_command => self.untold.push(Event::JobStopped(signal)),
+            wait::What::Stopped(_) => {}
         }
     }
 
@@ -126,11 +195,7 @@ impl Job {
             && match (rest, self.group) {
                 (Rest::Tree, _) => self.tree_is_gone(),
                 (Rest::Group, Group::Own) => self.own_group_is_gone(),
-                // Our caller and its pipeline are in it too.
-                (Rest::Group, Group::Shared) => self.descendants().map_or_else(
-                    || self.tree_is_gone(),
-                    |rest| !rest.iter().any(|process| process.group == getpgrp().as_raw()),
-                ),
+                (Rest::Group, Group::Shared) => self.shared_group_is_gone(),
             }
     }
 
@@ -139,17 +204,22 @@ impl Job {
         if self.strangers.is_empty() {
             return !wait::has_children();
         }
-        tree::children().map_or_else(
-            || self.descendants().is_some_and(|rest| rest.is_empty()),
-            |children| children.iter().all(|child| self.strangers.contains(child)),
-        )
+        tree::children().iter().all(|child| self.strangers.contains(child))
     }
 
     fn own_group_is_gone(&self) -> bool {
         let group = self.pid.as_raw();
-        // What has not been reaped yet still counts as a member.
-        !signals::group_exists(group)
-            || tree::all().is_some_and(|all| tree::shows_all(&all) && !all.iter().any(|process| process.group == group))
+        // A zombie whose parent never reaps it is a member for ever.
+        !signals::group_exists(group) || is_empty(group, || tree::with_zombies().filter(|all| tree::shows_all(all)))
+    }
+
+    /// Our caller and its pipeline are in a shared group too.
+    fn shared_group_is_gone(&self) -> bool {
+        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.strangers);
+        match tree::is_visible() {
+            true => is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)),
+            false => self.tree_is_gone(),
+        }
     }
 
     fn signal_command(&self, signal: Signal) {
@@ -192,32 +262,28 @@ impl Job {
     }
 }
 
-/// Reaps whatever of our children has ended, and tells what became of them; the job's end comes as the job's, and after that
-/// of the others: when it is heard it is asked whether anything is left, and then how the rest has ended would be too late.
+/// Reaps what has ended of our children, and returns what became of them. The job's end comes last: when it is heard it is
+/// asked whether anything is left, and then how the rest has ended would be too late.
 pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
-    let (mut orphans, mut events) = (Vec::new(), Vec::new());
-    while let Some(change) = wait::next_change() {
-        let ours = job.as_mut().filter(|job| job.pid.as_raw() == change.pid && !job.reaped);
-        match (change.what, ours) {
-            (wait::What::Ended(end), Some(job)) => {
-                job.reaped = true;
-                events.push(Event::JobEnded(end));
-            }
-            (wait::What::Ended(end), None) => {
-                if let Some(job) = job {
-                    // The number may become one of the job's.
-                    job.strangers.retain(|stranger| *stranger != change.pid);
-                }
-                orphans.push(Event::OrphanEnded(end));
-            }
-            // That we hold it is no news.
-            (wait::What::Stopped(Signal::STOP), Some(job)) if job.held.is_some() => {}
-            (wait::What::Stopped(signal), Some(_)) => events.push(Event::JobStopped(signal)),
-            (wait::What::Stopped(_), None) => {}
-        }
+    let changes: Vec<wait::Change> = std::iter::from_fn(wait::next_change).take(BATCH).collect();
+    if changes.len() == BATCH {
+        // Signals and deadlines get their turn, and then this comes again.
+        let _ = signals::kill(getpid().as_raw(), Signal::CHLD);
     }
-    orphans.extend(events);
-    orphans
+    let Some(job) = job else { return Vec::new() };
+    for change in changes {
+        job.note(change);
+    }
+    let orphan = job.orphan.take().map(Event::OrphanEnded);
+    orphan.into_iter().chain(job.untold.drain(..)).collect()
+}
+
+/// Whether a group has no members left, of which `look` finds all. Our own zombies count: until one is reaped, what it has
+/// left behind may not be our child yet. A second look finds a member that was born behind the back of the first.
+fn is_empty(group: i32, look: impl Fn() -> Option<Vec<tree::Process>>) -> bool {
+    let ourselves = getpid().as_raw();
+    let counts = |one: &tree::Process| one.group == group && (!one.dead || one.parent == ourselves);
+    (0..2).all(|_| look().is_some_and(|all| !all.iter().any(counts)))
 }
 
 #[cfg(test)]
@@ -273,5 +339,54 @@ mod tests {
         wait_until("it breeds", || scene.rest().len() > 20);
         scene.say("tree 9");
         wait_until("nothing is left", || scene.rest().is_empty());
+    }
+
+    /// A job that leaves a chain of generations behind: each process forks, leads a session of its own, beats, and ends.
+    fn chain(until: &str) -> String {
+        let perl = format!(
+            "perl -MPOSIX -e '$SIG{{CHLD}} = \"IGNORE\"; $| = 1; open(B, \">>beats\"); for (1..{until}) {{ \
+             last unless -d $ENV{{HERE}}; my $pid = fork; POSIX::_exit(0) if $pid; setsid(); syswrite(B, \".\"); \
+             select(undef, undef, undef, 0.0005) }} open(F, \">over\")' &"
+        );
+        format!("{perl} until [ -s beats ]; do sleep 0.01; done")
+    }
+
+    #[test]
+    fn a_tree_that_forks_and_ends_all_the_time_is_not_gone_before_its_last_generation() {
+        let mut scene = Scene::new("own", &chain("500"));
+        scene.see_the_end();
+        wait_until("the tree is gone", || scene.say("gone tree") == "true");
+        assert!(scene.place().join("over").exists());
+        assert!(scene.has_spared_the_stranger());
+    }
+
+    #[test]
+    fn a_tree_that_forks_and_ends_all_the_time_is_dead_when_it_is_gone() {
+        let mut scene = Scene::new("own", &chain("1e9"));
+        scene.see_the_end();
+        wait_until("the tree is gone", || {
+            scene.say("tree 9");
+            scene.say("gone tree") == "true"
+        });
+        let beats = || std::fs::metadata(scene.place().join("beats")).unwrap().len();
+        let before = beats();
+        // Hundreds of generations would live in that time.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(beats(), before);
+        assert!(scene.has_spared_the_stranger());
+    }
+
+    #[test]
+    fn what_is_reaped_at_once_is_bounded_and_the_rest_is_announced() {
+        let script = "for i in $(seq 600); do (setsid sh -c 'echo >> orphans; exit' &) ; done; echo > over";
+        let mut scene = Scene::new("own", script);
+        wait_until("all orphans", || {
+            std::fs::read_to_string(scene.place().join("orphans")).is_ok_and(|all| all.len() == 600)
+        });
+        wait_until("the end", || scene.place().join("over").exists());
+        wait_until("all are zombies", || scene.rest().is_empty());
+        let told = [(); 4].map(|()| scene.say("reap"));
+        assert_eq!(told, ["[\"OrphanEnded\", \"JobEnded\"]", "[\"OrphanEnded\"]", "[\"OrphanEnded\"]", "[]"]);
+        assert_eq!(scene.say("gone tree"), "true");
     }
 }

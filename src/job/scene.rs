@@ -71,7 +71,14 @@ fn obey(line: &str, job: &mut Option<Job>, guardian: &mut Option<Guardian>) -> S
         "let-go" => ours.let_go(),
         "signal" => ours.signal(number()),
         "tree" => ours.signal_tree(number()),
-        "gone" => return ours.rest_is_gone(if rest == "group" { Rest::Group } else { Rest::Tree }).to_string(),
+        "gone" => {
+            // A zombie counts, and we are told of each.
+            if ours.reaped {
+                reap(job);
+            }
+            let rest = if rest == "group" { Rest::Group } else { Rest::Tree };
+            return job.as_ref().unwrap().rest_is_gone(rest).to_string();
+        }
         "reap" => {
             let events = reap(job);
             return format!("{:?}", events.iter().map(name).collect::<Vec<_>>());

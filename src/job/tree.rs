@@ -3,17 +3,22 @@
 //! As a child subreaper we stay the ancestor of a daemon that has left its parent, its group and its session behind.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr;
 
 use nix::errno::Errno;
 use nix::libc;
 
 use super::signals::kill;
+use super::wait;
 use crate::signal::Signal;
 
-/// A process that lives.
+/// The most processes that a 64-bit kernel can be told to have.
+const MOST_PIDS: i32 = 1 << 22;
+
+/// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: Id,
@@ -21,6 +26,8 @@ pub(super) struct Process {
     pub(super) group: i32,
     /// The kernel's letter for what it is doing.
     pub(super) state: u8,
+    /// It has ended, and was not reaped yet.
+    pub(super) dead: bool,
 }
 
 /// One process, and never one that got its number later.
@@ -83,7 +90,7 @@ impl Process {
 
 /// The process that has this number, living or not yet reaped.
 pub(super) fn holder_of(pid: i32) -> Option<Id> {
-    Some(read(&fs::read(format!("/proc/{pid}/stat")).ok()?)?.0.id)
+    Some(read(&fs::read(format!("/proc/{pid}/stat")).ok()?)?.id)
 }
 
 /// Makes orphaned descendants our children instead of init's.
@@ -98,14 +105,20 @@ pub(super) fn is_visible() -> bool {
     shown.is_some_and(|link| link.to_str().and_then(|pid| pid.parse().ok()) == Some(std::process::id()))
 }
 
-/// Every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of no use.
+/// Returns every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of no
+/// use.
 pub(super) fn all() -> Option<Vec<Process>> {
+    Some(with_zombies()?.into_iter().filter(|process| !process.dead).collect())
+}
+
+/// Returns every process that we can see, zombies too.
+pub(super) fn with_zombies() -> Option<Vec<Process>> {
     if !is_visible() {
         return None;
     }
     let entries = fs::read_dir("/proc").ok()?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    Some(pids.filter_map(Process::find).collect())
+    Some(pids.filter_map(|pid: i32| read(&fs::read(format!("/proc/{pid}/stat")).ok()?)).collect())
 }
 
 /// Finds every living descendant of this process, but for those below the children in `except`.
@@ -117,35 +130,70 @@ pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
 /// Finds the children that this process has already, from before it became shedlock. A script that starts something in the
 /// background and then `exec`s us leaves us such.
 pub(super) fn children_from_before() -> Vec<i32> {
-    if !super::wait::has_children() {
-        return Vec::new();
-    }
-    children().unwrap_or_else(|| {
-        let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
-        let all = descendants(&[]).unwrap_or_default();
-        all.iter().filter(|process| process.parent == ourselves).map(|process| process.id.pid).collect()
-    })
+    if wait::has_children() { children() } else { Vec::new() }
 }
 
-/// Our children that live, also those of other users, which a /proc with `hidepid` does not show. `None` if the kernel has no
-/// list of them.
-pub(super) fn children() -> Option<Vec<i32>> {
-    if !is_visible() {
-        return None;
-    }
+/// Returns our children, living or not yet reaped: one that has ended stays until we reap it, and by then its own children
+/// are ours. So when only known children are here, nothing else descends from us.
+pub(super) fn children() -> Vec<i32> {
+    listed_children().or_else(shown_children).unwrap_or_else(numbered_children)
+}
+
+/// Returns our children, if the kernel has a list of them.
+pub(super) fn listed_children() -> Option<Vec<i32>> {
+    if is_visible() { children_of(i32::try_from(std::process::id()).ok()?) } else { None }
+}
+
+/// Returns the children of a process in the order in which it got them, also those of other users, which a /proc with
+/// `hidepid` does not show. `None` if the kernel has no such list.
+pub(super) fn children_of(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     // Each thread has its own.
-    for thread in fs::read_dir("/proc/self/task").ok()? {
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
         let list = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
-        let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
-        children.extend(pids.filter(|pid| is_hidden(*pid) || Process::find(*pid).is_some()));
+        children.extend(list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
     Some(children)
 }
 
-/// Whether /proc does not show a child of ours.
-fn is_hidden(pid: i32) -> bool {
-    holder_of(pid).is_none()
+/// The kernel's list of the children of a process, which gets the orphans of its descendants too, the newest last.
+pub(super) struct ChildList(File);
+
+impl ChildList {
+    /// Opens the list of a process in our pid namespace, if the kernel has such lists.
+    pub(super) fn open(pid: i32) -> Option<Self> {
+        // Orphans become children of the first thread.
+        let file = is_visible().then(|| File::open(format!("/proc/{pid}/task/{pid}/children")))?;
+        file.ok().map(Self)
+    }
+
+    /// Returns who is on it now.
+    pub(super) fn read(&self) -> Option<Vec<i32>> {
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match self.0.read_at(&mut piece, text.len() as u64).ok()? {
+                0 => break,
+                length => text.extend_from_slice(&piece[..length]),
+            }
+        }
+        let pids = text.split(|byte| *byte == b' ').filter_map(|pid| std::str::from_utf8(pid).ok()?.parse().ok());
+        Some(pids.collect())
+    }
+}
+
+/// Searches all processes for our children; `None` if some may be hidden.
+fn shown_children() -> Option<Vec<i32>> {
+    let parent = i32::try_from(std::process::id()).ok()?;
+    let all = with_zombies()?;
+    let children = all.iter().filter(|process| process.parent == parent).map(|process| process.id.pid);
+    shows_all(&all).then(|| children.collect())
+}
+
+/// Asks the kernel of every number that a process may have. That takes long, but needs no /proc.
+fn numbered_children() -> Vec<i32> {
+    let most = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    let most = most.and_then(|most| most.trim().parse().ok()).unwrap_or(MOST_PIDS);
+    (1..=most).filter(|pid| wait::is_child(*pid)).collect()
 }
 
 /// Whether /proc shows every process, and not only those that we may look into: then it shows init.
@@ -181,12 +229,12 @@ const START: usize = 1;
 
 /// Reads `/proc/PID/stat`; `None` for a process that is dead.
 fn parse(stat: &[u8]) -> Option<Process> {
-    read(stat).filter(|(_, dead)| !dead).map(|(process, _)| process)
+    read(stat).filter(|process| !process.dead)
 }
 
-/// Reads `/proc/PID/stat`, and whether the process is a zombie, of which not only the first thread has ended. The name
-/// in it may hold blanks and brackets.
-fn read(stat: &[u8]) -> Option<(Process, bool)> {
+/// Reads `/proc/PID/stat`. A process is dead when not only its first thread has ended. The name in the line may hold blanks and
+/// brackets.
+fn read(stat: &[u8]) -> Option<Process> {
     let stat = String::from_utf8_lossy(stat);
     let pid = stat.split(' ').next()?.parse().ok()?;
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -196,7 +244,7 @@ fn read(stat: &[u8]) -> Option<(Process, bool)> {
     let threads: u32 = fields.nth(NUM_THREADS).and_then(|field| field.parse().ok()).unwrap_or(1);
     let start = fields.nth(START)?.parse().ok()?;
     let dead = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    Some((Process { id: Id { pid, start }, parent, group, state: state.bytes().next()? }, dead))
+    Some(Process { id: Id { pid, start }, parent, group, state: state.bytes().next()?, dead })
 }
 
 /// Opens a descriptor of a process, which closes on exec.
@@ -245,12 +293,27 @@ mod tests {
 
     #[test]
     fn descendants_are_found_at_any_depth() {
-        let process = |pid, parent| Process { id: Id { pid, start: 0 }, parent, group: 1, state: b'S' };
+        let process = |pid, parent| Process { id: Id { pid, start: 0 }, parent, group: 1, state: b'S', dead: false };
         let all = [process(5, 4), process(2, 1), process(3, 2), process(4, 3), process(9, 8)];
         let mut found: Vec<i32> = below(&all, &[2], &[]).iter().map(|process| process.id.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [3, 4, 5]);
     }
+
+    #[test]
+    fn each_way_of_asking_for_children_finds_a_zombie_too() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let began = std::time::Instant::now();
+        while Process::find(pid).is_some() {
+            assert!(began.elapsed().as_secs() < 20);
+        }
+        let ways = || [listed_children().unwrap(), shown_children().unwrap(), numbered_children()];
+        assert!(ways().iter().all(|children| children.contains(&pid)));
+        child.wait().unwrap();
+        assert!(!ways().iter().any(|children| children.contains(&pid)));
+    }
+
     #[test]
     fn a_signal_for_a_process_that_is_gone_does_not_reach_who_has_its_number_now() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();

@@ -2,6 +2,8 @@
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 use crate::run::JobEnd;
 use crate::signal::Signal;
@@ -10,12 +12,14 @@ use crate::signal::Signal;
 const TRIES: usize = 10;
 
 /// A child that changed.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     pub(super) pid: i32,
     pub(super) what: What,
 }
 
 /// What became of it.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum What {
     Ended(JobEnd),
     Stopped(Signal),
@@ -36,9 +40,17 @@ pub(super) fn next_change() -> Option<Change> {
 
 /// Whether we have any child, living or not yet reaped.
 pub(super) fn has_children() -> bool {
-    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    exists(Id::All)
+}
+
+/// Whether a process is our child, living or not yet reaped.
+pub(super) fn is_child(pid: i32) -> bool {
+    exists(Id::Pid(Pid::from_raw(pid)))
+}
+
+fn exists(child: Id<'_>) -> bool {
     let only_look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, only_look) != Err(Errno::ECHILD)
+    waitid(child, only_look) != Err(Errno::ECHILD)
 }
 
 fn read(status: i32) -> What {

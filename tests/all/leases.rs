@@ -6,7 +6,7 @@ use std::process::Command;
 use super::stage::{by_nobody, by_root, change, edit, open, open_to_nobody};
 use super::support::process::{
     Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, stop_at_rest,
-    until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_held,
+    under, until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_held,
 };
 use super::support::{Place, finish, is_alive, kill, wait_until};
 
@@ -403,5 +403,61 @@ fn what_another_user_runs_for_the_job_keeps_the_lock_though_proc_hides_it() {
         assert!(row.held, "{row:?}");
         super::support::process::touch(&place, "home/may-end");
         assert_eq!(started.finish().code(), Some(124), "{options:?}");
+    }
+}
+
+/// Perl that leaves a chain of `generations` behind: each process forks, leads a session of its own, beats, lives for `pause`
+/// seconds, and ends.
+fn chain(generations: &str, pause: &str) -> String {
+    format!(
+        "use POSIX; my $us = getppid; open(B, '>>beats'); for (1..{generations}) {{ last unless -e 'locks.db'; \
+         fork and POSIX::_exit(0); setsid(); syswrite(B, \"x\\n\") unless $_ % 10; \
+         select(undef, undef, undef, {pause}) }} select(undef, undef, undef, 0.1); open(F, '>over') if getppid == $us"
+    )
+}
+
+#[test]
+fn a_job_that_forks_and_ends_as_fast_as_it_can_is_dead_before_its_lock_frees() {
+    for pause in ["0.0001", "0"] {
+        let place = Place::new();
+        let breed = "setsid perl -e \"$0\" & sleep 60";
+        let words = ["--lease", "1s", "--kill-after", "100ms", "sh", "-c", breed, &chain("1e9", pause)];
+        let started = detached(&place, "run", &limited(&place, "job", "2s", words));
+        wait_for_more(&place, "beats");
+        assert_eq!(started.finish().code(), Some(124));
+        let beats = place.lines("beats").len();
+        is_free(&place, "job");
+        assert_eq!(place.lines("beats").len(), beats, "with {pause}");
+    }
+}
+
+#[test]
+fn a_tree_that_forks_and_ends_all_the_time_keeps_the_lock_until_its_last_generation() {
+    for guarded in [&["--lease", "30s"][..], &[]] {
+        let place = Place::new();
+        // Without a guardian there is a child from before.
+        let chain = chain("500", "0.001");
+        let words = [&["--wait-for", "tree"], guarded, &["perl", "-e", &chain]].concat();
+        let command = limited(&place, "job", "1m", &words);
+        let with_child = ["sh", "-c", "sleep 60 > /dev/null 2>&1 & exec setsid \"$@\"", "sh"];
+        finish(&mut under(&with_child, &command)).is_silent_with(0);
+        assert!(place.path("over").exists(), "the last was left alone, with {guarded:?}");
+    }
+}
+
+/// A middle process ends between the look at the list of children and the look at itself.
+#[test]
+fn a_daemon_keeps_the_lock_though_each_look_takes_long() {
+    for pause in ["0.03", "0.06", "0.09", "0.12", "0.15"] {
+        let place = Place::new();
+        let daemon = format!(
+            "use POSIX; my $us = getppid; fork and POSIX::_exit(0); setsid(); select(undef, undef, undef, {pause}); \
+             fork and POSIX::_exit(0); select(undef, undef, undef, 0.3); open(F, '>over') if getppid == $us"
+        );
+        let words = ["--wait-for", "tree", "--lease", "30s", "perl", "-e", &daemon];
+        let slow = ["-e", "trace=openat", "-e", "inject=openat:delay_enter=20000"];
+        let tracer = [&["setsid", "strace", "-f", "-qq", "-o", "trace"], &slow[..]].concat();
+        finish(&mut under(&tracer, &limited(&place, "job", "1m", words))).is_silent_with(0);
+        assert!(place.path("over").exists(), "the daemon was left alone, with {pause}");
     }
 }
