@@ -7,6 +7,7 @@ mod hosts;
 mod java;
 mod login;
 mod many;
+mod pooled;
 mod tls;
 mod zones;
 

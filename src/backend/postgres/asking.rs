@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use super::place::Places;
 use super::session::{Failure, Session};
-use super::statements::{NOW, Statement, Table};
+use super::statements::{Missing, NOW, Statement, Table};
 use super::{Postgres, Values, time, trouble};
 use crate::backend::{Trouble, TroubleKind};
 use crate::clock::{Moment, Timestamp};
@@ -15,6 +16,13 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// How many tables may be missing.
 const TABLES: usize = 2;
+
+/// Whether a statement goes with its part for the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recorded {
+    Yes,
+    No,
+}
 
 /// What is asked of a server, and how long it may take. The outer error is the last word, whatever other servers would say.
 type Work<'a, T> = &'a mut dyn FnMut(&mut Postgres, &mut Session, Duration) -> Result<Result<T, Failure>, Trouble>;
@@ -34,11 +42,12 @@ impl Postgres {
         statement: &Statement,
         values: Values<'_>,
     ) -> Result<(Timestamp, Vec<Row>), Trouble> {
-        let (statement, now) = (self.tables.plain(statement), self.tables.plain(&NOW));
         let rows = self.on_a_primary(&mut |backend, session, limit| {
-            let rows = match session.query(&statement, values, limit) {
+            let rows = match backend.query(session, statement, Recorded::No, values, limit)? {
                 // A standby need not have the table yet.
-                Err(failure) if trouble::is_no_table(&failure) => session.query(&now, &[], limit),
+                Err(failure) if trouble::is_no_table(&failure) => {
+                    backend.query(session, &NOW, Recorded::No, &[], limit)?
+                }
                 Err(failure) if table == Table::Runs && backend.is_refusal(&failure) => {
                     return Err(backend.unusable_history(&failure, "SELECT"));
                 }
@@ -94,7 +103,7 @@ impl Postgres {
         Ok(answer)
     }
 
-    /// Asks, with a table that is missing made, and without the history where it may not be kept.
+    /// Asks, with a table that is missing made if the statement takes a lock, and without the history where it may not be kept.
     fn ask_with_tables(
         &mut self,
         session: &mut Session,
@@ -102,20 +111,27 @@ impl Postgres {
         values: Values<'_>,
         limit: Duration,
     ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
-        let plain = self.tables.plain(statement);
         let mut missing = TABLES;
         loop {
-            let recorded = self.tables.recorded(statement).filter(|_| self.history.is_kept());
-            let failure = match session.query(recorded.as_ref().unwrap_or(&plain), values, limit) {
+            let recorded = if self.history.is_kept() { Recorded::Yes } else { Recorded::No };
+            let failure = match self.query(session, statement, recorded, values, limit)? {
                 Ok(rows) => return Ok(Ok(rows)),
                 Err(failure) => failure,
             };
+            let is_recorded = recorded == Recorded::Yes && statement.is_recorded();
             let made = if trouble::is_no_table(&failure) && missing > 0 {
                 missing -= 1;
-                match self.tables.missing(&trouble::said(&failure)) {
-                    Table::Locks => self.create(session, Table::Locks, limit)?,
+                match (self.tables.missing(&trouble::said(&failure)), statement.missing) {
+                    // Only a taking makes tables.
+                    (Table::Locks, Missing::Trouble) => return Ok(Err(failure)),
+                    (Table::Locks, Missing::Lost) => return Ok(Ok(Vec::new())),
+                    (Table::Runs, Missing::Trouble | Missing::Lost) => {
+                        self.history.bar(self.no_table(Table::Runs, "and only a taking makes it", ""));
+                        Ok(())
+                    }
+                    (Table::Locks, Missing::Made) => self.create_first(session, Table::Locks, limit)?,
                     // Without that of locks there is no lock; without that of runs there is no history.
-                    Table::Runs => match self.create(session, Table::Runs, limit) {
+                    (Table::Runs, Missing::Made) => match self.create_first(session, Table::Runs, limit) {
                         Err(trouble) if trouble.kind == TroubleKind::Lasting => {
                             self.history.bar(trouble);
                             Ok(())
@@ -123,9 +139,9 @@ impl Postgres {
                         answer => answer?,
                     },
                 }
-            } else if recorded.is_some() && self.is_refusal(&failure) {
+            } else if is_recorded && self.is_refusal(&failure) {
                 // Whose fault it is shows without the history.
-                let answer = session.query(&plain, values, limit);
+                let answer = self.query(session, statement, Recorded::No, values, limit)?;
                 if answer.is_ok() {
                     self.bar_history(&failure);
                 }
@@ -135,6 +151,48 @@ impl Postgres {
             };
             if let Err(failure) = made {
                 return Ok(Err(failure));
+            }
+        }
+    }
+
+    /// Sends a statement, which names the schemas of its tables if another client may have changed the session.
+    fn query(
+        &mut self,
+        session: &mut Session,
+        statement: &Statement,
+        recorded: Recorded,
+        values: Values<'_>,
+        limit: Duration,
+    ) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+        if session.is_lent()
+            && !self.tables.are_placed()
+            && let Err(failure) = self.place(session, limit)?
+        {
+            return Ok(Err(failure));
+        }
+        loop {
+            let (only_for, placed) = (session.only_for(), self.tables.are_placed());
+            let plain = || self.tables.plain(statement, only_for);
+            let full = match recorded {
+                Recorded::Yes => self.tables.recorded(statement, only_for).unwrap_or_else(plain),
+                Recorded::No => plain(),
+            };
+            let answer = session.query(&full, values, limit);
+            if placed || session.is_own() {
+                return Ok(answer);
+            }
+            match answer {
+                Ok(rows) if !rows.is_empty() => {
+                    session.served_by_own();
+                    return Ok(Ok(rows));
+                }
+                // The lock is lost, the table is missing, or this was not a session of our own.
+                Err(failure) if !trouble::is_no_table(&failure) => return Ok(Err(failure)),
+                answer => match self.place(session, limit)? {
+                    Ok(_) if self.tables.are_placed() => {}
+                    Ok(_) => return Ok(answer),
+                    Err(failure) => return Ok(Err(failure)),
+                },
             }
         }
     }
@@ -149,6 +207,48 @@ impl Postgres {
     fn time_left(&self) -> Duration {
         let now = Moment::now();
         (self.begun.unwrap_or(now) + self.patience).since(now).max(SHORTEST)
+    }
+
+    /// Makes a table that is missing at the first use, unless the database has one of its name in another schema: which of
+    /// the two was meant is not for us to say.
+    pub(super) fn create_first(
+        &mut self,
+        session: &mut Session,
+        table: Table,
+        limit: Duration,
+    ) -> Result<Result<(), Failure>, Trouble> {
+        let places = match self.place(session, limit)? {
+            Ok(places) => places,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        if let Some(trouble) = self.ambiguity(table, &places) {
+            return Err(trouble);
+        }
+        self.create(session, table, limit)
+    }
+
+    /// Another schema has a table of this name. One that is now where it was missing is no trouble: another process made it.
+    pub(super) fn ambiguity(&self, table: Table, places: &Places) -> Option<Trouble> {
+        let bare = self.tables.bare(table);
+        let is_there = match self.tables.are_placed() {
+            true => places.all(&bare).any(|found| found.eq_ignore_ascii_case(self.tables.name(table))),
+            false => places.of(&bare).is_some(),
+        };
+        let others: Vec<String> = places.all(&bare).filter(|_| !is_there).collect();
+        let first = others.first()?;
+        let why = format!("and it is not made, since there is {}", others.join(" and "));
+        let hint = match table {
+            Table::Locks => format!("name the one that is meant, such as ?table={first}, or "),
+            Table::Runs => String::new(),
+        };
+        Some(self.no_table(table, &why, &hint))
+    }
+
+    /// A table that is missing, and has to be made by a person.
+    fn no_table(&self, table: Table, why: &str, otherwise: &str) -> Trouble {
+        let (label, name) = (self.servers.label(), self.tables.name(table));
+        Trouble::lasting(format!("{label}: there is no table {name}, {why}"))
+            .hint(format!("{otherwise}have somebody who may run: {}", self.tables.create(table)))
     }
 
     /// Makes a table. A server that cannot be written is no place for it, and that is not the last word.
@@ -171,9 +271,7 @@ impl Postgres {
             // Nothing was asked for yet.
             return Err(Trouble { unclear: false, ..trouble });
         }
-        let (label, name, said) = (self.servers.label(), self.tables.name(table), trouble::said(&failure));
-        Err(Trouble::lasting(format!("{label}: there is no table {name}, and it cannot be made: {said}"))
-            .hint(format!("have somebody who may run: {statement}")))
+        Err(self.no_table(table, &format!("and it cannot be made: {}", trouble::said(&failure)), ""))
     }
 
     /// Does without the history, whose table is there and cannot be used.

@@ -8,6 +8,8 @@ mod check;
 mod connect;
 mod operate;
 mod passfile;
+mod pid;
+mod place;
 mod session;
 mod statements;
 mod trouble;
@@ -25,7 +27,7 @@ use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, PAUSE, RELEASE, RENEW, Table, Tables};
+use statements::{ACQUIRE, GIVE_BACK, PAUSE, RELEASE, RENEW, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -116,8 +118,9 @@ impl Backend for Postgres {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
             Closing::Unused => (None, None),
         };
+        let statement = if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE };
         let rows = self.ask(
-            &RELEASE,
+            statement,
             &[
                 (&claim.name.as_str(), Type::TEXT),
                 (&claim.owner.as_str(), Type::TEXT),

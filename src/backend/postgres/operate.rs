@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::statements::{CHANGE, LIST, RUNS, TABLES, Table};
+use super::statements::{CHANGE, LIST, NOW, RUNS, TABLES, Table};
 use super::{Interval, Postgres, left, time};
 use crate::backend::{Finding, Kept, Operate, Trouble};
 use crate::lock::{Change, Lock, Locks, PastRun, Record, Runs, Wanted};
@@ -64,6 +64,8 @@ impl Operate for Postgres {
     }
 
     fn make(&mut self) -> Result<Vec<String>, Trouble> {
+        // From here on the names are as they will be.
+        self.look(Table::Locks, &NOW, &[])?;
         let names = [Table::Locks, Table::Runs].map(|table| self.tables.name(table).to_owned());
         let (_, rows) = self.look(Table::Locks, &TABLES, &[(&names[0], Type::TEXT), (&names[1], Type::TEXT)])?;
         let is_there = |index| rows.first().and_then(|row| value(row, index)) == Some(true);

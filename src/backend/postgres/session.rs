@@ -15,6 +15,8 @@ use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket};
 
+use super::pid;
+
 /// How long taking back a statement may take, and how long saying goodbye.
 const SHORTLY: Duration = Duration::from_millis(500);
 
@@ -41,9 +43,31 @@ pub(super) struct Session {
     connection: JoinHandle<Result<(), Error>>,
     /// Tells the server to leave what it is doing for us; gone once it was told.
     cancel: Cancel,
+    /// The process that the server said serves us.
+    pid: Option<i32>,
+    origin: Origin,
 }
 
+/// Whose a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Unknown,
+    /// Nobody had it before us.
+    Own,
+    /// A pooler lends it, and to others as well.
+    Lent,
+}
+
+/// Processes have no larger numbers on Linux. PgBouncer makes up a number of 32 bits.
+const LARGEST_PID: i32 = 1 << 22;
+
 type Cancel = Option<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Said(error)
+    }
+}
 
 impl Session {
     /// Connects and logs in.
@@ -61,8 +85,40 @@ impl Session {
         let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
         let connection = runtime.spawn(connection);
         let token = client.cancel_token();
+        let pid = runtime.block_on(pid::read(&token));
+        let origin = match pid {
+            Some(1..=LARGEST_PID) => Origin::Unknown,
+            _ => Origin::Lent,
+        };
         let cancel: Cancel = Some(Box::pin(async move { token.cancel_query(tls).await }));
-        Ok(Self { runtime, client, connection, cancel })
+        Ok(Self { runtime, client, connection, cancel, pid, origin })
+    }
+
+    /// The process that has to carry out a statement that is only for a session of our own; `None` where that is certain.
+    pub(super) fn only_for(&self) -> Option<i32> {
+        self.pid.filter(|_| self.origin == Origin::Unknown)
+    }
+
+    /// Notes which process carried out a statement.
+    pub(super) fn served_by(&mut self, pid: i32) {
+        self.origin = if self.pid == Some(pid) { Origin::Own } else { Origin::Lent };
+    }
+
+    /// Notes that a statement was carried out which is only for a session of our own.
+    pub(super) fn served_by_own(&mut self) {
+        if self.origin == Origin::Unknown {
+            self.origin = Origin::Own;
+        }
+    }
+
+    /// Nobody had this session before us.
+    pub(super) fn is_own(&self) -> bool {
+        self.origin == Origin::Own
+    }
+
+    /// A pooler lends it.
+    pub(super) fn is_lent(&self) -> bool {
+        self.origin == Origin::Lent
     }
 
     /// Asks in one message, without preparing the statement first.

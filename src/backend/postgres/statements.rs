@@ -9,8 +9,10 @@
 
 /// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
 /// last answer: a statement that nobody waits for would take the lock for nobody.
-const UTC: &str =
-    "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), set_config('lock_timeout', '900ms', true))";
+///
+/// It is empty, and so nothing happens, where `{own}` says that the session is not for this statement.
+const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), \
+    set_config('lock_timeout', '900ms', true) WHERE {own})";
 
 /// The server's time is that when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
@@ -20,6 +22,23 @@ pub(super) struct Statement {
     lock: &'static str,
     /// What it says in addition where there is a history, and what its answer then has of it.
     history: Option<(&'static str, &'static str)>,
+    pub(super) missing: Missing,
+}
+
+/// What becomes of a table of locks that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It is made, and that of runs as well.
+    Made,
+    Trouble,
+    /// Where there are no locks, there is none of ours.
+    Lost,
+}
+
+impl Statement {
+    pub(super) fn is_recorded(&self) -> bool {
+        self.history.is_some()
+    }
 }
 
 /// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease,
@@ -31,7 +50,7 @@ pub(super) struct Statement {
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
-                              WHERE name = $1 AND locked_by <> $2 AND {held}), \
+                              WHERE {own} AND name = $1 AND locked_by <> $2 AND {held}), \
         taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
                   SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
                   ON CONFLICT (name) DO UPDATE SET lock_until = greatest(lock.lock_until, excluded.lock_until), \
@@ -49,16 +68,18 @@ pub(super) const ACQUIRE: Statement = Statement {
                      RETURNING id)",
         "(SELECT id FROM noted)::int8",
     )),
+    missing: Missing::Made,
 };
 
 /// A pause is no run.
-pub(super) const PAUSE: Statement = Statement { lock: ACQUIRE.lock, history: None };
+pub(super) const PAUSE: Statement = Statement { history: None, ..ACQUIRE };
 
 /// `$1` name, `$2` owner, `$3` lease.
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
         FROM zone WHERE name = $1 AND locked_by = $2 AND {held} RETURNING true",
     history: None,
+    missing: Missing::Trouble,
 };
 
 /// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
@@ -81,11 +102,15 @@ pub(super) const RELEASE: Statement = Statement {
          closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
                     WHERE name = $1 AND owner = $2 AND ended_at IS NULL AND $6 IS NOT NULL \
                           AND (id <= (SELECT id FROM oldest)) IS NOT TRUE), \
-         pruned AS (DELETE FROM {history} WHERE name = $1 AND \
+         pruned AS (DELETE FROM {history} USING zone WHERE name = $1 AND \
                     (id <= (SELECT id FROM oldest) OR owner = $2 AND ended_at IS NULL AND $6 IS NULL))",
         "",
     )),
+    missing: Missing::Trouble,
 };
+
+/// Gives back what may have been taken, and may be the first statement of all.
+pub(super) const GIVE_BACK: Statement = Statement { missing: Missing::Lost, ..RELEASE };
 
 /// What people look at begins with `{server}`: the time, and whether the server can only be read, which is a standby or one that
 /// was told so, and not one that tells this user only.
@@ -93,17 +118,19 @@ const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery()
     current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_settings \
         WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
 
-/// `{row}`: one at least, whatever else there is.
-const ROW: &str = "(VALUES (1)) AS server (row)";
+/// `{row}`: one, whatever else there is; none where the session is not for this statement.
+const ROW: &str = "(SELECT 1 WHERE {own}) AS server (row)";
 
 /// Of the server alone.
-pub(super) const NOW: Statement = Statement { lock: "SELECT {server}", history: None };
+pub(super) const NOW: Statement =
+    Statement { lock: "SELECT {server} FROM {row}", history: None, missing: Missing::Trouble };
 
 /// `$1` names or null.
 pub(super) const LIST: Statement = Statement {
     lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held} \
         FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name = ANY ($1)",
     history: None,
+    missing: Missing::Trouble,
 };
 
 /// `$1` names or null, `$2` milliseconds since 1970 or null, `$3` how many of each name or null, `$4` how many or null.
@@ -117,6 +144,7 @@ pub(super) const RUNS: Statement = Statement {
          WHERE $3 IS NULL OR place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \
         ORDER BY started DESC, id DESC",
     history: None,
+    missing: Missing::Trouble,
 };
 
 /// One that is repeated finds its own owner, and does the same again. `$1` name, `$2` the owner that is stored, `$3` the one to be
@@ -125,13 +153,31 @@ pub(super) const CHANGE: Statement = Statement {
     lock: "WITH {utc}, changed AS (UPDATE {table} AS lock SET locked_by = $3, lock_until = CURRENT_TIMESTAMP + $4, \
                             locked_at = CASE WHEN locked_by = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
                             FROM zone WHERE name = $1 AND locked_by IN ($2, $3) AND {held} RETURNING true) \
-        SELECT {server}, EXISTS (SELECT FROM changed)",
+        SELECT {server}, EXISTS (SELECT FROM changed) FROM {row}",
     history: None,
+    missing: Missing::Trouble,
 };
 
 /// `$1` and `$2` the tables: whether they are there.
-pub(super) const TABLES: Statement =
-    Statement { lock: "SELECT {server}, to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL", history: None };
+pub(super) const TABLES: Statement = Statement {
+    lock: "SELECT {server}, to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL FROM {row}",
+    history: None,
+    missing: Missing::Trouble,
+};
+
+/// Which process answers, what the role's own `search_path` is, and where the tables of the names `$1` are that are not
+/// temporary. A session that is not our own may have any `search_path`, so nothing is looked up in it.
+pub(super) const PLACES: &str = "WITH own AS MATERIALIZED \
+        (SELECT pg_catalog.current_schemas(pg_catalog.set_config('search_path', reset_val, true) IS NULL) AS path \
+         FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path') \
+    SELECT pg_catalog.pg_backend_pid(), \
+           ARRAY(SELECT pg_catalog.quote_ident(schema::pg_catalog.text) FROM pg_catalog.unnest(path) AS schema), \
+           pg_catalog.quote_ident(nspname::pg_catalog.text), relname::pg_catalog.text \
+    FROM own LEFT JOIN (pg_catalog.pg_class JOIN pg_catalog.pg_namespace \
+                        ON pg_namespace.oid OPERATOR(pg_catalog.=) relnamespace) \
+         ON relname::pg_catalog.text OPERATOR(pg_catalog.=) ANY ($1) AND relkind OPERATOR(pg_catalog.<>) 'i' \
+            AND relpersistence OPERATOR(pg_catalog.<>) 't' \
+    ORDER BY nspname";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
     lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
@@ -156,12 +202,32 @@ pub(super) enum Table {
 pub(super) struct Tables {
     locks: String,
     history: String,
+    /// The session has no say in which tables are meant.
+    placed: bool,
 }
 
 impl Tables {
     pub(super) fn new(locks: String) -> Self {
         let history = format!("{locks}_history");
-        Self { locks, history }
+        Self { placed: locks.contains('.'), locks, history }
+    }
+
+    /// The names have their schemas.
+    pub(super) fn are_placed(&self) -> bool {
+        self.placed
+    }
+
+    /// Gives the names their schemas.
+    pub(super) fn place(&mut self, locks: &str, history: &str) {
+        self.locks = format!("{locks}.{}", self.locks);
+        self.history = format!("{history}.{}", self.history);
+        self.placed = true;
+    }
+
+    /// The name without a schema, as the server has it.
+    pub(super) fn bare(&self, table: Table) -> String {
+        let name = self.name(table).rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        name.chars().take(LONGEST_NAME).collect()
     }
 
     pub(super) fn name(&self, table: Table) -> &str {
@@ -171,28 +237,29 @@ impl Tables {
         }
     }
 
-    /// The operation with its part for the history, if it has one.
-    pub(super) fn recorded(&self, statement: &Statement) -> Option<String> {
+    /// The operation with its part for the history, if it has one. `only_for` is the process that has to carry it out, if
+    /// others could mean other tables.
+    pub(super) fn recorded(&self, statement: &Statement, only_for: Option<i32>) -> Option<String> {
         let (and, answer) = statement.history?;
-        Some(self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer)))
+        Some(self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer), only_for))
     }
 
     /// The operation without it.
-    pub(super) fn plain(&self, statement: &Statement) -> String {
-        self.fill(&statement.lock.replace("{and}", "").replace("{answer}", "NULL::int8"))
+    pub(super) fn plain(&self, statement: &Statement, only_for: Option<i32>) -> String {
+        self.fill(&statement.lock.replace("{and}", "").replace("{answer}", "NULL::int8"), only_for)
     }
 
     pub(super) fn create(&self, table: Table) -> String {
-        self.fill(match table {
+        let statement = match table {
             Table::Locks => CREATE,
             Table::Runs => CREATE_HISTORY,
-        })
+        };
+        self.fill(statement, None)
     }
 
     /// Of which table the server says that it is missing.
     pub(super) fn missing(&self, said: &str) -> Table {
-        let name = self.history.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-        if said.contains(name.get(..LONGEST_NAME).unwrap_or(&name)) { Table::Runs } else { Table::Locks }
+        if said.contains(&self.bare(Table::Runs)) { Table::Runs } else { Table::Locks }
     }
 
     /// The statements that make the tables, for people; `user` is one of the locks.
@@ -216,9 +283,13 @@ impl Tables {
             + &format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};\n")
     }
 
-    fn fill(&self, statement: &str) -> String {
+    fn fill(&self, statement: &str, only_for: Option<i32>) -> String {
+        let own = match only_for.filter(|_| !self.placed) {
+            Some(pid) => &format!("pg_backend_pid() = {pid}"),
+            None => "true",
+        };
         let filled = statement.replace("{utc}", UTC).replace("{held}", HELD);
-        let filled = filled.replace("{server}", SERVER).replace("{row}", ROW);
+        let filled = filled.replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)
     }
 }

@@ -107,6 +107,10 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
     };
     match error.as_db_error() {
         Some(answer) if *answer.code() == SqlState::LOCK_NOT_AVAILABLE => locked(label, table),
+        Some(answer) if *answer.code() == SqlState::UNDEFINED_TABLE => {
+            Trouble::lasting(format!("{label}: there is no table {table} any more"))
+                .hint("only a taking makes it: look who has dropped or renamed it")
+        }
         Some(answer) if is_of_form(answer.code()) => {
             let said = answer.message();
             Trouble::lasting(format!("{label}: the table {table} is not one of locks: {said}"))

@@ -1,10 +1,10 @@
 //! The tables: whether they are there, what they are made of, and what may be done with them.
 
 use crate::backend::columns::{Column, Columns, Dialect, NO_ENDS, NO_TOKENS};
-use crate::backend::postgres::statements::Table;
+use crate::backend::postgres::statements::{NOW, Table};
 use crate::backend::postgres::{Postgres, trouble};
 use crate::backend::probe::Tell;
-use crate::backend::{Finding, Trouble};
+use crate::backend::{Finding, Grade, Trouble};
 
 /// `$1` the table.
 const TABLE: &str = "SELECT relkind::text, relpersistence::text, row_security_active(oid)::text \
@@ -41,6 +41,8 @@ const DIALECT: Dialect = Dialect {
 impl Postgres {
     /// The outer error is that the server does not answer any more.
     pub(super) fn probe_tables(&mut self, tell: Tell<'_>) -> Result<(), Trouble> {
+        // From here on the names are as a run has them.
+        self.look(Table::Locks, &NOW, &[])?;
         let table = self.tables.name(Table::Locks).to_owned();
         if self.probe_there(Table::Locks, tell)? {
             self.probe_columns(&table, tell)?;
@@ -102,9 +104,22 @@ impl Postgres {
             Some(session) => session,
             None => self.servers.connect()?,
         };
-        let made = session.execute(&statement, limit);
+        let places = self.places(&mut session, limit);
+        let elsewhere = places.as_ref().ok().and_then(|places| self.ambiguity(which, places));
+        let made = match (places, &elsewhere) {
+            (Ok(_), None) => session.execute(&statement, limit),
+            (places, _) => places.map(drop),
+        };
         if made.as_ref().err().is_none_or(trouble::is_answer) && !session.is_over() {
             self.session = Some(session);
+        }
+        if let Some(trouble) = elsewhere {
+            let mut finding = Finding::of_trouble(subject, trouble);
+            if which == Table::Runs {
+                finding.grade = Grade::Unwise;
+            }
+            tell(finding);
+            return Ok(false);
         }
         let failure = match made {
             Ok(()) => {
