@@ -50,6 +50,7 @@ on_every_backend! {
     a_job_gets_none_of_our_descriptors
     a_herd_on_one_name_runs_one_job
     a_herd_on_many_names_runs_them_all
+    a_job_that_gives_its_own_lock_back_has_lost_nothing
     the_history_has_the_token_that_the_job_knows
     tokens_of_racing_runs_grow_in_the_order_of_the_runs
 }
@@ -96,6 +97,15 @@ fn at_least_keeps_the_lock_and_every_does_too<S: Store>(site: &Site<S>) {
     for name in ["least", "every"] {
         finish(&mut site.run(name, &["-E", "75", "touch", "ran"])).is_silent_with(75);
     }
+}
+
+fn a_job_that_gives_its_own_lock_back_has_lost_nothing<S: Store>(site: &Site<S>) {
+    let handle = "\"$SHEDLOCK_LOCK_NAME@$SHEDLOCK_LOCK_OWNER\"";
+    let script = format!("{0} release {handle} && {0} release {handle}", env!("CARGO_BIN_EXE_shedlock"));
+    finish(&mut site.run("job", &["sh", "-c", &script])).is_silent_with(0);
+    assert!(!site.is_held("job"));
+    let history = finish(&mut site.shedlock(&["history", "job"]));
+    assert!(history.stdout.contains("success"), "{history:?}");
 }
 
 fn a_failed_job_frees_the_lock_at_once_if_it_is_told_to<S: Store>(site: &Site<S>) {

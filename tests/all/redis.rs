@@ -246,7 +246,8 @@ fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
         include_str!("../../src/backend/redis/history.lua")
     );
     let script = |own| [common, own].concat();
-    let release = script(include_str!("../../src/backend/redis/release.lua"));
+    let close = include_str!("../../src/backend/redis/close.lua");
+    let release = script(include_str!("../../src/backend/redis/release.lua")) + close;
     let acquire = script(include_str!("../../src/backend/redis/acquire.lua"));
     let database = servers::redis().database();
     database.cli(&["eval", &acquire, "1", "a", "me", "60000"]);
@@ -910,7 +911,9 @@ fn a_lock_can_be_had_while_its_slot_moves() {
     source.cli(&["migrate", "127.0.0.1", &port, &key(&name), "0", "5000"]);
     skipped(&place, &cluster.url(), &name);
     held.end();
-    // What is beside it is on the other node still.
+    // What is beside it is on the other node still. The record is closed there.
+    let records = source.cli(&["zrange", &beside(&name)[1], "0", "-1"]);
+    assert!(records.contains("\"ended_at\":") && records.contains("\"outcome\":\"success\""), "{records}");
     let arguments = [["-v"].as_slice(), &NOTE].concat();
     let finished = finish(&mut on(&place, &cluster.url(), &name, &arguments));
     assert_eq!(finished.code(), Some(0), "{finished:?}");

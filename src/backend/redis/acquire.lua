@@ -21,12 +21,12 @@ local token = whole(math.max(tonumber(last) + 1, now))
 if ARGV[3] ~= '0' then
   -- Who takes again, since an answer was lost, has one already; also if others have run since.
   local earlier = find(-1) or ARGV[3] == '2' and find(0)
-  if earlier then
-    try('ZREM', KEYS[2], earlier)
-  end
   try('ZADD', KEYS[2], token, '{"token":' .. token .. ',"name":' .. cjson.encode(ARGV[4])
     .. ',"owner":' .. cjson.encode(ARGV[1]) .. ',"host":' .. cjson.encode(string.match(ARGV[1], '^[^:]*'))
     .. ',"started_at":"' .. iso(now) .. '"}')
+  if earlier then
+    try('ZREM', KEYS[2], earlier)
+  end
 end
 if not failure then
   try('SET', KEYS[3], token)

@@ -4,6 +4,8 @@
 -- None of it may keep a lock from being taken or given back: the first failure is noted.
 local recorded = KEYS[2] ~= nil
 local failure
+-- 1 if the lock is given back by its owner.
+local kept = 0
 
 local function try(...)
   local answer = redis.pcall(...)

@@ -35,7 +35,8 @@ macro_rules! script {
 
 const ACQUIRE: &str = script!("lock.lua", "history.lua", "acquire.lua");
 const RENEW: &str = script!("lock.lua", "renew.lua");
-const RELEASE: &str = script!("lock.lua", "history.lua", "release.lua");
+const RELEASE: &str = script!("lock.lua", "history.lua", "release.lua", "close.lua");
+const CLOSE: &str = script!("history.lua", "close.lua");
 const LIST: &str = script!("list.lua");
 const CHANGE: &str = script!("lock.lua", "change.lua");
 
@@ -142,6 +143,15 @@ impl Redis {
         Ok(answer)
     }
 
+    /// Closes a record by itself: while a slot is on its way, the lock and what is beside it may be on two nodes.
+    fn close(&mut self, claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
+        let history = Beside::History.key(&self.key(claim.name.as_str())?);
+        let arguments = [&[claim.owner.as_str()], more].concat();
+        // The first is where the script runs, the second is the history.
+        let call = Call { script: CLOSE, keys: &[history.clone(), history], arguments: &arguments };
+        self.network.run_unless(&call, |_| false)
+    }
+
     fn key(&self, name: &str) -> Result<String, Trouble> {
         if self.network.is_cluster() && has_braces(name) {
             return Err(Trouble::lasting(format!(
@@ -211,7 +221,12 @@ impl Backend for Redis {
             }
             Closing::Unused => String::new(),
         };
-        let answer = self.run(RELEASE, &[Beside::History], claim, &[&ended, &hold, &keep, &closing]);
+        let more = [ended.as_str(), &hold, &keep, &closing];
+        let answer = self.run(RELEASE, &[Beside::History], claim, &more);
+        if answer.is_ok() && self.unrecorded.is_some() && self.network.is_cluster() && self.close(claim, &more).is_ok()
+        {
+            self.unrecorded = None;
+        }
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
         match answer.and_then(|answer| self.kept(&answer)) {

@@ -1,7 +1,4 @@
 -- ARGV[2]: the owner marked as ended. ARGV[3]: for how long after the taking the lock stays held, in milliseconds.
--- ARGV[4]: how many records are kept. ARGV[5]: what the record says of the end, as JSON without braces; empty if no run
--- came of the taking. Answers 1, or 0 if the lock is not ours.
-local kept = 0
 if value and owner == ARGV[2] then
   kept = 1
 elseif owner == ARGV[1] then
@@ -16,15 +13,7 @@ elseif owner == ARGV[1] then
     redis.call('DEL', KEYS[1])
   end
 end
-if recorded then
-  local record = find(-1) or find(0)
-  if record and ARGV[5] == '' then
-    try('ZREM', KEYS[2], record)
-  elseif record and not string.find(record, '"ended_at":', 1, true) then
-    try('ZREM', KEYS[2], record)
-    try('ZADD', KEYS[2], string.match(record, '^{"token":(%d+),') or '0',
-      string.sub(record, 1, -2) .. ',"ended_at":"' .. iso(now) .. '",' .. ARGV[5] .. '}')
-  end
-  try('ZREMRANGEBYRANK', KEYS[2], 0, whole(-1 - ARGV[4]))
+-- A lock that was given back before has no key any more: by its handle, or by a release whose answer was lost.
+if not value and recorded and string.find(find(-1) or find(0) or '', ',"released":true,', 1, true) then
+  kept = 1
 end
-return kept
