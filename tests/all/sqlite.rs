@@ -659,6 +659,39 @@ fn a_clock_that_is_set_back_after_the_job_does_not_take_its_lock() {
 }
 
 #[test]
+fn a_kept_lock_that_was_taken_by_a_clock_a_year_ahead_is_free_once_the_clock_is_right() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["--every", "1d", "true"])).is_silent_with(0);
+    let ahead = |by: &str| {
+        let times = format!(
+            "locked_at = strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, '{by}'), \
+             lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', lock_until, '{by}')"
+        );
+        edit(&place, &format!("UPDATE shedlock SET {times}"));
+    };
+    // A clock that is corrected by a little is no reason to run again.
+    ahead("+30 seconds");
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+    ahead("+1 year");
+    let status = finish(&mut place.shedlock(["status", "a"]));
+    assert!(status.stdout.contains("free"), "{status:?}");
+    finish(&mut place.run("a", ["-E", "75", "--every", "1d", "true"])).is_silent_with(0);
+    finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(75);
+    // A job that runs goes by the boot clock, and a pause is what a person has asked for.
+    finish(&mut place.run("b", ["true"])).is_silent_with(0);
+    let holder = hold(&place, "b");
+    edit(&place, "UPDATE shedlock SET locked_at = '2098-12-31T23:59:00.000Z' WHERE name = 'b'");
+    finish(&mut place.run("b", ["-E", "75", "true"])).is_silent_with(75);
+    holder.end().is_silent_with(0);
+    assert_eq!(finish(&mut place.shedlock(["pause", "b"])).code(), Some(0));
+    edit(
+        &place,
+        "UPDATE shedlock SET locked_at = '2098-12-31T23:59:00.000Z', lock_until = '2099-01-01T00:00:00.000Z' WHERE name = 'b'",
+    );
+    finish(&mut place.run("b", ["-E", "75", "true"])).is_silent_with(75);
+}
+
+#[test]
 fn at_least_and_every_survive_a_reboot_and_go_by_the_wall_clock() {
     let place = Place::new();
     finish(&mut place.run("a", ["--at-least", "1m", "true"])).is_silent_with(0);
@@ -878,7 +911,7 @@ fn small_disk(place: &Place) -> String {
 fn a_full_disk_at_the_take_is_refused() {
     let place = Place::new();
     let disk = small_disk(&place);
-    let inner = on(&place, &url(&place.path("db/locks.db")), &["touch", "ran"]);
+    let inner = on(&place, &url(&place.path("db/locks.db")), &["--backend-timeout", "200ms", "touch", "ran"]);
     // With a database that nobody has open, and with one whose log and index are there already.
     for setup in [format!("{disk}; fill"), format!("{disk}; \"$@\"; rm ran; fill")] {
         let finished = finish(&mut among_mounts(&setup, &inner));
@@ -907,6 +940,40 @@ fn a_full_disk_at_the_release_is_a_warning_and_the_jobs_code_is_kept() {
         "{}",
         finished.stderr
     );
+}
+
+#[test]
+fn a_full_disk_at_the_release_that_gets_room_a_second_later_ends_with_a_free_lock() {
+    let place = Place::new();
+    let disk = small_disk(&place);
+    let fill = format!("{}/fill", place.path("db").display());
+    let job = format!("dd if=/dev/zero of={fill} bs=4k 2> /dev/null; touch full; exit 7");
+    let inner = on(&place, &url(&place.path("db/locks.db")), &["sh", "-c", &job]);
+    let room = format!("(until [ -e full ]; do sleep 0.01; done; sleep 1; rm {fill}) & room=$!");
+    let setup = format!("{disk}; {room}; code=0; \"$@\" || code=$?; wait $room; \"$1\" status a > status; exit $code");
+    finish(&mut among_mounts(&setup, &inner)).is_silent_with(7);
+    assert!(place.read("status").contains("free"), "{}", place.read("status"));
+}
+
+#[test]
+fn an_input_output_error_at_the_release_is_tried_again() {
+    let place = Place::new();
+    let job = fs::canonicalize("/bin/true").unwrap();
+    let job = job.to_str().unwrap();
+    for _ in 0..2 {
+        finish(&mut place.run("a", [job])).is_silent_with(0);
+    }
+    let log = place.path("locks.db-wal");
+    let traced = |inject: &[&str]| {
+        let tracer = ["strace", "-f", "-qq", "-o", "trace", "-P", log.to_str().unwrap(), "-P", job];
+        let words = [&tracer[..], &["-e", "trace=pwrite64,execve"], inject].concat();
+        finish(&mut under(&words, &place.run("a", [job]))).is_silent_with(0);
+        place.lines("trace")
+    };
+    let taking = traced(&[]).iter().take_while(|line| !line.contains("execve")).count();
+    let trace = traced(&["-e", &format!("inject=pwrite64:error=EIO:when={}..{}", taking + 1, taking + 3)]);
+    assert_eq!(trace.iter().filter(|line| line.contains("EIO")).count(), 3, "{trace:?}");
+    assert!(!place.row("a").unwrap().held);
 }
 
 #[test]

@@ -239,7 +239,11 @@ impl File {
                     "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
                 )
             }
-            _ => Trouble::lasting(format!("backend {path}: it cannot be made: {}", plain(error))),
+            _ => {
+                let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
+                let kind = if passes { TroubleKind::Passing } else { TroubleKind::Lasting };
+                Trouble::new(kind, format!("backend {path}: it cannot be made: {}", plain(error)))
+            }
         }
     }
 
@@ -294,8 +298,9 @@ impl File {
         })
     }
 
+    /// It may be gone in a moment, when somebody has made room, or a disk has been given a second chance.
     pub(super) fn explain_io(&self, error: &rusqlite::Error) -> Trouble {
-        Trouble::lasting(format!("backend {}: {error}", self.path.display()))
+        Trouble::passing(format!("backend {}: {error}", self.path.display()))
             .hint("the disk may be full or failing; `dmesg` and `df` tell more")
     }
 }

@@ -210,7 +210,8 @@ impl Sqlite {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
                 Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database")).hint(DAMAGED)
             }
-            ErrorCode::DiskFull => Trouble::lasting(format!("backend {path}: no space left on its disk")),
+            ErrorCode::DiskFull => Trouble::passing(format!("backend {path}: no space left on its disk"))
+                .hint(format!("make room; `df {path}` shows how much there is")),
             ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => self.file.explain_refusal(),
             ErrorCode::SystemIoFailure => self.file.explain_io(error),
             _ => Trouble::lasting(format!("backend {path}: {error}")),

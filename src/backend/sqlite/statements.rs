@@ -24,7 +24,10 @@ const HELD: &str = "CASE WHEN NOT {ours} THEN {held_by_wall_clock} WHEN boot_id 
 const BEFORE_BOOT: &str =
     "locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (boot_ms() / -1000.0) || ' seconds', '-1 minute')";
 
-const HELD_BY_WALL_CLOCK: &str = "lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+/// A lock that was kept after its job, and whose taking lies in the future, was taken before the clock was set back: its end may
+/// be a year away. All who take it share this clock, and no job runs under it. The minute is for small corrections.
+const HELD_BY_WALL_CLOCK: &str = "(lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AND NOT (locked_by LIKE '%:ended' \
+                                   AND locked_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 minute')))";
 
 /// `{left}`: for how many milliseconds, if it is held.
 const LEFT: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
