@@ -21,6 +21,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
         return Err(format!("is empty; {GRAMMAR}"));
     }
+    if text.starts_with('-') && !text.contains(|c: char| c.is_ascii_digit()) {
+        return Err(format!("needs a duration, and `{text}` is none; {GRAMMAR}"));
+    }
     if text.starts_with('-') {
         return Err(format!("`{text}` is negative"));
     }
@@ -92,7 +95,7 @@ fn words(text: &str) -> Result<u128, String> {
     let mut total = 0_u128;
     while !rest.is_empty() {
         let (number, after) = split(rest, |c| c.is_ascii_digit() || c == '.');
-        let (unit, after) = split(after.trim_start(), |c| c.is_alphabetic() || c == 'µ');
+        let (unit, after) = split(after.trim_start(), |c| c.is_alphabetic() || !c.is_ascii());
         let alone = number.len() == text.len();
         let size = match unit {
             _ if number.is_empty() => return Err(format!("`{text}` is not a duration; {GRAMMAR}")),

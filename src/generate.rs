@@ -277,7 +277,7 @@ fn indented(text: &str) -> String {
 }
 
 /// Makes a manual page of its source, which knows these marks: `# SECTION`, `## Subsection`, paragraphs, a term with
-/// `: ` and its meaning in the next line, and examples that are indented by four blanks; in a line, `bold` between
+/// `: ` and its meaning in the next line, lists whose items begin with `* `, and examples that are indented by four blanks; in a line, `bold` between
 /// backticks and *italic* between asterisks.
 struct Writer {
     roff: Roff,
@@ -333,7 +333,9 @@ impl Writer {
 
     fn paragraph(&mut self, first: &str, lines: &mut Peekable<Lines<'_>>) {
         let mut rest: Vec<&str> = std::iter::from_fn(|| lines.next_if(|line| !line.is_empty())).collect();
-        if let Some(meaning) = rest.first().and_then(|line| line.strip_prefix(": ")) {
+        if let Some(item) = first.strip_prefix("* ") {
+            self.list(item, &rest);
+        } else if let Some(meaning) = rest.first().and_then(|line| line.strip_prefix(": ")) {
             rest[0] = meaning;
             self.roff.control("TP", []).text(inline(first)).text(inline(&rest.join(" ")));
         } else {
@@ -342,6 +344,20 @@ impl Writer {
             self.roff.text(inline(&rest.join(" ")));
         }
         self.after_heading = false;
+    }
+
+    /// Writes a list, of whose first item this is the first line.
+    fn list(&mut self, first: &str, lines: &[&str]) {
+        let mut items = vec![first.to_owned()];
+        for line in lines {
+            match (line.strip_prefix("* "), items.last_mut()) {
+                (None, Some(item)) => *item += &format!(" {line}"),
+                (next, _) => items.extend(next.map(str::to_owned)),
+            }
+        }
+        for item in items {
+            self.roff.control("IP", ["•", "2"]).text(inline(&item));
+        }
     }
 }
 
@@ -502,6 +518,32 @@ mod tests {
             assert!(!fields.contains("\n: \n"), "{fields}");
         }
         assert_eq!(page.source.matches("{json ").count(), 3);
+    }
+
+    /// The text that stands in bold or italics in a page.
+    fn marked(page: &str) -> Vec<String> {
+        let spans = page.split("\\f").filter(|span| span.starts_with(['B', 'I']));
+        spans.map(|span| span[1..].to_owned()).collect()
+    }
+
+    #[test]
+    fn no_mark_in_a_page_is_left_open() {
+        for page in PAGES {
+            let text = page.write().replace("\\*(Aq", "'");
+            for span in marked(&text) {
+                // A word or a few are marked. A paragraph is where a mark of a list, or one alone, was taken for a font's.
+                let closed = span.trim() == span && !span.contains(['\n', '`']) && span.len() <= 100;
+                assert!(closed, "{}: {span}", page.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_has_an_item_for_each_mark() {
+        let mut writer = Writer { roff: Roff::new(), after_heading: false };
+        writer.write("A *b*\nc.\n\n* d `e`\nf\n* *g*\n");
+        let made = writer.roff.to_roff();
+        assert_eq!(made, ".PP\nA \\fIb\\fR c.\n.IP • 2\nd \\fBe\\fR f\n.IP • 2\n\\fIg\\fR\n");
     }
 
     #[test]

@@ -24,12 +24,20 @@ struct Entry {
 pub(crate) fn directory() -> Option<PathBuf> {
     let ours = geteuid();
     let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
-    named.or_else(|| entry(ours).map(|entry| entry.home).filter(|home| home.is_dir()))
+    // In a user namespace root's home in /etc/passwd is the real root's, who is somebody else there.
+    let is_usable =
+        |home: &PathBuf| home.metadata().is_ok_and(|data| data.is_dir() && [0, ours.as_raw()].contains(&data.uid()));
+    named.or_else(|| entry(ours).map(|entry| entry.home).filter(is_usable))
 }
 
 /// The name of the user whom we run as.
 pub(crate) fn user() -> Option<String> {
     entry(geteuid()).map(|entry| entry.name)
+}
+
+/// Returns the name of a user, or the number of one without a name.
+pub(crate) fn name_of(user: u32) -> String {
+    entry(Uid::from_raw(user)).map_or_else(|| user.to_string(), |entry| entry.name)
 }
 
 /// Whether a path is there and belongs to somebody else.

@@ -6,9 +6,13 @@ use std::io::{Write, stdout};
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::cli::{OPTIONS, SUBS};
+use crate::cli::{OPTIONS, SUBS, Sub};
+use crate::command::nearest;
 use crate::config::Mistake;
 use crate::exit::Exit;
+
+/// What stands around an argument's name in the usage.
+const BRACKETS: [char; 4] = ['<', '>', '[', ']'];
 
 /// Prints help or the version, or returns the mistake in these arguments.
 pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
@@ -20,20 +24,73 @@ pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Ex
             _ => Ok(Exit { code: 0, raise: None }),
         };
     }
-    Err(mistake(error, command(arguments)).into())
+    Err(mistake(error, arguments).into())
 }
 
 /// The command that was given.
 fn command(arguments: &[OsString]) -> Option<&str> {
     let word = arguments.get(1)?.to_str()?;
-    (word == "run" || SUBS.iter().any(|sub| sub.name == word)).then_some(word)
+    commands().any(|command| command == word && word != "help").then_some(word)
 }
 
-fn mistake(error: &Error, command: Option<&str>) -> Mistake {
+/// All commands.
+fn commands() -> impl Iterator<Item = &'static str> {
+    ["run", "completions", "man", "help"].into_iter().chain(SUBS.iter().map(|sub| sub.name))
+}
+
+/// Words that other programs have for a command of ours.
+const SYNONYMS: [(&str, &str); 12] = [
+    ("list", "status"),
+    ("ls", "status"),
+    ("show", "status"),
+    ("locks", "status"),
+    ("log", "history"),
+    ("logs", "history"),
+    ("exec", "run"),
+    ("start", "run"),
+    ("lock", "acquire"),
+    ("free", "unlock"),
+    ("setup", "init"),
+    ("version", "--version"),
+];
+
+/// The command that was probably meant.
+fn meant(word: &str) -> Option<&'static str> {
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
+    synonym.or_else(|| nearest(word, commands()))
+}
+
+/// A page of the manual without what it has in common with the others.
+fn short(known: &str) -> &str {
+    known.strip_prefix("shedlock-").unwrap_or(known)
+}
+
+/// Names what is not UTF-8 text: the parser does not say which it was.
+fn not_text(arguments: &[OsString]) -> String {
+    let Some(place) = arguments.iter().position(|word| word.to_str().is_none()) else {
+        return "an option's value is not UTF-8 text".to_owned();
+    };
+    let text = |place: usize| arguments.get(place).map(|word| word.to_string_lossy()).unwrap_or_default();
+    let (word, before) = (text(place), text(place.saturating_sub(1)));
+    let long = word.starts_with("--").then(|| word.split('=').next()).flatten().filter(|long| long.len() < word.len());
+    let takes_a_value = !before.contains('=') && before.len() > 1 && before.starts_with('-') && before != "--";
+    match (long, takes_a_value) {
+        (Some(option), _) => format!("{option} is not UTF-8 text"),
+        (None, true) if !word.starts_with('-') => format!("{before} is not UTF-8 text"),
+        (None, _) => format!("the argument `{word}` is not UTF-8 text"),
+    }
+}
+
+fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
+    let command = command(arguments);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
         _ => None,
+    };
+    let all = |kind| match error.get(kind) {
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
     };
     let argument = text(ContextKind::InvalidArg).unwrap_or_default();
     let option = argument.split([' ', '=']).next().unwrap_or_default();
@@ -45,20 +102,27 @@ fn mistake(error: &Error, command: Option<&str>) -> Mistake {
         }
         ErrorKind::MissingSubcommand => "no command is given".to_owned(),
         ErrorKind::ArgumentConflict => format!("{option} is given twice"),
-        ErrorKind::MissingRequiredArgument => format!("{} is missing", argument.trim_matches(['<', '>'])),
-        ErrorKind::InvalidUtf8 => "an option's value is not UTF-8 text".to_owned(),
+        ErrorKind::MissingRequiredArgument => format!("{} is missing", argument.trim_matches(BRACKETS)),
+        ErrorKind::InvalidUtf8 => not_text(arguments),
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => {
             format!("{option} needs a value")
         }
         ErrorKind::InvalidValue => {
-            format!("`{}` is no value for {argument}", text(ContextKind::InvalidValue).unwrap_or_default())
+            let (what, value) = (argument.trim_matches(BRACKETS), text(ContextKind::InvalidValue).unwrap_or_default());
+            format!("{what} `{value}` is not known; known are {}", all(ContextKind::ValidValue).join(", "))
         }
         ErrorKind::TooManyValues => format!("{option} takes no value"),
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     };
-    let suggestion = text(ContextKind::SuggestedArg)
-        .or_else(|| text(ContextKind::SuggestedSubcommand))
-        .or_else(|| text(ContextKind::SuggestedValue));
+    let suggestion = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            text(ContextKind::InvalidSubcommand).and_then(|word| meant(&word)).map(str::to_owned)
+        }
+        ErrorKind::InvalidValue => text(ContextKind::InvalidValue).and_then(|word| {
+            nearest(&word, all(ContextKind::ValidValue).iter().map(|known| short(known))).map(str::to_owned)
+        }),
+        _ => text(ContextKind::SuggestedArg),
+    };
     let sub = SUBS.iter().find(|sub| command == Some(sub.name));
     let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
     let hint = match (error.kind(), named, suggestion) {
@@ -70,6 +134,10 @@ fn mistake(error: &Error, command: Option<&str>) -> Mistake {
         (ErrorKind::UnknownArgument, ..) if command.is_none() && is_of_run(&argument) => {
             format!("it stands after the command: shedlock run {argument}")
         }
+        (ErrorKind::UnknownArgument, _, None) if !argument.starts_with('-') && takes_a_name(sub) => {
+            let command = command.unwrap_or_default();
+            format!("quote a name of several words, as in 'my job'; shedlock {command} --help tells what there is")
+        }
         (_, _, Some(known)) => format!("did you mean `{known}`?"),
         (_, _, None) => match command {
             Some(command) => format!("shedlock {command} --help tells what there is"),
@@ -77,6 +145,11 @@ fn mistake(error: &Error, command: Option<&str>) -> Mistake {
         },
     };
     Mistake::new(message).hint(hint)
+}
+
+/// Whether a command is about one lock that is named.
+fn takes_a_name(sub: Option<&Sub>) -> bool {
+    sub.is_some_and(|sub| sub.words.iter().any(|word| word.name == "NAME") || sub.shared.contains(&"name"))
 }
 
 /// Whether `shedlock run` knows this option. That it is unknown then means that it was given to something else.

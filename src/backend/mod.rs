@@ -267,7 +267,10 @@ schemes! {
 /// the URL came from, and never shows a password.
 pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
     let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
-    let url = Url::parse(text).map_err(|why| format!("{why}; known are {}", known()))?;
+    let url = Url::parse(text).map_err(|why| match is_path(text) {
+        true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
+        false => format!("{why}; known are {}", known()),
+    })?;
     let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&url.scheme())) else {
         return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
     };
@@ -279,6 +282,12 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, 
         }),
         None => Err(format!("has the scheme `{}:`, which was left out of this build", url.scheme())),
     }
+}
+
+/// Whether a text without a scheme is the path of a file, and so no secret.
+fn is_path(text: &str) -> bool {
+    let text = text.trim();
+    !text.contains(':') && (text.starts_with(['/', '.', '~']) || text.ends_with(".db") || text.ends_with(".sqlite"))
 }
 
 /// The password in a URL.

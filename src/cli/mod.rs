@@ -7,7 +7,7 @@ mod options;
 
 use std::ffi::OsString;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
 
 use crate::exit;
@@ -28,7 +28,6 @@ pub(crate) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Run a command under a named lock, so that it never runs twice at once")
         .subcommand_required(true)
-        .disable_help_subcommand(true)
         .subcommand(run())
         .subcommands(SUBS.iter().map(sub))
         .subcommand(completions())
@@ -112,17 +111,16 @@ fn man() -> Command {
         Arg::new("page")
             .value_name("PAGE")
             .default_value("shedlock")
-            .value_parser(PossibleValuesParser::new(
-                ["shedlock", "shedlock-run"]
-                    .into_iter()
-                    .map(str::to_owned)
-                    .chain(SUBS.iter().map(|sub| format!("shedlock-{}", sub.name)))
-                    .chain(
-                        ["shedlock.toml", "shedlock-json", "shedlock-backends", "shedlock-fencing"].map(str::to_owned),
-                    ),
-            ))
-            .help("The page"),
+            .value_parser(PossibleValuesParser::new(pages()))
+            .help("The page; `run` is shedlock-run"),
     )
+}
+
+/// The manual pages, which also go by what follows `shedlock-`.
+fn pages() -> impl Iterator<Item = PossibleValue> {
+    let short = SUBS.iter().map(|sub| sub.name).chain(["json", "backends", "fencing"]);
+    let short = ["run"].into_iter().chain(short).map(|name| PossibleValue::new(format!("shedlock-{name}")).alias(name));
+    ["shedlock", "shedlock.toml"].map(PossibleValue::new).into_iter().chain(short)
 }
 
 fn argument(option: &'static Opt) -> Arg {

@@ -7,7 +7,8 @@ use crate::generate;
 
 /// Prints a manual page in the form that man(1) reads.
 pub(crate) fn man(matches: &ArgMatches) -> anyhow::Result<Exit> {
-    let page =
-        matches.get_one::<String>("page").and_then(|name| generate::page(name)).expect("the parser knows the pages");
+    let name = matches.get_one::<String>("page").map(String::as_str).unwrap_or_default();
+    let page = generate::page(name).or_else(|| generate::page(&format!("shedlock-{name}")));
+    let page = page.expect("the parser knows the pages");
     super::print(page.as_bytes())
 }

@@ -28,6 +28,7 @@ use crate::config::Mistake;
 use crate::exit::{self, Exit};
 use crate::plain::plain;
 use crate::{job, report};
+pub(crate) use operator::nearest;
 
 /// Writes a command's answer to stdout.
 fn print(text: &[u8]) -> anyhow::Result<Exit> {

@@ -131,7 +131,7 @@ pub(super) fn zone(matches: &ArgMatches) -> Result<Zone, Mistake> {
 }
 
 /// The name that was probably meant.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let far = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
     let (distance, known) = known.map(|known| (far(known), known)).min()?;
     (distance * 3 <= name.chars().count().max(known.chars().count())).then_some(known)

@@ -87,11 +87,14 @@ impl Settings {
     pub(crate) fn of_run(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
         let (layers, name) = layers("shedlock run --name NAME --at-most DURATION COMMAND", matches)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
+        let policy = match layers.get("at-most").is_none().then(|| of_the_command(&name, &command)).flatten() {
+            Some(mistake) => return Err(mistake),
+            None => policy(&layers, surroundings)?,
+        };
         if command.is_empty() {
             return Err(Mistake::new("no command is given")
                 .hint("shedlock run --name NAME --at-most DURATION COMMAND [ARG]..."));
         }
-        let policy = policy(&layers, surroundings)?;
         let code = layers.get("conflict-exit-code").map_or(Ok(0), |given| given.read(exit_code))?;
         Self::new(&layers, name, policy, code, command)
     }
@@ -169,6 +172,17 @@ fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mista
     };
     layers.add_files(Some(&name))?;
     Ok((layers, name))
+}
+
+/// The mistake of whoever gave the command an --at-most that was meant for us, as with a name of two words.
+fn of_the_command(name: &LockName, command: &[OsString]) -> Option<Mistake> {
+    let (first, rest) = command.split_first()?;
+    let is_at_most = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some("--at-most"));
+    let first = first.to_string_lossy();
+    rest.iter().any(is_at_most).then(|| {
+        Mistake::new(format!("--at-most is missing: it stands after the command, which is `{first}`"))
+            .hint(format!("if `{first}` is a part of the name, quote it: --name '{name} {first}'"))
+    })
 }
 
 fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistake> {

@@ -63,7 +63,8 @@ impl Reach {
                 access.password = Some(password.clone());
                 backend::from_url(&address, &access).map_err(of_variable)?
             }
-            Way::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?,
+            Way::File(path) if !path.is_file() => return Err(read_once(path)),
+            Way::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?.0,
             Way::Config(path) => backend_from_config(path, name, &access)?,
         };
         if let (Way::File(path) | Way::Config(path), true) = (&way, found.address() != address) {
@@ -101,8 +102,11 @@ pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Opera
             Ok((found, way))
         }
         Some((_, given)) => {
-            let found = given.read(|path| backend_from_file(Path::new(path), access))?;
-            Ok((found, Way::File(absolute(Path::new(&given.text)))))
+            let path = Path::new(&given.text);
+            let (found, password) = given.read(|_| backend_from_file(path, access))?;
+            // What can be read only once, as <(…) of a shell, leads to the backend if there was no secret in it.
+            let way = if password.is_none() && !path.is_file() { Way::Plain } else { Way::File(absolute(path)) };
+            Ok((found, way))
         }
         None => Ok((default_backend()?, Way::Plain)),
     }
@@ -121,10 +125,22 @@ pub(super) fn password() -> Result<Option<String>, Mistake> {
     password.into_string().map(Some).map_err(|_| Mistake::new(format!("{} is no text", unknown::PASSWORD)))
 }
 
-fn backend_from_file(path: &Path, access: &Access) -> Result<Box<dyn Operate>, String> {
+/// The backend whose URL a file holds, and the password in it.
+fn backend_from_file(path: &Path, access: &Access) -> Result<(Box<dyn Operate>, Option<String>), String> {
     let name = path.display();
     let url = std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", plain(&error)))?;
-    backend::from_url(url.trim(), access).map_err(|why| format!("{name} {why}"))
+    if url.trim().is_empty() {
+        return Err(format!("{name} is empty; write the backend's URL into it"));
+    }
+    let found = backend::from_url(url.trim(), access).map_err(|why| format!("{name} {why}"))?;
+    Ok((found, backend::password(url.trim())))
+}
+
+/// Refuses to look for a job's backend in what its run has read before.
+fn read_once(path: &Path) -> Mistake {
+    let what = if path.exists() { "can be read only once" } else { "is not there any more" };
+    Mistake::new(format!("the job's backend stood in {}, which {what}", path.display()))
+        .hint("give the run a file that stays, or name the backend here with --backend or --backend-file")
 }
 
 /// What the file says of the backend of this job.

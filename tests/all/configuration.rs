@@ -244,7 +244,7 @@ fn a_backend_file_that_does_not_help_is_an_error() {
     };
     finish(&mut run("missing")).complains(125, "--backend-file missing cannot be read: no such file");
     write(&place, "empty", "\n");
-    finish(&mut run("empty")).complains(125, "--backend-file empty has no scheme");
+    finish(&mut run("empty")).complains(125, "--backend-file empty is empty");
     write(&place, "secret", "hunter2\n");
     let finished = finish(&mut run("secret"));
     finished.complains(125, "--backend-file secret has no scheme");

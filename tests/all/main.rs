@@ -29,6 +29,7 @@ mod leases;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
 mod metrics;
+mod mistakes;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod nested;

@@ -10,6 +10,7 @@ use super::statements::{ADD_COLUMNS, CREATE};
 use super::{Sqlite, history, mount};
 use crate::backend::columns::{Column, Columns, Dialect};
 use crate::backend::{Finding, Reached};
+use crate::home;
 
 const JOURNAL: &str = "PRAGMA journal_mode";
 const SOUND: &str = "PRAGMA quick_check(1)";
@@ -100,6 +101,7 @@ impl Sqlite {
     fn judge_file(&self, there: bool) -> Finding {
         let path = self.file.path().display();
         let (mode, owner) = self.file.mode_and_owner().unwrap_or_default();
+        let owner = home::name_of(owner);
         let made = if there { "" } else { "was missing, and is made; it " };
         let seen = format!("{path} {made}has mode {mode:04o}, and belongs to user {owner}");
         match mode & 0o002 {

@@ -16,6 +16,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::entry::Entry;
 use super::mount;
 use crate::backend::{Trouble, TroubleKind};
+use crate::home;
 use crate::plain::plain;
 
 /// As many as the kernel follows.
@@ -269,7 +270,7 @@ impl File {
                 Trouble::lasting(format!("backend {path}: its file system is mounted read-only"))
             }
             Some(_) => {
-                let owner = fs::metadata(&self.path).map_or(0, |data| data.uid());
+                let owner = home::name_of(fs::metadata(&self.path).map_or(0, |data| data.uid()));
                 Trouble::lasting(format!(
                     "backend {path}: no permission to read and write it; it belongs to user {owner}"
                 ))

@@ -1,0 +1,204 @@
+//! Mistakes as people type them, and what is said of each: the thing that is wrong, and the way out.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use super::stage::{among_mounts, by_nobody, change, names_in, open_to_nobody};
+use super::support::{Place, finish};
+
+/// What is typed after `shedlock`, cut at blanks; the message; and the hint, if there is one.
+const TYPED: &[(&str, &str, &str)] = &[
+    // A name of several words
+    (
+        "run --name my job --at-most 1m true",
+        "--at-most is missing: it stands after the command, which is `job`",
+        "if `job` is a part of the name, quote it: --name 'my job'",
+    ),
+    (
+        "run --name a report --at-most=1m",
+        "--at-most is missing: it stands after the command, which is `report`",
+        "if `report` is a part of the name, quote it: --name 'a report'",
+    ),
+    (
+        "acquire --name my job --at-most 1m",
+        "`job` is one word too many",
+        "quote a name of several words, as in 'my job'; shedlock acquire --help tells what there is",
+    ),
+    (
+        "pause my job",
+        "`job` is one word too many",
+        "quote a name of several words, as in 'my job'; shedlock pause --help tells what there is",
+    ),
+    // An option without its value
+    (
+        "run --name a --at-most 1m --wait -- true",
+        "--wait needs a duration",
+        "`--` stands between the options and the command",
+    ),
+    (
+        "run --name a --at-most 1m --signal -- true",
+        "--signal needs a value",
+        "`--` stands between the options and the command",
+    ),
+    (
+        "run --name a --at-most 1m --wait -v true",
+        "--wait needs a duration, and `-v` is none; write for example 90s, 1.5h, 1h30m, 2days or PT1H30M",
+        "",
+    ),
+    (
+        "run --name a --at-most 1m --wait true",
+        "--wait `true` is not a duration; write for example 90s, 1.5h, 1h30m, 2days or PT1H30M",
+        "",
+    ),
+    ("run --name a --at-most 10€ true", "--at-most `10€` has the unknown unit `€`; use ms, s, m, h, d or w", ""),
+    // A path instead of a URL
+    (
+        "run --name a --at-most 1m --backend /x/y true",
+        "--backend has a path and no scheme; write sqlite:PATH for a file",
+        "",
+    ),
+    ("status --backend ./locks.db", "--backend has a path and no scheme; write sqlite:PATH for a file", ""),
+    ("status --backend locks.db", "--backend has a path and no scheme; write sqlite:PATH for a file", ""),
+    ("status --backend-file empty", "--backend-file empty is empty; write the backend's URL into it", ""),
+    ("status --backend-file path", "--backend-file path has a path and no scheme; write sqlite:PATH for a file", ""),
+    // A command that is another program's
+    ("list", "unknown command `list`", "did you mean `status`?"),
+    ("rn", "unknown command `rn`", "did you mean `run`?"),
+    ("stauts", "unknown command `stauts`", "did you mean `status`?"),
+    ("logs", "unknown command `logs`", "did you mean `history`?"),
+    ("version", "unknown command `version`", "did you mean `--version`?"),
+    ("frobnicate", "unknown command `frobnicate`", "shedlock --help and shedlock run --help tell what there is"),
+    ("help list", "unknown command `list`", "did you mean `status`?"),
+    (
+        "completions tcsh",
+        "SHELL `tcsh` is not known; known are bash, elvish, fish, powershell, zsh",
+        "shedlock completions --help tells what there is",
+    ),
+    (
+        "completions bsh",
+        "SHELL `bsh` is not known; known are bash, elvish, fish, powershell, zsh",
+        "did you mean `bash`?",
+    ),
+    ("completions", "SHELL is missing", "shedlock completions --help tells what there is"),
+];
+
+#[test]
+fn a_mistake_is_named_with_the_way_out() {
+    let place = Place::new();
+    fs::write(place.path("empty"), "\n").unwrap();
+    fs::write(place.path("path"), "/var/lib/locks.db\n").unwrap();
+    for (typed, message, hint) in TYPED {
+        let mut command = place.shedlock(typed.split(' '));
+        if typed.contains("--backend-file") {
+            command.env_remove("SHEDLOCK_BACKEND");
+        }
+        let finished = finish(&mut command);
+        let hint = if hint.is_empty() { String::new() } else { format!("hint: {hint}\n") };
+        assert_eq!(finished.stderr, format!("shedlock: {message}\n{hint}"), "shedlock {typed}");
+        assert_eq!((finished.code(), &finished.stdout[..]), (Some(125), ""), "shedlock {typed}");
+    }
+    assert_eq!(names_in(&place.path("")), ["empty", "path"]);
+}
+
+#[test]
+fn what_is_not_utf_8_is_named_with_its_option() {
+    let place = Place::new();
+    let bytes = OsStr::from_bytes(b"\xff");
+    let joined = OsStr::from_bytes(b"--at-least=\xff");
+    for (words, last, complaint) in [
+        (&["run", "--at-most", "1m", "--name"][..], bytes, "--name is not UTF-8 text"),
+        (&["run", "--name", "a", "--at-most", "1m", "-w"], bytes, "-w is not UTF-8 text"),
+        (&["run", "--name", "a", "--at-most", "1m"], joined, "--at-least is not UTF-8 text"),
+        (&["status", "a"], bytes, "the argument `\u{fffd}` is not UTF-8 text"),
+        (&["history", "--since=2h"], bytes, "the argument `\u{fffd}` is not UTF-8 text"),
+    ] {
+        finish(place.shedlock(words).arg(last)).complains(125, complaint);
+    }
+}
+
+#[test]
+fn help_and_man_know_a_command_by_its_name() {
+    let place = Place::new();
+    let stdout = |words: &[&str]| {
+        let finished = finish(&mut place.shedlock(words));
+        assert_eq!((finished.code(), &finished.stderr[..]), (Some(0), ""), "{words:?}");
+        assert!(!finished.stdout.is_empty());
+        finished.stdout
+    };
+    for command in ["run", "status", "acquire", "check"] {
+        assert_eq!(stdout(&["help", command]), stdout(&[command, "--help"]));
+        assert_eq!(stdout(&["man", command]), stdout(&["man", &format!("shedlock-{command}")]));
+    }
+    assert_eq!(stdout(&["help"]), stdout(&["--help"]));
+    for page in ["json", "backends", "fencing"] {
+        assert_eq!(stdout(&["man", page]), stdout(&["man", &format!("shedlock-{page}")]));
+    }
+    let finished = finish(&mut place.shedlock(["man", "histroy"]));
+    finished.complains(125, "PAGE `histroy` is not known; known are shedlock, shedlock.toml, shedlock-run, ");
+    assert!(finished.stderr.ends_with("hint: did you mean `history`?\n"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_file_that_is_read_once_leads_the_job_to_its_backend_if_no_password_is_in_it() {
+    let place = Place::new();
+    let shedlock = env!("CARGO_BIN_EXE_shedlock");
+    let run = |url: &str| {
+        // As a shell's <(echo URL): a pipe, of which the job inherits the empty rest.
+        let script = format!("{shedlock} run --name a --at-most 1m --backend-file <(echo '{url}') {shedlock} verify");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        finish(command.current_dir(place.path("")).env("HOME", place.path("")))
+    };
+    run(&format!("sqlite:{}", place.database().display())).is_silent_with(0);
+    // A file that is gone cannot be read again.
+    let file = place.path("url");
+    fs::write(&file, format!("sqlite:{}", place.database().display())).unwrap();
+    let inner = format!("rm url; {shedlock} verify");
+    let mut command = place.run("a", ["--backend-file", "url", "sh", "-c", &inner]);
+    let finished = finish(command.env_remove("SHEDLOCK_BACKEND"));
+    finished.complains(125, &format!("the job's backend stood in {}, which is not there any more", file.display()));
+    assert!(finished.stderr.contains("hint: give the run a file that stays"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_file_belongs_to_a_user_with_a_name() {
+    let place = Place::new();
+    let home = open_to_nobody(&place, "home");
+    let file = home.join("locks.db");
+    fs::write(&file, "").unwrap();
+    change("chmod", "0600", &file);
+    change("chown", "0:0", &file);
+    let mut status = place.run("a", ["true"]);
+    status.env("SHEDLOCK_BACKEND", format!("sqlite:{}", file.display())).current_dir(&home);
+    finish(&mut by_nobody(&status)).complains(125, "no permission to read and write it; it belongs to user root");
+}
+
+/// As in `unshare --map-root-user`: this user is root by number, and /root is somebody else's.
+#[test]
+fn in_a_user_namespace_the_home_of_the_real_root_is_not_used() {
+    let place = Place::new();
+    let roots = place.path("root");
+    fs::create_dir_all(roots.join(".config/shedlock")).unwrap();
+    fs::write(roots.join(".config/shedlock/config.toml"), "frobnicate = 1\n").unwrap();
+    let home = open_to_nobody(&place, "home");
+    fs::create_dir_all(place.path("etc")).unwrap();
+    fs::write(place.path("etc/passwd"), format!("root:x:0:0:root:{}:/bin/sh\n", roots.display())).unwrap();
+    let mut inner = place.run("a", ["true"]);
+    inner
+        .env_remove("XDG_CONFIG_HOME")
+        .env("HOME", &roots)
+        .env("SHEDLOCK_BACKEND", "sqlite:locks.db")
+        .current_dir(&home);
+    let mut mapped = Command::new("unshare");
+    mapped.arg("--map-root-user").arg(inner.get_program()).args(inner.get_args()).current_dir(&home);
+    for (key, value) in inner.get_envs() {
+        match value {
+            Some(value) => mapped.env(key, value),
+            None => mapped.env_remove(key),
+        };
+    }
+    let etc = format!("mount --bind {} /etc", place.path("etc").display());
+    finish(&mut among_mounts(&etc, &by_nobody(&mapped))).is_silent_with(0);
+}
