@@ -36,10 +36,15 @@ impl Terminal {
 
     /// An interactive bash in the place, without echo, prompts and cores. `./logger FILE` logs its signals there.
     pub(crate) fn bash(place: &Place) -> Self {
+        Self::shell(place, &["bash", "--norc", "--noprofile", "--noediting", "-i"])
+    }
+
+    /// The same with another shell.
+    pub(crate) fn shell(place: &Place, words: &[&str]) -> Self {
         write_script(place, "logger", &format!("#!/usr/bin/perl\n{LOGGER}"));
-        let mut bash = beside(place, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        let mut shell = beside(place, words);
         let others = place.lines("prompt").len();
-        let mut terminal = Self::start(bash.env("PS1", "").env("HISTFILE", ""));
+        let mut terminal = Self::start(shell.env("PS1", "").env("HISTFILE", "").env_remove("ENV"));
         terminal.type_line("ulimit -c 0; stty -echo; echo >> prompt");
         place.wait_for_lines("prompt", others + 1);
         terminal

@@ -4,8 +4,12 @@
 //! and the whole is a test that is ignored.
 
 mod codes;
+mod crons;
+mod directory;
+mod groups;
 mod injected;
 mod limits;
+mod shells;
 mod startup;
 
 use std::fs;
