@@ -23,6 +23,9 @@ use crate::variables::{self, Way};
 /// The pause after a wait that failed or that nothing came of, since the next one may be no longer.
 const BREATH: Duration = Duration::from_millis(5);
 
+/// How many signals are read before deadlines get their turn: real-time signals queue, and may come faster than they are read.
+const HEARING: usize = 64;
+
 /// Everything that a run acts upon.
 pub(crate) struct Supervisor {
     run: Run,
@@ -288,7 +291,7 @@ impl Supervisor {
     /// Returns the signals that came; what became of our children goes into `events`.
     fn read_signals(&mut self, events: &mut Vec<Event>) -> Vec<Event> {
         let (mut child, mut signals) = (false, Vec::new());
-        while let Some(received) = self.signals.next() {
+        for received in std::iter::from_fn(|| self.signals.next()).take(HEARING) {
             if received.signal == crate::signal::Signal::CHLD {
                 child = true;
             } else {

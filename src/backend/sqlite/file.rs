@@ -227,6 +227,11 @@ impl File {
         let directory = self.directory();
         let path = self.path.display();
         match error.kind() {
+            // Else it would have been made absolute.
+            io::ErrorKind::NotFound if self.path.is_relative() => {
+                Trouble::lasting(format!("backend {path}: the directory that we were started in is gone"))
+                    .hint("name the file with its whole path, sqlite:///DIRECTORY/FILE")
+            }
             io::ErrorKind::NotFound if !directory.exists() => {
                 Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
                     .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))

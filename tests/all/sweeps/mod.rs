@@ -9,6 +9,7 @@ mod directory;
 mod groups;
 mod injected;
 mod limits;
+mod others;
 mod shells;
 mod startup;
 
