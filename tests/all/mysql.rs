@@ -405,6 +405,16 @@ fn past_the_last_time_of_a_column_no_job_runs_and_the_message_says_why() {
     }
 }
 
+#[test]
+fn a_table_in_a_database_that_does_not_exist_is_an_error_that_says_so() {
+    let (place, database) = (Place::new(), servers::mariadb().database());
+    let url = format!("{}?table=nowhere.locks", database.url());
+    let finished = finish(&mut on(&place, &url, "a", &["true"]));
+    finished.complains(125, "unknown database 'nowhere'");
+    assert!(!finished.stderr.contains("there is no table"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: make the database, or name another one"), "{}", finished.stderr);
+}
+
 // Tokens and the history
 
 #[test]

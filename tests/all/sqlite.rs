@@ -851,7 +851,7 @@ fn a_file_of_another_user_is_refused_with_what_to_do() {
     for mode in ["0444", "0600", "0000"] {
         change("chmod", mode, &file);
         let finished = finish(&mut by_nobody(&inner));
-        is_refused(&place, &finished, "locks.db: no permission to read and write it; it belongs to user 0");
+        is_refused(&place, &finished, "locks.db: no permission to read and write it; it belongs to user root");
         assert!(finished.stderr.contains("mode=0660"), "{}", finished.stderr);
     }
 }

@@ -145,6 +145,7 @@ impl MySql {
     fn no_table(&self, failure: &Failure) -> Trouble {
         let trouble = self.explain(failure);
         match trouble.kind {
+            TroubleKind::Lasting if failure.is_missing_database() => Trouble { unclear: false, ..trouble },
             TroubleKind::Lasting => Trouble::lasting(format!(
                 "{}: there is no table {}, and it cannot be made: {}",
                 self.servers.label(),

@@ -43,6 +43,11 @@ impl Failure {
         self.code() == Some(1146)
     }
 
+    /// The database is missing.
+    pub(super) fn is_missing_database(&self) -> bool {
+        self.code() == Some(1049)
+    }
+
     /// The server can be read only, as a replica can.
     pub(super) fn is_read_only(&self) -> bool {
         self.code().is_some_and(|code| READ_ONLY.contains(&code))
@@ -180,7 +185,8 @@ fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
                 "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it"
             ))
         }
-        1049 => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
+        1049 => Trouble::lasting(text)
+            .hint("make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE"),
         1129 => Trouble::lasting(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
         1054 | 1364 | 1471 => Trouble::lasting(text).hint(COLUMNS),
         1267 | 1366 | 1406 | 3988 => {

@@ -271,6 +271,15 @@ impl Postgres {
             // Nothing was asked for yet.
             return Err(Trouble { unclear: false, ..trouble });
         }
+        if trouble::is_no_schema(&failure) {
+            let (label, name) = (self.servers.label(), self.tables.name(table));
+            let schema = name.split('.').next().unwrap_or_default();
+            return Err(Trouble::lasting(format!("{label}: there is no schema {schema} for the table {name}")).hint(
+                format!(
+                    "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {statement}"
+                ),
+            ));
+        }
         Err(self.no_table(table, &format!("and it cannot be made: {}", trouble::said(&failure)), ""))
     }
 

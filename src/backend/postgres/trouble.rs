@@ -40,6 +40,11 @@ pub(super) fn is_made_already(failure: &Failure) -> bool {
         .any(|code| is(failure, code))
 }
 
+/// The schema of the table is missing.
+pub(super) fn is_no_schema(failure: &Failure) -> bool {
+    is(failure, &SqlState::INVALID_SCHEMA_NAME)
+}
+
 /// The right is missing.
 pub(super) fn is_forbidden(failure: &Failure) -> bool {
     is(failure, &SqlState::INSUFFICIENT_PRIVILEGE)

@@ -80,8 +80,12 @@ fn another_table_is_named_in_the_url() {
 #[test]
 fn a_table_in_a_schema_that_does_not_exist_is_an_error_with_the_statement() {
     let database = servers::postgres().database();
-    let finished = Site::new(format!("{}?table=nowhere.locks", database.url())).fails_at_once("nowhere");
-    assert!(finished.stderr.contains("CREATE TABLE IF NOT EXISTS nowhere.locks (name VARCHAR(64)"), "{finished:?}");
+    let site = Site::new(format!("{}?table=nowhere.locks", database.url()));
+    let finished = site.fails_at_once("there is no schema nowhere for the table nowhere.locks");
+    assert!(
+        finished.stderr.contains("CREATE SCHEMA nowhere; CREATE TABLE IF NOT EXISTS nowhere.locks (name VARCHAR(64)"),
+        "{finished:?}"
+    );
 }
 
 #[test]
