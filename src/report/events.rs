@@ -256,7 +256,8 @@ mod tests {
             Notice::StopTimeout(second),
             Notice::Renewed,
             Notice::NotRenewed(trouble.clone()),
-            Notice::LostUnnoticed,
+            Notice::LostUnnoticed(NoticeKind::Gone),
+            Notice::LostUnnoticed(NoticeKind::Late),
             Notice::Undead,
             Notice::Released,
             Notice::NotReleased(trouble.clone()),
@@ -277,7 +278,9 @@ mod tests {
             all.push(Notice::Backend(trouble.clone(), policy));
         }
         for on_lost in [OnLost::Kill, OnLost::Ignore] {
-            all.extend([NoticeKind::Gone, NoticeKind::NotRenewed].map(|kind| Notice::Lost(kind, on_lost)));
+            all.extend(
+                [NoticeKind::Gone, NoticeKind::Late, NoticeKind::NotRenewed].map(|kind| Notice::Lost(kind, on_lost)),
+            );
         }
         for outcome in [Outcome::Exited(255), Outcome::Killed(Signal::KILL), Outcome::Expired, Outcome::Lost] {
             all.push(Notice::Ended(outcome));

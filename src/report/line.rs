@@ -41,6 +41,8 @@ impl Subject {
 
 const TAKEN_AWAY: &str =
     "somebody freed or took it while the job ran, or the server has forgotten it, by a failover or a flush";
+const TOO_LATE: &str =
+    "nobody need have taken it: this host was too busy, or shedlock stood still; choose a longer time";
 const NOT_REACHED: &str = "the backend was not reached, or shedlock stood still, for most of the lease; choose a lease \
                            several times as long as that lasts";
 
@@ -171,6 +173,7 @@ impl Line {
             Notice::Lost(kind, on_lost) => {
                 let (how, hint) = match kind {
                     NoticeKind::Gone => ("the lock was lost", TAKEN_AWAY),
+                    NoticeKind::Late => ("the lock's time ran out before it was renewed", TOO_LATE),
                     NoticeKind::NotRenewed => ("the lock could not be renewed in time", NOT_REACHED),
                 };
                 let line = match on_lost {
@@ -181,9 +184,14 @@ impl Line {
                 };
                 line.hint(hint)
             }
-            Notice::LostUnnoticed => {
-                Line::new(Verbosity::Warnings, "lost", "the lock was no longer ours when the job ended")
-                    .hint(TAKEN_AWAY)
+            Notice::LostUnnoticed(kind) => {
+                let (message, hint) = match kind {
+                    NoticeKind::Gone => ("the lock was no longer ours when the job ended", TAKEN_AWAY),
+                    NoticeKind::Late | NoticeKind::NotRenewed => {
+                        ("the lock's time ran out before it could be given back", TOO_LATE)
+                    }
+                };
+                Line::new(Verbosity::Warnings, "lost", message).hint(hint)
             }
             Notice::Undead => Line::new(
                 Verbosity::Warnings,
@@ -316,7 +324,9 @@ mod tests {
 
     #[test]
     fn whoever_loses_a_lock_is_told_how_that_may_have_happened() {
-        for (kind, word) in [(NoticeKind::Gone, "somebody"), (NoticeKind::NotRenewed, "not reached")] {
+        let kinds =
+            [(NoticeKind::Gone, "somebody"), (NoticeKind::Late, "too busy"), (NoticeKind::NotRenewed, "not reached")];
+        for (kind, word) in kinds {
             for on_lost in [OnLost::Kill, OnLost::Ignore] {
                 let line = Line::of(&Notice::Lost(kind, on_lost));
                 assert!(line.hint.is_some_and(|hint| hint.contains(word)));

@@ -144,7 +144,10 @@ impl Run {
         match answer {
             // After a standstill it may have ended because its time was up, as the job's is.
             Ok(Sight::Gone) if late => {}
-            Ok(Sight::Gone) => self.on_lost(NoticeKind::Gone, now, todo),
+            Ok(Sight::Gone) => {
+                let kind = NoticeKind::of_lost(running.end, now);
+                self.on_lost(kind, now, todo);
+            }
             Ok(Sight::Ours { until: Some(until), left }) => {
                 self.on_end_seen(*until, (*left).min(FOR_EVER), sent, now, todo);
             }

@@ -61,6 +61,8 @@ pub(crate) struct Run {
     unclear: bool,
     /// Who held the lock when we last knew.
     holder: Option<Record>,
+    /// Until when the lock was ours, once its job has ended.
+    end: Option<Moment>,
 }
 
 /// The request, if any, that has not been answered and is about a lock under which no job runs.
@@ -106,7 +108,7 @@ impl Run {
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
         let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
-        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None }
+        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None, end: None }
     }
 
     /// Takes in what happened, at `now`, and returns what is to be done about it.
@@ -122,7 +124,7 @@ impl Run {
             Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
             Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, &mut todo),
-            Event::Released(answer) => self.on_released(answer, &mut todo),
+            Event::Released(answer) => self.on_released(answer, now, &mut todo),
             Event::Spawned => self.on_spawned(now),
             Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
             Event::HandedOver => self.on_handed_over(&mut todo),
@@ -194,7 +196,7 @@ impl Run {
         }
     }
 
-    fn on_released(&mut self, answer: Result<Kept, Trouble>, todo: &mut Vec<Action>) {
+    fn on_released(&mut self, answer: Result<Kept, Trouble>, now: Moment, todo: &mut Vec<Action>) {
         let unused = match self.unanswered {
             Unanswered::Return(taken) => Some(taken),
             Unanswered::Nothing | Unanswered::Taking => None,
@@ -207,7 +209,10 @@ impl Run {
         match answer {
             Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
             Ok(Kept::Lost) if unused.is_some() => {}
-            Ok(Kept::Lost) => todo.push(Action::Tell(Notice::LostUnnoticed)),
+            Ok(Kept::Lost) => {
+                let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
+                todo.push(Action::Tell(Notice::LostUnnoticed(kind)));
+            }
             Err(trouble) => self.tell_not_released(trouble, todo),
         }
         self.unanswered = Unanswered::Nothing;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::policy::{OnBackendError, OnLost};
 use crate::backend::Trouble;
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
 use crate::lock::{Grant, Record};
 
@@ -46,7 +46,7 @@ pub(crate) enum Notice {
     NotRenewed(Trouble),
     Lost(NoticeKind, OnLost),
     /// The lock was found lost only when it was to be released.
-    LostUnnoticed,
+    LostUnnoticed(NoticeKind),
     /// SIGKILL has not ended the job.
     Undead,
     Ended(Outcome),
@@ -71,10 +71,19 @@ pub(crate) enum MetricsTrouble {
 /// How a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoticeKind {
-    /// The backend says that it is not ours.
+    /// The backend says that it is not ours, and its time was not up.
     Gone,
+    /// The backend says that it is not ours, and its time was up before that answer: shedlock was too late.
+    Late,
     /// It could not be renewed in time.
     NotRenewed,
+}
+
+impl NoticeKind {
+    /// What it means that the backend says *lost*, of a lock that lasted until `end`.
+    pub(super) fn of_lost(end: Moment, now: Moment) -> Self {
+        if now >= end { Self::Late } else { Self::Gone }
+    }
 }
 
 /// Why the command could not be started.

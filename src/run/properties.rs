@@ -510,7 +510,7 @@ impl World {
                 if let Notice::Extended(_) = notice {
                     self.note_extension();
                 }
-                self.seen.lost |= matches!(notice, Notice::Lost(NoticeKind::Gone, _));
+                self.seen.lost |= matches!(notice, Notice::Lost(NoticeKind::Gone | NoticeKind::Late, _));
                 self.seen.release_failed |= matches!(notice, Notice::NotReleased(_) | Notice::NotGivenBack(_));
                 self.seen.told.push(notice);
             }

@@ -54,7 +54,10 @@ impl Run {
             Ok(Kept::Lost) | Err(_) if abandoned => running.renewal = Renewal::Off,
             // Kept or lost is true whenever we learn of it.
             Ok(Kept::Kept) => self.on_kept(sent, now, todo),
-            Ok(Kept::Lost) => self.on_lost(NoticeKind::Gone, now, todo),
+            Ok(Kept::Lost) => {
+                let kind = NoticeKind::of_lost(running.end, now);
+                self.on_lost(kind, now, todo);
+            }
             Err(_) if !running.is_in_flight() => {}
             Err(trouble) => {
                 let first = !std::mem::replace(&mut running.unrenewed, true);
@@ -118,7 +121,7 @@ impl Run {
     /// The lock is not ours any more, or cannot be kept.
     pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
-        running.lost |= kind == NoticeKind::Gone;
+        running.lost |= kind != NoticeKind::NotRenewed;
         running.renewal = Renewal::Off;
         if !std::mem::replace(&mut running.lost_told, true) {
             todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));

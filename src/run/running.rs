@@ -216,6 +216,7 @@ impl Run {
         let hold = self.hold(running, outcome, lease);
         let deadline = now + self.policy.backend_timeout;
         todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
+        self.end = Some(running.end);
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 

@@ -947,8 +947,22 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
         "for the record, since the lock may be another's"
     );
     assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "that is known");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "that is known");
     assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+}
+
+#[test]
+fn a_lock_whose_time_ran_out_is_told_from_one_that_another_took() {
+    for (answered, kind) in [(99_990, NoticeKind::Gone), (100_000, NoticeKind::Late)] {
+        let mut story = Story::running(policy());
+        story.on(60_000, exited(0));
+        story.on(answered, Event::Released(Ok(Kept::Lost)));
+        assert_eq!(story.told(|notice| *notice == Notice::LostUnnoticed(kind)), 1, "{kind:?}");
+        let mut story = Story::running(extend());
+        story.tick(66_667);
+        story.on(answered, renewed(Ok(Kept::Lost), 66_670));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(told, _) if *told == kind)), 1, "{kind:?}");
+    }
 }
 
 #[test]
@@ -1167,7 +1181,7 @@ fn a_late_answer_to_a_renewal_counts() {
     gone.on(90_001, exited(0));
     assert_eq!(gone.on(90_001, Event::RestGone), [release(0, 100_001)]);
     gone.on(90_002, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(gone.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "there was nothing to release");
+    assert_eq!(gone.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "there was nothing to release");
 
     let mut kept = Story::running(extend());
     kept.tick(66_667);
@@ -1612,7 +1626,7 @@ fn trouble_with_the_release_never_changes_the_code() {
         story.on(1_000, exited(6));
         story.told.clear();
         assert_eq!(story.on(2_000, Event::Released(answer)), exit(Outcome::Exited(6)));
-        assert!(matches!(&story.told[..], [Notice::LostUnnoticed | Notice::NotReleased(_)]), "one line says so");
+        assert!(matches!(&story.told[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
     }
 }
 
@@ -1879,7 +1893,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
     story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(28_490, Event::RestGone), [release(0, 38_490)]);
     assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed)), 0, "it was noticed");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "it was noticed");
 }
 
 #[test]
