@@ -520,6 +520,23 @@ fn the_write_ahead_log_is_emptied_while_a_job_runs() {
     finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
 }
 
+#[test]
+fn a_disk_that_is_slow_to_sync_keeps_no_other_run_waiting() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let inject = "inject=fsync,fdatasync:delay_enter=2000000";
+    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=fsync,fdatasync", "-e", inject];
+    let job = ["sh", "-c", "touch runs; while [ -e runs ]; do sleep 0.01; done"];
+    let slow = start(&mut under(&tracer, &place.run("a", job)));
+    wait_until("the job", || place.path("runs").exists().then_some(()));
+    // The log is folded while the job runs, with an fsync of the log and one of the file.
+    while place.read("trace").matches("DELAYED").count() < 2 {
+        finish(&mut place.run("b", ["--backend-timeout", "1s", "true"])).is_silent_with(0);
+    }
+    fs::remove_file(place.path("runs")).unwrap();
+    finish_child(slow).is_silent_with(0);
+}
+
 /// Makes the row what it would be if the clock had been set after the taking: all of it is another time, and whole.
 fn set_clock(place: &Place, lock_until: &str, locked_at: &str) {
     let row = format!(

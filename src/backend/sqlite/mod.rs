@@ -37,7 +37,10 @@ use statements::{Fault, Form, Statements};
 /// it is kept short; a mere checkpoint would not do, since that reader does not learn how far it got, and the log would
 /// grow. It takes two fsyncs, for which no job should wait: it is done while a job runs, when the connection is closed,
 /// or by a release that finds the log longer than [`LONG_LOG`].
-const FOLD_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+/// Nobody can write meanwhile, so there must be nothing left to fold: a busy disk may take seconds for an fsync, and others
+/// would lose their leases.
+const EMPTY_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// In bytes; some 15 commits.
 const LONG_LOG: u64 = 32 * 1024;
@@ -189,7 +192,11 @@ impl Sqlite {
     fn fold_log(&self) {
         if let Some(connection) = &self.connection {
             // If others are at work it fails, and is theirs to do.
-            let _ = connection.query_row(FOLD_LOG, (), |_| Ok(()));
+            let before = self.file.log_size();
+            let folded = connection.query_row(FOLD_LOG, (), |_| Ok(()));
+            if folded.is_ok() && self.file.log_size() == before {
+                let _ = connection.query_row(EMPTY_LOG, (), |_| Ok(()));
+            }
         }
     }
 
