@@ -42,6 +42,8 @@ pub(crate) struct Supervisor {
     guardian: Option<Guardian>,
     /// There was one, or one was to be started.
     was_guarded: bool,
+    /// There was one, and another could not be started.
+    guardian_lost: bool,
     reporter: Reporter,
     /// `None` without --metrics-dir, and of a nested run: the outer one counts.
     metrics: Option<Metrics>,
@@ -82,6 +84,7 @@ impl Supervisor {
             job: None,
             guardian: None,
             was_guarded: false,
+            guardian_lost: false,
             reporter,
             metrics,
         })
@@ -239,32 +242,48 @@ impl Supervisor {
         }
     }
 
-    /// Starts the guardian, or tells it of a new moment. Without it the job runs on all the same.
+    /// Starts the guardian, or tells it of a new moment; one that is lost is replaced. Without it the job runs on all the same.
     fn guard(&mut self, at: Option<Moment>) {
-        let told = match &self.guardian {
-            Some(guardian) => guardian.kill_at(at),
-            None if self.was_guarded => return,
-            None => Guardian::start(self.claim.owner.as_str()).and_then(|guardian| {
-                let told = guardian.kill_at(at);
-                self.guardian = Some(guardian);
-                told
-            }),
+        let lost = match &self.guardian {
+            Some(guardian) => match guardian.kill_at(at) {
+                Ok(()) => return,
+                Err(error) => Some(match error.kind() {
+                    ErrorKind::BrokenPipe => "it was killed".to_owned(),
+                    ErrorKind::WouldBlock => "it was stopped".to_owned(),
+                    _ => plain(&error),
+                }),
+            },
+            // What could not be had from the first is not to be had later.
+            None if self.was_guarded && !self.guardian_lost => return,
+            None => None,
         };
+        self.dismiss_guardian();
         self.was_guarded = true;
-        if let Err(error) = told {
-            self.dismiss_guardian();
-            let why = match error.kind() {
-                ErrorKind::BrokenPipe => "it was killed".to_owned(),
-                ErrorKind::WouldBlock => "it was stopped".to_owned(),
-                _ => plain(&error),
-            };
-            self.reporter.tell(&Notice::Unguarded(why));
+        let told_before = self.guardian_lost;
+        let started = Guardian::start(self.claim.owner.as_str(), self.job.as_mut());
+        let notice = match (started.and_then(|guardian| guardian.kill_at(at).map(|()| guardian)), lost) {
+            (Ok(guardian), lost) => {
+                self.guardian = Some(guardian);
+                lost.map(Notice::Reguarded)
+            }
+            (Err(error), Some(why)) => {
+                self.guardian_lost = true;
+                Some(Notice::GuardianLost(format!("{why}, and no other could be started: {}", plain(&error))))
+            }
+            (Err(_), None) if told_before => None,
+            (Err(error), None) => Some(Notice::Unguarded(plain(&error))),
+        };
+        if let Some(notice) = notice {
+            self.reporter.tell(&notice);
         }
     }
 
     /// The job is over, or there is none.
     fn dismiss_guardian(&mut self) {
         if let Some(guardian) = self.guardian.take() {
+            if let Some(job) = &mut self.job {
+                job.forget(guardian.pid());
+            }
             guardian.dismiss();
         }
     }

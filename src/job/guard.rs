@@ -189,9 +189,11 @@ impl Guard {
         self.job.is_some_and(|(id, _)| process.id == id) || group == Some(process.group)
     }
 
-    /// Whether its environment says that it came of our run. All that does is younger than we are.
+    /// Whether its environment says that it came of our run. All that does is younger than we are, or, if we came in the place
+    /// of another guardian, than the command.
     fn is_marked(&self, process: &Process) -> bool {
-        if self.owner.is_empty() || process.id.start < self.ourselves.start {
+        let oldest = self.job.map_or(self.ourselves.start, |(id, _)| id.start.min(self.ourselves.start));
+        if self.owner.is_empty() || process.id.start < oldest {
             return false;
         }
         let environment = fs::read(format!("/proc/{}/environ", process.id.pid)).unwrap_or_default();

@@ -62,12 +62,12 @@ struct Plan {
 }
 
 impl Guardian {
-    /// Starts a guardian for the job of the run with this owner, before the job itself.
-    pub(crate) fn start(owner: &str) -> io::Result<Self> {
+    /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that was lost.
+    pub(crate) fn start(owner: &str, job: Option<&mut Job>) -> io::Result<Self> {
         if !tree::is_visible() {
             return Err(io::Error::other("/proc is not there, or that of another pid namespace"));
         }
-        let strangers = tree::children_from_before();
+        let strangers = job.as_ref().map_or_else(tree::children_from_before, |job| job.strangers.clone());
         // A guardian that is too slow to read must not hold us up.
         let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -93,6 +93,10 @@ impl Guardian {
         for stranger in &guardian.strangers {
             guardian.tell(&Message::Stranger(*stranger))?;
         }
+        if let Some(job) = job {
+            job.strangers.push(guardian.id.pid);
+            guardian.watch(job);
+        }
         Ok(guardian)
     }
 
@@ -109,7 +113,9 @@ impl Guardian {
     /// Tells it of the command. That is done when the command is started.
     pub(super) fn watch(&self, job: &Job) {
         // A command that is gone has left nothing but what bears our owner's name.
-        if let Some(id) = tree::holder_of(job.pid.as_raw()) {
+        let unseen = || (!job.reaped).then(|| tree::holder_of(job.pid.as_raw())).flatten();
+        job.id.set(job.id.get().or_else(unseen));
+        if let Some(id) = job.id.get() {
             let _ = self.tell(&Message::Job { id, group: job.group });
         }
     }
@@ -202,6 +208,8 @@ extern "C" fn become_guardian(plan: *mut c_void) -> c_int {
     // What ends our group or our session, and a hang-up of the terminal, is not to reach it.
     let _ = nix::unistd::setsid();
     signals::block_all();
+    // Whoever has stopped it is not to keep it from its work.
+    tree::continue_at_parents_death();
     for (from, to) in [(plan.pipe, 0), (plan.null, 1), (plan.null, 2)] {
         #[expect(unsafe_code, reason = "the libraries' form wants owners of descriptors, which the child has none of")]
         // SAFETY: the call takes two numbers, and the child's table of descriptors is its own.

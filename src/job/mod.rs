@@ -35,6 +35,8 @@ use hold::Held;
 /// A command that was started.
 pub(crate) struct Job {
     pid: Pid,
+    /// Once a guardian was told of it.
+    id: Cell<Option<tree::Id>>,
     group: Group,
     reaped: bool,
     /// Children of ours that are none of the job's: those from before, and the guardian.
@@ -62,6 +64,7 @@ impl Job {
     fn new(pid: Pid, group: Group, strangers: Vec<i32>) -> Self {
         Self {
             pid,
+            id: Cell::new(None),
             group,
             reaped: false,
             strangers,
@@ -134,6 +137,11 @@ impl Job {
             }
             rest = self.descendants();
         }
+    }
+
+    /// Forgets a guardian that is gone: its number may become one of the job's.
+    pub(crate) fn forget(&mut self, guardian: Pid) {
+        self.strangers.retain(|stranger| *stranger != guardian.as_raw());
     }
 
     /// Kills and reaps whatever becomes our child. A process that forks and ends as fast as it can is gone before a walk

@@ -270,9 +270,18 @@ fn pidfd_send_signal(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
 
 /// Asks the kernel to kill the calling process when its parent dies. Async-signal-safe.
 pub(super) fn die_with_parent() -> bool {
+    at_parents_death(libc::SIGKILL)
+}
+
+/// Asks the kernel to continue the calling process when its parent dies. Async-signal-safe.
+pub(super) fn continue_at_parents_death() -> bool {
+    at_parents_death(libc::SIGCONT)
+}
+
+fn at_parents_death(signal: i32) -> bool {
     #[expect(unsafe_code, reason = "called between fork and exec, where a library's wrapper would promise too little")]
     // SAFETY: this operation takes a number and touches no memory.
-    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
     result == 0
 }
 

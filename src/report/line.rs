@@ -113,6 +113,15 @@ impl Line {
                     format!("there is no guardian: {why}; if shedlock is killed, only the command ends with it");
                 Line::new(Verbosity::Info, "unguarded", message)
             }
+            Notice::Reguarded(why) => {
+                Line::new(Verbosity::Info, "unguarded", format!("there was no guardian: {why}; another was started"))
+            }
+            Notice::GuardianLost(why) => {
+                let message = format!(
+                    "there is no guardian any more: {why}; if shedlock is killed, only the command ends with it"
+                );
+                Line::new(Verbosity::Warnings, "unguarded", message)
+            }
             Notice::Checking => {
                 Line::new(Verbosity::Debug, "checking", "after a standstill the job is held until the lock is checked")
             }

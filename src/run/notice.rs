@@ -27,6 +27,10 @@ pub(crate) enum Notice {
     Nested(Record),
     /// There is no process that ends the job if we are killed, and why.
     Unguarded(String),
+    /// The guardian was lost, and why; another was started.
+    Reguarded(String),
+    /// The guardian was lost, and why it was not replaced.
+    GuardianLost(String),
     /// After a stall the job stands still while the lock is checked.
     Checking,
     /// The server is full, and we wait for room.

@@ -120,6 +120,20 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     touch(&place, "unguarded.done");
     seen.add(&run.finish(), 0, &["unguarded", "checking"]);
 
+    let job = until_exists("lost.done");
+    let run = detached(&place, "v", &told(&place, "v", "1m", &["--lease", "3s", "sh", "-c", &job]));
+    wait_until_held(&place, "v");
+    let guardian = wait_until("the guardian", || children(run.pid()).into_iter().find(|child| is_guardian(child.pid)));
+    // It has its database open, and there is no room for another pipe.
+    wait_until("a renewal", || run.stderr().contains("\"renewed\"").then_some(()));
+    let files = fs::read_dir(format!("/proc/{}/fd", run.pid())).unwrap().count();
+    let limit = [format!("--pid={}", run.pid()), format!("--nofile={files}")];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    kill(guardian.pid, "KILL");
+    wait_until("the warning", || run.stderr().contains("there is no guardian any more: it was killed").then_some(()));
+    touch(&place, "lost.done");
+    seen.add(&run.finish(), 0, &["unguarded"]);
+
     // Nobody else can read or write meanwhile.
     let job = until_exists("late.done");
     let run = told(&place, "l", "1m", &["--lease", "20s", "--backend-timeout", "300ms", "sh", "-c", &job]);

@@ -218,15 +218,42 @@ fn the_guardian_is_apart_from_the_job_and_gone_with_the_run() {
 }
 
 #[test]
-fn who_kills_the_guardian_is_told_of_with_the_next_renewal_and_the_job_runs_on() {
+fn a_guardian_that_is_killed_is_replaced_at_the_next_renewal() {
+    for (tag, caller) in
+        [("run", "exec \"$@\""), ("with a child", "sleep 60 > /dev/null 2>&1 & echo $! > before; exec \"$@\"")]
+    {
+        let place = Place::new();
+        let started = Started::new(
+            &place,
+            "run",
+            &mut under(&["setsid", "sh", "-c", caller, "sh"], &leased(&place, "2s", &["-v"], &three_hearts())),
+        );
+        wait_for_hearts(&place);
+        kill(wait_for_guardian(&started), "KILL");
+        wait_until("the message", || {
+            started.stderr().contains("no guardian: it was killed; another was").then_some(())
+        });
+        let guardian = wait_for_guardian(&started);
+        kill(started.pid(), "KILL");
+        all_is_dead(&place);
+        wait_for_end(guardian);
+        if tag != "run" {
+            assert!(is_alive(Leftover(pid_in(&place, "before")).0), "what is none of the job's is spared");
+        }
+    }
+}
+
+#[test]
+fn a_guardian_that_is_stopped_ends_the_job_all_the_same_when_we_are_killed() {
     let place = Place::new();
-    let script = format!("echo $$ > pid; {}; exit 7", until_exists("done"));
-    let started = detached(&place, "run", &leased(&place, "1s", &["-v"], &script));
-    pid_in(&place, "pid");
-    kill(wait_for_guardian(&started), "KILL");
-    wait_until("the message", || started.stderr().contains("there is no guardian: it was killed; ").then_some(()));
-    super::support::process::touch(&place, "done");
-    assert_eq!(started.finish().code(), Some(7));
+    let started = detached(&place, "run", &leased(&place, "10s", &[], &three_hearts()));
+    wait_for_hearts(&place);
+    let guardian = wait_for_guardian(&started);
+    kill(guardian, "STOP");
+    wait_for_state(guardian, "T");
+    kill(started.pid(), "KILL");
+    all_is_dead(&place);
+    wait_for_end(guardian);
 }
 
 /// cron reads what the job prints until everybody has closed it.
