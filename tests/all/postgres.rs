@@ -3,6 +3,7 @@
 mod basics;
 mod faults;
 mod history;
+mod hostile;
 mod hosts;
 mod java;
 mod login;

@@ -19,7 +19,7 @@ const ABOUT: &str = "SELECT current_user::text, current_database()::text, versio
 
 const ENCRYPTION: &str = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl";
 
-const CLOCK: &str = "SELECT (date_part('epoch', clock_timestamp()) * 1000000)::int8::text";
+const CLOCK: &str = "SELECT (date_part('epoch', clock_timestamp()) * 1000000::float8)::int8::text";
 
 /// To the console of PgBouncer.
 const POOLER: &str = "SHOW VERSION";

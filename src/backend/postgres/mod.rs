@@ -27,13 +27,19 @@ use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, GIVE_BACK, PAUSE, RELEASE, RENEW, Table, Tables};
+use statements::{ACQUIRE, DIGITS, GIVE_BACK, PAUSE, RELEASE, RENEW, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
 
 /// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
 const ROUNDING: Duration = Duration::from_millis(1);
+
+/// So many digits of a second are milliseconds.
+const MILLISECONDS: i32 = 3;
+
+/// In microseconds: what a column without milliseconds keeps is a multiple of it.
+const HUNDREDTH: u64 = 10_000;
 
 /// The parameters of a statement, with their types.
 type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
@@ -68,11 +74,39 @@ impl Postgres {
         }))
     }
 
+    /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
+    fn judge(&mut self, end: End, lease: Duration) -> Result<(), Trouble> {
+        if self.session.as_ref().is_some_and(Session::is_unreplicated) {
+            return Err(trouble::unreplicated(self.servers.label()));
+        }
+        let is_early = end.left + ROUNDING < lease;
+        if !is_early && !end.is_round() {
+            return Ok(());
+        }
+        // Either by chance, or because the column keeps no more.
+        let rows = self.ask(&DIGITS, &[]).map_err(Trouble::unclear)?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        let is_coarse = matches!(row.try_get(0), Ok(0..MILLISECONDS)) || matches!(row.try_get(1), Ok(true));
+        match (is_coarse, is_early) {
+            (true, _) => Err(self.too_coarse()),
+            (false, true) => Err(self.too_early()),
+            (false, false) => Ok(()),
+        }
+    }
+
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> Trouble {
         let message = "keeps no milliseconds, and a lock would end before its time";
         Trouble::lasting(format!("{}: the table {} {message}", self.servers.label(), self.tables.name(Table::Locks)))
             .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
+            .unclear()
+    }
+
+    /// As too coarse, and the column is not to blame.
+    fn too_early(&self) -> Trouble {
+        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        Trouble::lasting(format!("{label}: the table {table} stores an earlier end of the lock than it was given"))
+            .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
             .unclear()
     }
 
@@ -93,9 +127,9 @@ impl Backend for Postgres {
         for _ in 0..RACES {
             let rows = self.ask(if claim.owner.is_pause() { &PAUSE } else { &ACQUIRE }, values)?;
             if let Some(row) = rows.first() {
-                let (acquired, left) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
-                if matches!(acquired, Acquired::Granted(_)) && left + ROUNDING < claim.lease {
-                    return Err(self.too_coarse());
+                let (acquired, end) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
+                if matches!(acquired, Acquired::Granted(_)) {
+                    self.judge(end, claim.lease)?;
                 }
                 return Ok(acquired);
             }
@@ -109,6 +143,10 @@ impl Backend for Postgres {
             &RENEW,
             &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)],
         )?;
+        if let Some(row) = rows.first() {
+            let end = ending(row, 0).map_err(|error| self.explain(&Failure::Said(error)))?;
+            self.judge(end, claim.lease)?;
+        }
         Ok(kept(&rows))
     }
 
@@ -159,16 +197,37 @@ impl Backend for Postgres {
     }
 }
 
-/// Reads the answer to [`ACQUIRE`], and for how long the lock is held.
-fn read(row: &Row) -> Result<(Acquired, Duration), tokio_postgres::Error> {
-    let (since, until, now): (f64, f64, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
-    let left = left(until, now);
+/// When a lock ends, as it is stored.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// Microseconds of the epoch.
+    at: u64,
+    left: Duration,
+}
+
+impl End {
+    /// A column without milliseconds could hold it.
+    fn is_round(&self) -> bool {
+        self.at.is_multiple_of(HUNDREDTH)
+    }
+}
+
+/// Reads an end, and after it the time.
+fn ending(row: &Row, at: usize) -> Result<End, tokio_postgres::Error> {
+    let (until, now): (f64, f64) = (row.try_get(at)?, row.try_get(at + 1)?);
+    Ok(End { at: micros(until), left: left(until, now) })
+}
+
+/// Reads the answer to [`ACQUIRE`], and when the lock ends.
+fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> {
+    let (since, until): (f64, f64) = (row.try_get(2)?, row.try_get(3)?);
+    let end = ending(row, 3)?;
     if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
         let token = row.try_get::<_, Option<i64>>(5)?.and_then(|id| id.try_into().ok());
-        return Ok((Acquired::Granted(Grant { locked_at, until, token }), left));
+        return Ok((Acquired::Granted(Grant { locked_at, until, token }), end));
     }
-    let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left };
-    Ok((Acquired::Held(record), left))
+    let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left: end.left };
+    Ok((Acquired::Held(record), end))
 }
 
 /// A time of the server, which may have none: `infinity` is not one.

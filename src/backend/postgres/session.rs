@@ -4,16 +4,22 @@
 //! keep us from the next host, and a statement that waits for another session's lock would be carried out when nobody
 //! wants it any more. So this is that client again, as far as it is needed here, with a limit on everything.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket,
+};
 
 use super::pid;
 
@@ -46,6 +52,8 @@ pub(super) struct Session {
     /// The process that the server said serves us.
     pid: Option<i32>,
     origin: Origin,
+    /// The server has warned that what it did may be lost in a failover.
+    unreplicated: Arc<AtomicBool>,
 }
 
 /// Whose a session is.
@@ -83,7 +91,8 @@ impl Session {
         config.connect_timeout(limit);
         let opened = runtime.block_on(async { timeout(limit + LATER, config.connect(tls.clone())).await });
         let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
-        let connection = runtime.spawn(connection);
+        let unreplicated = Arc::new(AtomicBool::new(false));
+        let connection = runtime.spawn(serve(connection, Arc::clone(&unreplicated)));
         let token = client.cancel_token();
         let pid = runtime.block_on(pid::read(&token));
         let origin = match pid {
@@ -91,7 +100,7 @@ impl Session {
             _ => Origin::Lent,
         };
         let cancel: Cancel = Some(Box::pin(async move { token.cancel_query(tls).await }));
-        Ok(Self { runtime, client, connection, cancel, pid, origin })
+        Ok(Self { runtime, client, connection, cancel, pid, origin, unreplicated })
     }
 
     /// The process that has to carry out a statement that is only for a session of our own; `None` where that is certain.
@@ -128,8 +137,14 @@ impl Session {
         values: &[(&(dyn ToSql + Sync), Type)],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        let Self { runtime, client, cancel, .. } = self;
+        let Self { runtime, client, cancel, unreplicated, .. } = self;
+        unreplicated.store(false, Ordering::Relaxed);
         runtime.block_on(limited(client.query_typed(statement, values), limit, cancel))
+    }
+
+    /// The last statement was carried out, and the server stopped waiting for its standby before that had it too.
+    pub(super) fn is_unreplicated(&self) -> bool {
+        self.unreplicated.load(Ordering::Relaxed)
     }
 
     /// Asks in the simple protocol, which is all that a pooler's console knows, and returns the rows.
@@ -158,6 +173,25 @@ impl Session {
         // Who does not want to hear it sees the connection close.
         let _ = runtime.block_on(async { timeout(SHORTLY, connection).await });
     }
+}
+
+/// The function of the server that warns when it stops waiting for a standby; the text of the warning may be in any language.
+const REPLICATION: &str = "SyncRepWaitForLSN";
+
+/// Serves a connection, and notes a warning that what was done may not have been replicated.
+async fn serve<S, T>(mut connection: Connection<S, T>, unreplicated: Arc<AtomicBool>) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notice(notice) = message?
+            && notice.routine() == Some(REPLICATION)
+        {
+            unreplicated.store(true, Ordering::Relaxed);
+        }
+    }
+    Ok(())
 }
 
 /// Waits for an answer. A statement that takes too long is taken back, and what comes of it is waited for. If it is done

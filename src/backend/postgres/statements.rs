@@ -4,15 +4,20 @@
 //! both, and for what is written the statement sets the time zone to UTC for its own transaction. Its common table expression
 //! is there for that alone; it is evaluated before the first row is written.
 //!
+//! A role that may create in a schema of the `search_path` may define an operator or a function that fits the types of the
+//! arguments better than the server's own, and it would be carried out with our rights. So both sides of an operator have one
+//! type, for which the server has an operator (`name::text = $1`, which the key still serves), and so have the arguments of
+//! functions.
+//!
 //! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
 //! taking takes is spent there.
 
 /// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
-/// last answer: a statement that nobody waits for would take the lock for nobody.
+/// last answer: a statement that nobody waits for would take the lock for nobody. And it has warnings sent, of which one counts.
 ///
 /// It is empty, and so nothing happens, where `{own}` says that the session is not for this statement.
 const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), \
-    set_config('lock_timeout', '900ms', true) WHERE {own})";
+    set_config('lock_timeout', '900ms', true), set_config('client_min_messages', 'warning', true) WHERE {own})";
 
 /// The server's time is that when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
@@ -50,12 +55,12 @@ impl Statement {
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
-                              WHERE {own} AND name = $1 AND locked_by <> $2 AND {held}), \
+                              WHERE {own} AND name::text = $1 AND locked_by::text <> $2 AND {held}), \
         taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
                   SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
                   ON CONFLICT (name) DO UPDATE SET lock_until = greatest(lock.lock_until, excluded.lock_until), \
                                                    locked_at = excluded.locked_at, locked_by = excluded.locked_by \
-                  WHERE lock.locked_by = $2 OR NOT {held} \
+                  WHERE lock.locked_by::text = $2 OR NOT {held} \
                   RETURNING locked_by, locked_at, lock_until){and} \
         SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \
                date_part('epoch', CURRENT_TIMESTAMP), {answer} \
@@ -77,7 +82,16 @@ pub(super) const PAUSE: Statement = Statement { history: None, ..ACQUIRE };
 /// `$1` name, `$2` owner, `$3` lease.
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
-        FROM zone WHERE name = $1 AND locked_by = $2 AND {held} RETURNING true",
+        FROM zone WHERE name::text = $1 AND locked_by::text = $2 AND {held} \
+        RETURNING date_part('epoch', lock.lock_until), date_part('epoch', CURRENT_TIMESTAMP)",
+    history: None,
+    missing: Missing::Trouble,
+};
+
+/// How many digits of a second `lock_until` keeps, negative if all, and whether it keeps no time of the day.
+pub(super) const DIGITS: Statement = Statement {
+    lock: "SELECT atttypmod, atttypid = 'date'::regtype::oid FROM {row}, pg_catalog.pg_attribute \
+        WHERE attrelid = '{table}'::regclass::oid AND attname = 'lock_until'",
     history: None,
     missing: Missing::Trouble,
 };
@@ -92,18 +106,20 @@ pub(super) const RELEASE: Statement = Statement {
     lock: "WITH {utc}, \
         freed AS (UPDATE {table} AS lock \
                   SET locked_by = $4, \
-                      lock_until = CASE WHEN locked_by = $4 THEN lock.lock_until \
+                      lock_until = CASE WHEN locked_by::text = $4 THEN lock.lock_until \
                                    ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
-                  FROM zone WHERE name = $1 AND (locked_by = $4 OR locked_by = $2 AND {held}) RETURNING true){and} \
+                  FROM zone WHERE name::text = $1 AND (locked_by::text = $4 OR locked_by::text = $2 AND {held}) \
+                  RETURNING true){and} \
         SELECT * FROM freed",
     history: Some((
-        ", oldest AS MATERIALIZED (SELECT id FROM {history} WHERE name = $1 AND ($6 IS NOT NULL OR owner <> $2) \
+        ", oldest AS MATERIALIZED (SELECT id FROM {history} \
+                                   WHERE name::text = $1 AND ($6 IS NOT NULL OR owner::text <> $2) \
                                    ORDER BY id DESC LIMIT 1 OFFSET $7), \
          closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
-                    WHERE name = $1 AND owner = $2 AND ended_at IS NULL AND $6 IS NOT NULL \
+                    WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL AND $6 IS NOT NULL \
                           AND (id <= (SELECT id FROM oldest)) IS NOT TRUE), \
-         pruned AS (DELETE FROM {history} USING zone WHERE name = $1 AND \
-                    (id <= (SELECT id FROM oldest) OR owner = $2 AND ended_at IS NULL AND $6 IS NULL))",
+         pruned AS (DELETE FROM {history} USING zone WHERE name::text = $1 AND \
+                    (id <= (SELECT id FROM oldest) OR owner::text = $2 AND ended_at IS NULL AND $6 IS NULL))",
         "",
     )),
     missing: Missing::Trouble,
@@ -115,7 +131,7 @@ pub(super) const GIVE_BACK: Statement = Statement { missing: Missing::Lost, ..RE
 /// What people look at begins with `{server}`: the time, and whether the server can only be read, which is a standby or one that
 /// was told so, and not one that tells this user only.
 const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery() OR \
-    current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_settings \
+    current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings \
         WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
 
 /// `{row}`: one, whatever else there is; none where the session is not for this statement.
@@ -128,7 +144,7 @@ pub(super) const NOW: Statement =
 /// `$1` names or null.
 pub(super) const LIST: Statement = Statement {
     lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held} \
-        FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name = ANY ($1)",
+        FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name::text = ANY ($1)",
     history: None,
     missing: Missing::Trouble,
 };
@@ -139,8 +155,8 @@ pub(super) const RUNS: Statement = Statement {
         (SELECT id::int8, name::text, owner::text, host::text, date_part('epoch', started_at) AS started, \
                 date_part('epoch', ended_at), exit_code::int8, outcome::text \
          FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
-               WHERE ($1 IS NULL OR name = ANY ($1)) \
-                     AND ($2 IS NULL OR ended_at IS NULL OR date_part('epoch', ended_at) >= $2::float8 / 1000)) AS placed \
+               WHERE ($1 IS NULL OR name::text = ANY ($1)) \
+                     AND ($2 IS NULL OR ended_at IS NULL OR date_part('epoch', ended_at) >= $2::float8 / 1000::float8)) AS placed \
          WHERE $3 IS NULL OR place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \
         ORDER BY started DESC, id DESC",
     history: None,
@@ -151,8 +167,9 @@ pub(super) const RUNS: Statement = Statement {
 /// stored, `$4` for how long from now on.
 pub(super) const CHANGE: Statement = Statement {
     lock: "WITH {utc}, changed AS (UPDATE {table} AS lock SET locked_by = $3, lock_until = CURRENT_TIMESTAMP + $4, \
-                            locked_at = CASE WHEN locked_by = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
-                            FROM zone WHERE name = $1 AND locked_by IN ($2, $3) AND {held} RETURNING true) \
+                            locked_at = CASE WHEN locked_by::text = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
+                            FROM zone WHERE name::text = $1 AND (locked_by::text = $2 OR locked_by::text = $3) \
+                                 AND {held} RETURNING true) \
         SELECT {server}, EXISTS (SELECT FROM changed) FROM {row}",
     history: None,
     missing: Missing::Trouble,

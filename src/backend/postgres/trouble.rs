@@ -133,6 +133,13 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
     }
 }
 
+/// The server did what was asked, and was told not to wait until its standby has done it too.
+pub(super) fn unreplicated(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: the server did not wait for its standby, and a failover would forget the lock"))
+        .hint("look whether the standbys in synchronous_standby_names run")
+        .unclear()
+}
+
 fn locked(label: &str, table: &str) -> Trouble {
     Trouble::passing(format!("{label}: another session keeps the table {table} locked"))
         .hint("its process is in pg_stat_activity; pg_blocking_pids tells who waits for whom")

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Site, row};
+use super::{Site, fails, row};
 use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::process::Started;
 use crate::support::{finish, kill, wait_until};
@@ -298,4 +298,76 @@ fn a_taking_that_waits_for_a_row_when_it_is_stopped_takes_nothing_later() {
     session.end(&database);
     wait_until("the statement to end", || (database.psql(waiting) == "0").then_some(()));
     assert!(site.is_free("job"));
+}
+
+#[test]
+fn a_wait_for_a_standby_that_somebody_cancels_or_ends_starts_no_job() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let site = Site::new(database.url());
+    assert!(site.is_free("job"));
+    let names = |set: &str| {
+        server.psql(&format!("alter system {set}"));
+        server.psql("select pg_reload_conf()");
+    };
+    let waiting = "pid from pg_stat_activity where wait_event = 'SyncRep' and application_name = 'shedlock'";
+    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+        names("set synchronous_standby_names = 'nobody'");
+        let mut run = Started::new(
+            &site.place,
+            end,
+            &mut site.run("job", ["--backend-timeout", "5s", "sh", "-c", "touch ran; sleep 60"]),
+        );
+        // Each try that waits is ended, until the run gives up.
+        wait_until(&format!("the end of a run after {end}"), || {
+            server.psql(&format!("select {end}(pid) from (select {waiting}) as waiting"));
+            assert!(!site.place.path("ran").exists(), "the job runs after {end}");
+            run.has_ended().then_some(())
+        });
+        assert_eq!(run.finish().code(), Some(125), "{end}");
+        names("reset synchronous_standby_names");
+        assert!(site.is_free("job"), "{end}");
+    }
+    // As is a renewal: the job is stopped before its lease ends.
+    let job = site.job("job", ["--lease", "2s"]);
+    names("set synchronous_standby_names = 'nobody'");
+    let mut started = job.started;
+    wait_until("the end of the leased run", || {
+        server.psql(&format!("select pg_cancel_backend(pid) from (select {waiting}) as waiting"));
+        started.has_ended().then_some(())
+    });
+    let finished = started.finish();
+    assert_eq!(finished.code(), Some(123), "{finished:?}");
+    assert!(finished.stderr.contains("did not wait for its standby"), "{finished:?}");
+}
+
+#[test]
+fn a_column_without_milliseconds_is_refused_at_every_taking_and_renewal() {
+    let database = servers::postgres().database();
+    let site = Site::new(database.url());
+    for digits in 0..=2 {
+        site.works();
+        let job = site.job("leased", ["--lease", "2s"]);
+        let column = |precision: &str| {
+            database.psql(&format!("alter table shedlock alter column lock_until type timestamp{precision}"));
+        };
+        column(&format!("({digits})"));
+        let finished = job.started.finish();
+        assert_eq!(finished.code(), Some(123), "{digits}: {finished:?}");
+        assert!(finished.stderr.contains("keeps no milliseconds"), "{digits}: {finished:?}");
+        for run in 0..10 {
+            // What was given back ends when the column can say so.
+            fails(site.run(&format!("{digits}-{run}"), [""; 0]).arg("true"), "keeps no milliseconds");
+        }
+        column("");
+    }
+    // A trigger that shortens is called what it is.
+    database.psql(
+        "create function shorten() returns trigger language plpgsql as \
+         'begin new.lock_until := new.lock_until - interval ''1s''; return new; end'; \
+         create trigger shorten before insert or update on shedlock for each row execute function shorten()",
+    );
+    let finished =
+        fails(site.run("shortened", [""; 0]).arg("true"), "stores an earlier end of the lock than it was given");
+    assert!(finished.stderr.contains("\nhint: look at its triggers"), "{finished:?}");
 }

@@ -8,23 +8,23 @@ use crate::backend::{Finding, Grade, Trouble};
 
 /// `$1` the table.
 const TABLE: &str = "SELECT relkind::text, relpersistence::text, row_security_active(oid)::text \
-    FROM pg_class WHERE oid = to_regclass($1)";
+    FROM pg_class WHERE oid = to_regclass($1)::oid";
 
 const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), (NOT attnotnull)::text, \
     (atthasdef OR attidentity <> '')::text, coalesce(NOT collisdeterministic OR typname = 'citext', false)::text \
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid LEFT JOIN pg_collation ON pg_collation.oid = attcollation \
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
+    WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped ORDER BY attnum";
 
 /// `$2` the columns in the order of the alphabet. Which unique keys of just these there are.
-const KEYS: &str = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = to_regclass($1) \
+const KEYS: &str = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = to_regclass($1)::oid \
     AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL \
     AND (SELECT string_agg(attname::text, ',' ORDER BY attname::text COLLATE \"C\") FROM pg_attribute \
          WHERE attrelid = indrelid AND attnum = ANY (indkey::int2[])) = $2";
 
 /// Which of the rights `$2` to the table we have not. The name of a lock is never changed.
-const LACKING: &str = "SELECT wanted FROM unnest(string_to_array($2, ',')) AS wanted \
-    WHERE NOT has_table_privilege(to_regclass($1), wanted) AND (wanted = 'DELETE' OR EXISTS \
-        (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped \
+const LACKING: &str = "SELECT wanted FROM pg_catalog.unnest(string_to_array($2, ',')) AS wanted \
+    WHERE NOT has_table_privilege(to_regclass($1)::oid, wanted) AND (wanted = 'DELETE' OR EXISTS \
+        (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped \
          AND NOT has_column_privilege(attrelid, attnum, wanted) AND NOT (attname = 'name' AND wanted = 'UPDATE')))";
 
 /// What a history has beside its id.
