@@ -1,6 +1,7 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
 use std::io::ErrorKind;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -51,7 +52,7 @@ pub(crate) struct Supervisor {
 
 /// What is done under the lock.
 pub(crate) enum Work {
-    Job(Command, Way),
+    Job(Rc<Command>, Way),
     /// The lock is handed over to whoever reads our stdout.
     Handover,
 }
@@ -209,7 +210,7 @@ impl Supervisor {
                 variables::describe_enclosing(claim, record, backend, &mut environment);
             }
         }
-        match command.start(&environment, &self.inherited, self.guardian.as_ref()) {
+        match command.start(environment, self.inherited, self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
                 if let Some(metrics) = &mut self.metrics {

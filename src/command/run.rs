@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
+use std::rc::Rc;
 
 use clap::ArgMatches;
 use nix::libc;
@@ -42,7 +43,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let at_most = settings.policy.at_most;
     let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);
-    let work = Work::Job(command, settings.way);
+    let work = Work::Job(Rc::new(command), settings.way);
     let outcome: Outcome = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))
 }

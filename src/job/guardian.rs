@@ -3,7 +3,6 @@
 //! It is this program under another name, in a session of its own, with nothing of ours but one end of a pipe. It reads
 //! there what it has to know. That the pipe is closed tells it that we have died; its other side is in [`super::guard`].
 
-use std::ffi::{c_int, c_void};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,8 +15,9 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use super::spawn::{launch, try_execute};
+use super::launch::{execve, launch};
 use super::tree::{self, Delivery, Id, Process};
+use super::wait::reap_within;
 use super::{Job, signals};
 use crate::clock::Moment;
 use crate::run::Group;
@@ -58,7 +58,6 @@ struct Plan {
     null: RawFd,
     argv: [*const libc::c_char; 2],
     envp: [*const libc::c_char; 1],
-    error: i32,
 }
 
 impl Guardian {
@@ -71,20 +70,23 @@ impl Guardian {
         // A guardian that is too slow to read must not hold us up.
         let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-        let mut plan = Plan {
+        let plan = Plan {
             pipe: theirs.as_raw_fd(),
             null: null.as_raw_fd(),
             argv: [ARGUMENT.as_ptr(), ptr::null()],
             envp: [ptr::null()],
-            error: 0,
         };
-        let pid = launch(become_guardian, &mut plan)?;
-        if plan.error != 0 {
-            // It has ended already.
-            let _ = waitpid(pid, None);
-            return Err(io::Error::from_raw_os_error(plan.error));
+        let launched = launch(become_guardian, plan)?;
+        if let Some(error) = launched.error() {
+            reap_within(launched.pid, FAREWELL);
+            return Err(io::Error::from_raw_os_error(error));
         }
-        let Some(Process { id, .. }) = Process::find(pid.as_raw()) else {
+        if !launched.has_left() {
+            // It would guard nothing yet, and nobody would know when.
+            let _ = signals::kill(launched.pid.as_raw(), Signal::KILL);
+            return Err(io::Error::other("its program cannot be read in time"));
+        }
+        let Some(Process { id, .. }) = Process::find(launched.pid.as_raw()) else {
             return Err(io::Error::other("it was killed"));
         };
         let guardian = Self { id, pipe: ours, strangers };
@@ -201,10 +203,7 @@ impl Message {
 
 /// The child: leaves our session, our directory and our descriptors behind, and becomes the guardian. Returns only in
 /// failure.
-extern "C" fn become_guardian(plan: *mut c_void) -> c_int {
-    #[expect(unsafe_code, reason = "see launch()")]
-    // SAFETY: it is the plan of `start`, which stands still while we use it.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
+fn become_guardian(plan: &mut Plan) -> i32 {
     // What ends our group or our session, and a hang-up of the terminal, is not to reach it.
     let _ = nix::unistd::setsid();
     signals::block_all();
@@ -224,9 +223,7 @@ extern "C" fn become_guardian(plan: *mut c_void) -> c_int {
     unsafe {
         libc::chdir(c"/".as_ptr());
     }
-    // Only now: a success does not come back to clear it.
-    plan.error = try_execute(PROGRAM.as_ptr(), &plan.argv, &plan.envp);
-    1
+    execve(PROGRAM.as_ptr(), &plan.argv, &plan.envp)
 }
 
 /// Closes every descriptor but the first three. Async-signal-safe; kernels before 5.9 cannot.

@@ -7,6 +7,7 @@ mod environ;
 mod guard;
 mod guardian;
 mod hold;
+mod launch;
 mod process;
 #[cfg(test)]
 mod scene;
@@ -27,10 +28,12 @@ use nix::unistd::{Pid, getpgid, getpgrp, getpid};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
+use spawn::Plan;
 
 use crate::run::{Event, Group, JobEnd, Rest};
 use crate::signal::Signal;
 use hold::Held;
+use launch::Launched;
 
 /// A command that was started.
 pub(crate) struct Job {
@@ -39,6 +42,8 @@ pub(crate) struct Job {
     id: Cell<Option<tree::Id>>,
     group: Group,
     reaped: bool,
+    /// The command's way to its execution, which may not be over.
+    launched: Launched<Plan>,
     /// Children of ours that are none of the job's: those from before, and the guardian.
     strangers: Vec<i32>,
     held: Option<Held>,
@@ -61,12 +66,13 @@ const CHASE: Duration = Duration::from_millis(40);
 const CALM: Duration = Duration::from_millis(5);
 
 impl Job {
-    fn new(pid: Pid, group: Group, strangers: Vec<i32>) -> Self {
+    fn new(launched: Launched<Plan>, group: Group, strangers: Vec<i32>) -> Self {
         Self {
-            pid,
+            pid: launched.pid,
             id: Cell::new(None),
             group,
             reaped: false,
+            launched,
             strangers,
             held: None,
             continue_later: Cell::new(false),
@@ -181,7 +187,7 @@ impl Job {
         match change.what {
             wait::What::Ended(end) if is_command => {
                 self.reaped = true;
-                self.untold.push(Event::JobEnded(end));
+                self.untold.push(self.launched.trouble().map_or(Event::JobEnded(end), Event::SpawnFailed));
             }
             wait::What::Ended(end) => {
                 // The number may become one of the job's.

@@ -32,6 +32,7 @@ const HIDDEN_BY_MUSL: Mask = 1 << 33;
 const TOO_MUCH: usize = 1 << 60;
 
 /// The signal state that we were started with, and that the job is to be started with.
+#[derive(Clone, Copy)]
 pub(crate) struct Inherited {
     pub(super) mask: Mask,
     pub(super) ignored_child: bool,

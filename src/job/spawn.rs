@@ -1,30 +1,36 @@
 //! Starting the command.
 //!
-//! `std::process::Command` would reset SIGPIPE, cannot run a script without `#!`, and forks in the slow way as soon as
-//! something is to be done in the child. Here the child shares our memory until it executes the command, as
-//! posix_spawn(3) does it, so it starts fast however large we are; and what it does in between is a few system calls.
+//! `std::process::Command` would reset SIGPIPE, cannot run a script without `#!`, forks in the slow way as soon as
+//! something is to be done in the child, and waits for as long as the execution takes. What the child does here before it
+//! executes the command is a few system calls.
 
-use std::ffi::{CString, OsStr, OsString, c_void};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::ptr;
+use std::rc::Rc;
+use std::time::Duration;
 
 use nix::libc;
 use nix::unistd::Pid;
 
 use super::environ::Environment;
 use super::guardian::Guardian;
+use super::launch::{Launched, execve, launch};
 use super::signals::{Inherited, set_disposition, set_mask};
-use super::{Job, tree};
+use super::{Job, tree, wait};
 use crate::plain::plain;
 use crate::run::{Group, SpawnTrouble, SpawnTroubleKind};
 use crate::signal::Signal;
 
 /// Where commands are looked for when PATH is not set, as execvp(3) does.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+/// A longer name is in no directory, and is an error of its own.
+const NAME_MAX: usize = 255;
 /// What runs a script that names no interpreter.
 const SHELL: &std::ffi::CStr = c"/bin/sh";
-const STACK: usize = 64 * 1024;
+/// How long what could not be executed may take to end before we go on.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A command to start.
 pub(crate) struct Command {
@@ -35,18 +41,18 @@ pub(crate) struct Command {
 }
 
 /// All that the child needs, laid out beforehand: it must not allocate.
-struct Plan<'a> {
+pub(super) struct Plan {
     /// The files to try, in the order of PATH.
     files: Vec<CString>,
     argv: Vec<*const libc::c_char>,
     /// `sh FILE ARG…`; the file is put in when it is known.
     script_argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
-    group: Group,
-    inherited: &'a Inherited,
+    /// What the pointers point into.
+    command: Rc<Command>,
+    _environment: Environment,
+    inherited: Inherited,
     die_with: Option<i32>,
-    /// What the child leaves behind when it could not execute anything.
-    error: i32,
 }
 
 impl Command {
@@ -58,11 +64,12 @@ impl Command {
         Ok(Self { arguments, name, group, die_with_us })
     }
 
-    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it.
+    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it. If it takes long
+    /// to execute, that it cannot be comes as the job's end.
     pub(crate) fn start(
-        &self,
-        environment: &Environment,
-        inherited: &Inherited,
+        self: &Rc<Self>,
+        environment: Environment,
+        inherited: Inherited,
         guardian: Option<&Guardian>,
     ) -> Result<Job, SpawnTrouble> {
         tree::adopt_orphans();
@@ -74,30 +81,31 @@ impl Command {
         let argv = pointers(&self.arguments);
         let mut script_argv = vec![SHELL.as_ptr(), ptr::null()];
         script_argv.extend(&argv[1..]);
-        let mut plan = Plan {
+        let plan = Plan {
             files: candidates(&self.name, environment.get("PATH")),
             argv,
             script_argv,
             envp: pointers(environment.entries()),
-            group: self.group,
+            command: Rc::clone(self),
+            _environment: environment,
             inherited,
             die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
-            error: 0,
         };
-        let pid = launch(execute, &mut plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
-        if plan.error == 0 {
-            let job = Job::new(pid, self.group, strangers);
-            if let Some(guardian) = guardian {
-                guardian.watch(&job);
-            }
-            return Ok(job);
+        let launched = launch(execute, plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
+        // Nobody else is interested in how it ended.
+        if let Some(trouble) = launched.trouble().filter(|_| wait::reap_within(launched.pid, FAREWELL)) {
+            return Err(trouble);
         }
-        // It has ended already, and nobody else is interested in how.
-        let _ = nix::sys::wait::waitpid(pid, None);
-        let error = io::Error::from_raw_os_error(plan.error);
-        let kind =
-            if plan.error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
-        Err(self.trouble(kind, &error))
+        let job = Job::new(launched, self.group, strangers);
+        if let Some(guardian) = guardian {
+            guardian.watch(&job);
+        }
+        Ok(job)
+    }
+
+    fn not_executed(&self, error: i32) -> SpawnTrouble {
+        let kind = if error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
+        self.trouble(kind, &io::Error::from_raw_os_error(error))
     }
 
     fn trouble(&self, kind: SpawnTroubleKind, error: &io::Error) -> SpawnTrouble {
@@ -126,7 +134,8 @@ impl Command {
 /// The files that a command's name may mean: itself if it has a slash in it, else one in each directory of PATH.
 fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
     let path = path.map_or(DEFAULT_PATH, OsStr::as_bytes);
-    let files: Vec<Vec<u8>> = if name.as_bytes().contains(&b'/') || name.is_empty() {
+    let is_searched = !name.as_bytes().contains(&b'/') && (1..=NAME_MAX).contains(&name.len());
+    let files: Vec<Vec<u8>> = if !is_searched {
         vec![name.as_bytes().to_vec()]
     } else {
         // An empty entry is the current directory.
@@ -137,28 +146,16 @@ fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
     files.into_iter().filter_map(|file| CString::new(OsString::from_vec(file).into_vec()).ok()).collect()
 }
 
-/// Starts a child that runs `child` on `plan` in our memory while we stand still, until it is another program or has ended.
-/// It must make system calls only, and allocate nothing.
-pub(super) fn launch<P>(child: extern "C" fn(*mut c_void) -> libc::c_int, plan: &mut P) -> io::Result<Pid> {
-    let mut stack = vec![0_u128; STACK / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    #[expect(
-        unsafe_code,
-        reason = "the only way to have a child do something before it executes, without copying our pages"
-    )]
-    // SAFETY: CLONE_VFORK suspends this thread until the child has left our memory, so the stack and the plan outlive
-    // its use of them. The keeper's thread goes on, as it would beside any call of posix_spawn(3).
-    let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
-    if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
+impl Launched<Plan> {
+    /// Why the command could not be executed, if it could not.
+    pub(super) fn trouble(&self) -> Option<SpawnTrouble> {
+        Some(self.plan()?.command.not_executed(self.error()?))
+    }
 }
 
 /// The child: takes its place, gets the signals as they were, becomes the command. Returns only in failure.
-extern "C" fn execute(plan: *mut c_void) -> libc::c_int {
-    #[expect(unsafe_code, reason = "see launch()")]
-    // SAFETY: it is the plan of `launch`, which stands still while we use it.
-    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
-    if plan.group == Group::Own {
+fn execute(plan: &mut Plan) -> i32 {
+    if plan.command.group == Group::Own {
         // It cannot fail: a new child leads no session and has executed nothing yet.
         let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     }
@@ -166,7 +163,7 @@ extern "C" fn execute(plan: *mut c_void) -> libc::c_int {
         tree::die_with_parent();
         if nix::unistd::getppid().as_raw() != parent {
             // We were killed before the kernel knew that the child was to go with us.
-            return 1;
+            return libc::ESRCH;
         }
     }
     if plan.inherited.ignored_child {
@@ -176,38 +173,28 @@ extern "C" fn execute(plan: *mut c_void) -> libc::c_int {
     let mut verdict = libc::ENOENT;
     for index in 0..plan.files.len() {
         let file = plan.files[index].as_ptr();
-        let mut error = try_execute(file, &plan.argv, &plan.envp);
+        let mut error = execve(file, &plan.argv, &plan.envp);
         if error == libc::ENOEXEC {
             plan.script_argv[1] = file;
-            error = try_execute(SHELL.as_ptr(), &plan.script_argv, &plan.envp);
+            error = execve(SHELL.as_ptr(), &plan.script_argv, &plan.envp);
+        }
+        if verdict != libc::EACCES {
+            // That a file must not be executed says more than that it is in no other directory, as execvp(3) has it.
+            verdict = error;
         }
         match error {
             // Not here; perhaps in the next directory.
-            libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ENODEV | libc::ESTALE | libc::ETIMEDOUT => {}
-            libc::EACCES => verdict = error,
-            _ => {
-                verdict = error;
-                break;
-            }
+            libc::ENOENT
+            | libc::ENOTDIR
+            | libc::ENAMETOOLONG
+            | libc::ENODEV
+            | libc::ESTALE
+            | libc::ETIMEDOUT
+            | libc::EACCES => {}
+            _ => return error,
         }
     }
-    // Only now: the parent takes any number here for a failure, and a success does not come back to clear it.
-    plan.error = verdict;
-    1
-}
-
-/// Executes `file`, and returns the error number if that failed.
-pub(super) fn try_execute(
-    file: *const libc::c_char,
-    argv: &[*const libc::c_char],
-    envp: &[*const libc::c_char],
-) -> i32 {
-    #[expect(unsafe_code, reason = "the libraries' exec wants other types, made by allocation")]
-    // SAFETY: the file is a C string, and both arrays hold C strings and end with a null pointer.
-    unsafe {
-        libc::execve(file, argv.as_ptr(), envp.as_ptr());
-    }
-    nix::errno::Errno::last_raw()
+    verdict
 }
 
 #[cfg(test)]

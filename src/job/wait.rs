@@ -1,8 +1,10 @@
 //! Waiting for children, by number: the libraries' types have no room for a death by a real-time signal.
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use crate::run::JobEnd;
@@ -10,6 +12,8 @@ use crate::signal::Signal;
 
 /// How often a wait that was interrupted is tried again before the next glance at the children.
 const TRIES: usize = 10;
+/// Between two looks whether a child has ended that is about to.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// A child that changed.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,18 @@ pub(super) fn next_change() -> Option<Change> {
     };
     let pid = (0..TRIES).map(wait).find(|pid| *pid != Err(Errno::EINTR))?.ok()?;
     (pid > 0).then(|| Change { pid, what: read(status) })
+}
+
+/// Reaps this child if it ends soon.
+pub(super) fn reap_within(pid: Pid, patience: Duration) -> bool {
+    let began = Instant::now();
+    while waitpid(pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) {
+        if began.elapsed() > patience {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
 }
 
 /// Whether we have any child, living or not yet reaped.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::extending::Sight;
-use super::notice::{Notice, SpawnTrouble};
+use super::notice::{Notice, SpawnTrouble, SpawnTroubleKind};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Released(Result<Kept, Trouble>),
     /// The command was started.
     Spawned,
-    /// It was not.
+    /// It could not be started. This may come while the run already counts it as running, since an execution can take long.
     SpawnFailed(SpawnTrouble),
     /// Somebody else minds the lock from now on.
     HandedOver,
@@ -67,6 +67,8 @@ pub(crate) enum Sender {
 pub(crate) enum JobEnd {
     Exited(u8),
     Killed(Signal),
+    /// It could not be executed, which took long to show.
+    NotStarted(SpawnTroubleKind),
 }
 
 /// What becomes of a taking that meets a full server.

@@ -109,13 +109,13 @@ pub(crate) enum SpawnTroubleKind {
     NoProcess,
 }
 
-impl SpawnTrouble {
+impl SpawnTroubleKind {
     /// What the run comes to.
-    pub(crate) fn outcome(&self) -> Outcome {
-        match self.kind {
-            SpawnTroubleKind::NotFound => Outcome::NotFound,
-            SpawnTroubleKind::CannotExecute => Outcome::CannotExecute,
-            SpawnTroubleKind::NoProcess => Outcome::Failed,
+    pub(super) fn outcome(self) -> Outcome {
+        match self {
+            Self::NotFound => Outcome::NotFound,
+            Self::CannotExecute => Outcome::CannotExecute,
+            Self::NoProcess => Outcome::Failed,
         }
     }
 }

@@ -195,13 +195,16 @@ impl Run {
             (Some(Why::Lost), _) => Outcome::Lost,
             (_, Some(JobEnd::Exited(code))) => Outcome::Exited(code),
             (_, Some(JobEnd::Killed(signal))) => Outcome::Killed(signal),
+            (_, Some(JobEnd::NotStarted(kind))) => kind.outcome(),
             (_, None) => return,
         };
         if running.held.is_some() {
             // What the command left behind is left alone, and does not stand still for ever.
             todo.push(Action::LetGo);
         }
-        todo.push(Action::Tell(Notice::Ended(outcome)));
+        if !matches!(running.ended, Some(JobEnd::NotStarted(_))) {
+            todo.push(Action::Tell(Notice::Ended(outcome)));
+        }
         if running.is_in_flight() || running.extent.is_some_and(|extent| extent.look == Look::InFlight) {
             // The release comes after it.
             todo.push(Action::StopTrying);

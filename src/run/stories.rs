@@ -595,6 +595,27 @@ fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_late_grant_to_go_back() 
 }
 
 #[test]
+fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() {
+    for (kind, outcome) in
+        [(SpawnTroubleKind::NotFound, Outcome::NotFound), (SpawnTroubleKind::CannotExecute, Outcome::CannotExecute)]
+    {
+        let policy = Policy { at_least: ms(50_000), on_failure: OnFailure::Hold, ..policy() };
+        let mut story = Story::running(policy);
+        assert_eq!(story.on(20_000, not_started(kind)), [release(0, 30_000)]);
+        assert_eq!(story.on(20_001, Event::Released(Ok(Kept::Kept))), exit(outcome));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 1);
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Ended(_))), 0);
+    }
+    // Why it was ended counts more.
+    let mut story = Story::running(policy());
+    story.tick(STOP_AT);
+    story.on(STOP_AT + 10, not_started(SpawnTroubleKind::CannotExecute));
+    story.on(STOP_AT + 11, Event::RestGone);
+    assert_eq!(story.on(STOP_AT + 20, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 0);
+}
+
+#[test]
 fn it_is_no_news_that_a_lock_was_lost_under_which_no_job_ran() {
     let policy = || Policy { backend_timeout: ms(300_000), ..policy() };
     let mut late = Story::begun(policy());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::running::Lease;
 use super::{
-    Action, GIVE_BACK, GRACE, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, Under,
+    Action, GIVE_BACK, GRACE, JobEnd, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, Under,
     WhenFull,
 };
 use crate::backend::{Acquired, Trouble, TroubleKind};
@@ -148,9 +148,19 @@ impl Run {
     }
 
     pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Spawning { lease } = &self.phase else { return };
-        let lease = *lease;
-        let outcome = trouble.outcome();
+        let kind = trouble.kind;
+        let lease = match &self.phase {
+            Phase::Spawning { lease } => *lease,
+            Phase::Running(running) => {
+                // Why a job is ended was told, and that it never began is of no interest then.
+                if running.ending.is_none() {
+                    todo.push(Action::Tell(Notice::NotStarted(trouble)));
+                }
+                return self.on_job_ended(JobEnd::NotStarted(kind), now, todo);
+            }
+            _ => return,
+        };
+        let outcome = kind.outcome();
         todo.push(Action::Tell(Notice::NotStarted(trouble)));
         match lease {
             Some(_) => {

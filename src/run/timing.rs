@@ -153,6 +153,7 @@ impl Timing {
         });
         let success = policy.is_success(outcome);
         match policy.on_failure {
+            _ if matches!(outcome, Outcome::NotFound | Outcome::CannotExecute) => Duration::ZERO,
             OnFailure::Release if !success => Duration::ZERO,
             OnFailure::Hold if !success => policy.at_most.max(every),
             _ => policy.at_least.max(every),

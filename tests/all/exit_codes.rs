@@ -182,7 +182,7 @@ fn a_long_message_that_nobody_reads_keeps_nothing() {
     let mut command = place.run("a", ["y".repeat(20_000)]);
     let mut child = command.stderr(writer).spawn().unwrap();
     let status = wait_until("the end of shedlock", || child.try_wait().unwrap());
-    assert_eq!(status.code(), Some(127));
+    assert_eq!(status.code(), Some(126));
     drop(reader);
     assert!(!place.row("a").unwrap().held);
 }
@@ -231,5 +231,69 @@ fn help_lists_the_codes() {
     assert_eq!((help.code(), help.stderr.as_str()), (Some(0), ""));
     for code in ["the job's own", "128+n", "0, or -E N", "123", "124", "125", "126, 127"] {
         assert!(help.stdout.lines().any(|line| line.trim_start().starts_with(code)), "{code}");
+    }
+}
+
+/// Each error number of execve(2) as the kernel would have it, in a command given with a slash and in a plain name.
+#[test]
+fn a_command_that_cannot_be_executed_has_the_code_that_timeout_gives_it() {
+    let place = Place::new();
+    write_executable(&place, "file", "text");
+    std::fs::create_dir(place.path("directory")).unwrap();
+    std::os::unix::fs::symlink("loop", place.path("loop")).unwrap();
+    write_executable(&place, "locked", "#!/bin/sh\n");
+    super::stage::change("chmod", "0644", &place.path("locked"));
+    let (long, long_path) = ("n".repeat(300), format!("./{}", "d/".repeat(3000)));
+    let directory = place.path("").display().to_string();
+    let (file_in_path, locked_in_path) = (format!("/bin:{directory}/file"), format!("{directory}:/bin"));
+    for (command, path, words) in [
+        ("./file/x", None, "not a directory"),
+        ("./nothing/x", None, "no such file or directory"),
+        ("./nothing", None, "no such file or directory"),
+        ("./directory", None, "permission denied"),
+        ("./locked", None, "permission denied"),
+        ("./loop", None, "too many levels of symbolic links"),
+        (&format!("./{long}"), None, "file name too long"),
+        (&long_path, None, "file name too long"),
+        (&long, None, "file name too long"),
+        ("nothing", None, "no such file or directory"),
+        ("nothing", Some("/nowhere"), "no such file or directory"),
+        ("nothing", Some(&file_in_path), "not a directory"),
+        ("locked", Some(&locked_in_path), "permission denied"),
+    ] {
+        let mut theirs = std::process::Command::new("/usr/bin/timeout");
+        theirs.args(["10", command]).current_dir(place.path(""));
+        let mut ours = place.run("a", [command]);
+        if let Some(path) = path {
+            theirs.env("PATH", path);
+            ours.env("PATH", path);
+        }
+        let code = finish(&mut theirs).code().unwrap();
+        finish(&mut ours).complains(code, words);
+        // It is free again.
+        finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+    }
+}
+
+#[test]
+fn only_a_file_that_is_not_there_is_127() {
+    let program = std::fs::canonicalize("/bin/true").unwrap();
+    let program = program.to_str().unwrap();
+    for (error, code, words) in [
+        ("ESTALE", 126, "stale file handle"),
+        ("ENODEV", 126, "no such device"),
+        ("ETIMEDOUT", 126, "connection timed out"),
+        ("EIO", 126, "input/output error"),
+        ("ETXTBSY", 126, "text file busy"),
+        ("E2BIG", 126, "argument list too long"),
+        ("ENOMEM", 126, "cannot allocate memory"),
+        ("EPERM", 126, "operation not permitted"),
+        ("ENOENT", 127, "no such file or directory"),
+    ] {
+        let place = Place::new();
+        let inject = format!("inject=execve:error={error}:when=1");
+        let tracer = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=execve", "-e", &inject, "-P", program];
+        finish(&mut super::support::process::under(&tracer, &place.run("a", [program]))).complains(code, words);
+        finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
     }
 }

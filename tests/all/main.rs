@@ -50,6 +50,7 @@ mod signals;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod silence;
 mod site;
+mod slow_execution;
 mod sqlite;
 mod stage;
 mod support;
