@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
-use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Record, Verdict};
+use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Record, Verdict, Wanted};
 use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -735,8 +735,75 @@ pub(super) fn taking_again_shortens_nothing(store: &dyn Store) {
     assert_eq!(stored(store, "job").until, before.until);
     // What has ended has no part in it.
     release(&mut *backend, &claim("job", 1, MINUTE / 2), Duration::ZERO);
-    take(&mut *backend, &claim("job", 1, Duration::from_secs(5)));
+    take(&mut *backend, &claim("job", 2, Duration::from_secs(5)));
     assert_eq!(stored(store, "job").span(), 5_000);
+}
+
+/// For a store that is reached by network: what was given up is delivered late.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &dyn Store) {
+    let (first, late) = (claim("job", 1, MINUTE), claim("job", 2, MINUTE));
+    take(&mut *open(store), &first);
+    release(&mut *open(store), &first, Duration::ZERO);
+    let before = store.history("job");
+    for keep in [100, 1] {
+        let late = Claim { keep, ..late.clone() };
+        persist(|| open(store).release(&late, Duration::ZERO, Closing::Unused));
+        let trouble = open(store).acquire(&late).unwrap_err();
+        assert!(trouble.message.contains("was given up"), "{trouble:?}");
+        assert!(!is_held(store, "job"), "{:?}", store.stored("job"));
+        assert_eq!(store.history("job"), before);
+        let wanted = Wanted { names: vec!["job".to_owned()], ..Wanted::default() };
+        assert_eq!(persist(|| open(store).runs(&wanted)).runs.len(), 1);
+    }
+    // Others' runs come and go, and the mark stays.
+    let mut last = 0;
+    for number in 3..6 {
+        let next = Claim { keep: 1, ..claim("job", number, MINUTE) };
+        grows(&mut last, &take(&mut *open(store), &next));
+        release(&mut *open(store), &next, Duration::ZERO);
+    }
+    assert_eq!(tokens(store, "job").len(), 1);
+    open(store).acquire(&late).unwrap_err();
+    assert!(!is_held(store, "job"));
+    // Nor of a lock that has never been.
+    let other = claim("other", 1, MINUTE);
+    assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::Unused)), Kept::Lost);
+    open(store).acquire(&other).unwrap_err();
+    assert!(!is_held(store, "other"));
+}
+
+/// The taking and what gives it back are under way at the same instant, in either order.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+pub(super) fn a_taking_beside_its_giving_back_takes_nothing(store: &dyn Store) {
+    let warm = claim("job", 0, MINUTE);
+    take(&mut *open(store), &warm);
+    release(&mut *open(store), &warm, Duration::ZERO);
+    let (mut taker, mut giver) = (open(store), open(store));
+    let (mut refused, mut taken) = (0, 0);
+    for number in 1..=200 {
+        let given_up = claim("job", number, MINUTE);
+        let barrier = Barrier::new(2);
+        thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                barrier.wait();
+                taker.acquire(&given_up)
+            });
+            barrier.wait();
+            persist(|| giver.release(&given_up, Duration::ZERO, Closing::Unused));
+            match late.join().unwrap() {
+                Ok(_) => taken += 1,
+                Err(_) => refused += 1,
+            }
+        });
+        assert!(
+            !is_held(store, "job"),
+            "{:?} after {refused} that were refused and {taken} taken",
+            store.stored("job")
+        );
+        assert_eq!(tokens(store, "job").len(), 1);
+    }
+    println!("{refused} were refused, {taken} were taken and given back");
 }
 
 /// The answer to the first taking was lost, its lease has ended, and another was quicker than the second.
@@ -840,6 +907,7 @@ pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
         assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Kept);
         assert_eq!(store.history("job"), before);
     }
+    let unused = claim("job", 4, MINUTE);
     take(&mut *backend, &unused);
     store.delete("job");
     assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Lost);

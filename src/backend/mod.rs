@@ -207,6 +207,12 @@ impl Trouble {
         Self::new(TroubleKind::Lasting, message)
     }
 
+    /// Says that this owner has given the lock back, and can take it no more.
+    #[cfg(feature = "tls")]
+    pub(super) fn given_up(label: &str) -> Self {
+        Self::lasting(format!("{label}: this taking was given up, and comes too late"))
+    }
+
     /// The same, met after the request had gone out.
     pub(crate) fn unclear(self) -> Self {
         Self { unclear: true, ..self }

@@ -25,6 +25,8 @@ mod herd;
 mod holding;
 mod init;
 mod job;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod late_takings;
 mod leases;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod lost_answers;
@@ -41,6 +43,8 @@ mod redis;
 mod refused_calls;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod relay;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod relay_sweep;
 mod security;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -1,8 +1,6 @@
 //! A port that leads to a real server, and does with what passes what a test wants: pass it on, cut the connection, or freeze
 //! it, as a network does that loses its way and finds it again.
 
-#![expect(dead_code, reason = "what cuts is for the tests to come")]
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +43,8 @@ struct State {
     server: u16,
     plan: Box<Plan>,
     passed: AtomicUsize,
+    connections: AtomicUsize,
+    ended: AtomicUsize,
     /// How many connections are frozen; none will be again once all were thawed.
     frozen: AtomicUsize,
     thawed: Mutex<bool>,
@@ -59,6 +59,8 @@ impl Relay {
             server,
             plan: Box::new(plan),
             passed: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             frozen: AtomicUsize::new(0),
             thawed: Mutex::new(false),
             thaw: Condvar::new(),
@@ -67,6 +69,7 @@ impl Relay {
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
                 let state = Arc::clone(&shared);
+                state.connections.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || state.relay(number, &client));
             }
         });
@@ -83,6 +86,16 @@ impl Relay {
     /// How many bytes have passed, on all connections and both ways.
     pub(crate) fn passed(&self) -> usize {
         self.state.passed.load(Ordering::SeqCst)
+    }
+
+    /// How many connections there have been.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many of them have ended on both sides.
+    pub(crate) fn ended(&self) -> usize {
+        self.state.ended.load(Ordering::SeqCst)
     }
 
     /// How many connections have been frozen.
@@ -111,6 +124,7 @@ impl State {
             scope.spawn(|| self.pump(number, &server, client, &frozen));
             self.pump(number, client, &server, &frozen);
         });
+        self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Passes on what one side sends, until it or the relay ends that.

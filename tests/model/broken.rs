@@ -91,6 +91,12 @@ fn an_unclear_taking_that_is_not_given_back_stays_held() {
 }
 
 #[test]
+fn a_taking_that_is_given_back_and_not_void_takes_the_lock_for_nobody() {
+    let network = Faults { network: 1, ..Faults::NONE };
+    assert_eq!(first_wrong(Rules { given_up_is_void: false, ..Rules::KEPT }, network, 1), Property::TakenLate);
+}
+
+#[test]
 fn without_a_guardian_a_job_outlives_a_wrapper_that_is_killed_or_stopped() {
     let rules = Rules { guardian: false, ..Rules::KEPT };
     let killed = Faults { kills: 1, daemons: 1, ..Faults::NONE };

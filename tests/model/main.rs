@@ -49,6 +49,7 @@
 //! | Deadlines count from before the request was sent | [`rules::CountedFrom`] | `sent` in `src/keeper.rs`, `Lease::taken` in `src/run/running.rs` |
 //! | An answer older than half of the lease goes back | [`rules::HALF`] | `Run::on_granted` in `src/run/taking.rs` |
 //! | What may have been taken is given back | [`host::Host::give_up`] | `Run::leave`, `Run::give_back` in `src/run/taking.rs` |
+//! | A taking that was given back takes nothing when it comes later | [`store::Store`] | `Backend::release`, `src/backend/conformance.rs` |
 //! | A lease is renewed at a third, and not past at-most | [`host::Host::react`] | `Run::on_running_time` in `src/run/running.rs` |
 //! | The job is dead before the lease ends; lost means that it is stopped | [`host::Host::react`] | `src/run/timing.rs`, `src/run/ending.rs` |
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Run::on_tree_gone` |
@@ -70,7 +71,7 @@
 //!   for or cannot be helped, until the next renewal says *lost*; see [`kept`]. A pause that no clock of the host
 //!   shows is of the same kind. For these there is the token.
 //! * A request that its sender has given up, and that the store carries out later, is there, but one at a time. If
-//!   it is a taking, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than
+//!   it is a taking that was not given back either, the lock is held for one lease by nobody. If it is a renewal, the lock may end later than
 //!   at-most by as long as it was under way; never later than a lease from then.
 //! * A taking that its sender has given up and repeated, and that is carried out while the job runs, makes the lock end later,
 //!   and counts as an extension: at-most is counted from the last taking that was carried out.

@@ -19,6 +19,8 @@ pub(crate) enum Property {
     Leaked,
     /// 2. A lock that was free is held again, and nobody took it.
     Revived,
+    /// 2. A taking was carried out after it was given back, and holds the lock for nobody.
+    TakenLate,
     /// 3. A token is not larger than all that were granted before.
     TokenWentBack,
     /// 3. A resource that refuses older tokens accepted a write from one whose lock had passed on.
@@ -31,6 +33,7 @@ pub(crate) const PROMISE: &[Property] = &[
     Property::HeldTooLong,
     Property::Leaked,
     Property::Revived,
+    Property::TakenLate,
     Property::TokenWentBack,
     Property::Overwritten,
 ];
@@ -43,6 +46,7 @@ pub(crate) const PUNCTUAL: &[Property] = &[
     Property::HeldTooLong,
     Property::Leaked,
     Property::Revived,
+    Property::TakenLate,
     Property::TokenWentBack,
     Property::Overwritten,
 ];
@@ -56,6 +60,7 @@ pub(crate) fn violated(world: &World) -> impl Iterator<Item = Property> {
         (Property::HeldTooLong, world.store.left > LEASE),
         (Property::Leaked, world.leaked),
         (Property::Revived, world.store.revived),
+        (Property::TakenLate, world.store.taken_late),
         (Property::TokenWentBack, world.store.went_back),
         (Property::Overwritten, world.resource.overwritten),
     ]

@@ -94,6 +94,8 @@ pub(crate) struct Rules {
     pub(crate) too_late_goes_back: bool,
     /// A run that gives up after an answer was lost sends a release (`Run::return_unused`).
     pub(crate) unclear_goes_back: bool,
+    /// What gives a taking back makes it void (`a_taking_that_comes_after_it_was_given_back_takes_nothing`, `src/backend/conformance.rs`).
+    pub(crate) given_up_is_void: bool,
     /// After a stall the job is held until the lease was looked at.
     pub(crate) checked_after_stall: bool,
     /// A process of its own ends the job when the wrapper is dead, or stopped at the end of the lease.
@@ -119,6 +121,7 @@ impl Rules {
         counted_from: CountedFrom::TheRequest,
         too_late_goes_back: true,
         unclear_goes_back: true,
+        given_up_is_void: true,
         checked_after_stall: true,
         guardian: true,
         token: Token::AboveLastAndTime,

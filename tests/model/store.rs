@@ -62,6 +62,10 @@ pub(crate) struct Store {
     pub(crate) went_back: bool,
     /// A lock that was free became held by something other than a taking.
     pub(crate) revived: bool,
+    /// The owners that have given the lock back, a bit for each.
+    given_back: u8,
+    /// A taking was carried out after it was given back.
+    pub(crate) taken_late: bool,
     /// Until at-most is used up, or what it was extended to. Only the properties know it.
     pub(crate) allowed: u8,
 }
@@ -82,6 +86,12 @@ impl Store {
     fn take(&mut self, rules: Rules, owner: Owner) -> Answer {
         if self.left > 0 && (self.owner != Some(owner) || self.ended) {
             return Answer::Held;
+        }
+        if self.given_back & bit(owner) != 0 {
+            if rules.given_up_is_void {
+                return Answer::Held;
+            }
+            self.taken_late = true;
         }
         self.takings += 1;
         self.token = match rules.token {
@@ -115,6 +125,7 @@ impl Store {
     /// Gives it back if it still is the owner's. It stays held until `hold` after it was taken, marked as ended; the
     /// same release again is answered the same.
     fn release(&mut self, rules: Rules, owner: Owner, hold: u8) -> Answer {
+        self.given_back |= bit(owner);
         if self.ended && self.owner == Some(owner) && self.left > 0 {
             return Answer::Kept;
         }
@@ -151,8 +162,8 @@ impl Store {
 
     /// Loses its memory: FLUSHALL, or a restart without a file. What only the properties know stays.
     pub(crate) fn flush(&mut self) {
-        let Self { takings, highest, went_back, revived, allowed, .. } = *self;
-        *self = Self { takings, highest, went_back, revived, allowed, ..Self::default() };
+        let Self { takings, highest, went_back, revived, taken_late, allowed, .. } = *self;
+        *self = Self { takings, highest, went_back, revived, taken_late, allowed, ..Self::default() };
     }
 
     /// A tick of its clock.
@@ -174,4 +185,9 @@ impl Store {
     pub(crate) fn is_held_by(&self, owner: Owner) -> bool {
         self.owner == Some(owner) && self.left > 0 && !self.ended
     }
+}
+
+/// The owner's place in a set of them.
+fn bit(owner: Owner) -> u8 {
+    1 << (owner % 8)
 }

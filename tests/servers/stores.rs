@@ -192,7 +192,7 @@ impl Store for PostgresStore {
         let (started, ended) = (millis("started_at"), millis("ended_at"));
         let sql = format!(
             "select id, owner, host, {started}, {ended}, exit_code, outcome from shedlock_history \
-             where name = {} order by id desc",
+             where name = {} and outcome is distinct from 'void' order by id desc",
             quoted(name)
         );
         match self.0.try_psql(&sql) {
@@ -306,7 +306,7 @@ impl Store for MariaDbStore {
         let (code, outcome) = (text("exit_code"), text("outcome"));
         let sql = format!(
             "select concat_ws('|', id, owner, host, {started}, {ended}, {code}, {outcome}) from shedlock_history \
-             where name = {} order by id desc",
+             where name = {} and coalesce(outcome, '') <> 'void' order by id desc",
             escaped(name)
         );
         match self.ask(&sql) {

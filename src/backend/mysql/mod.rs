@@ -292,6 +292,8 @@ impl Backend for MySql {
                     }
                     None => {}
                 },
+                // The taking itself has freed it again.
+                Ok(Some(row)) if row.ended => return Err(Trouble::given_up(self.servers.label())),
                 // It came to an end between the taking and the look.
                 Ok(Some(_)) => {}
                 Ok(None) if missed => {
@@ -388,6 +390,13 @@ mod tests {
     }
 
     crate::backend::conformance::conformance!(crate::servers::stores::MariaDbStore::new);
+
+    #[test]
+    fn a_taking_that_was_given_up_takes_nothing() {
+        let store = || crate::servers::stores::MariaDbStore::new();
+        crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
+        crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
+    }
 
     #[test]
     fn an_address_shows_no_password_and_what_is_unknown_is_refused() {

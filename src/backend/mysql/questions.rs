@@ -21,7 +21,7 @@ const LOCKS: &str = "SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01
 const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', started_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000, exit_code, outcome FROM \
     (SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
-    FROM {history} AS runs WHERE {names} AND {since}) AS placed \
+    FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed \
     WHERE place <= {of_each} ORDER BY started_at DESC, id DESC LIMIT {limit}";
 
 /// What has no end, or one that is no time, may not have ended before.

@@ -36,9 +36,14 @@ const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_
 
 /// The record of an answer that was lost goes. Where the lock is another's, the first statement finds no row to look further
 /// from, and the others do nothing; no number is drawn in vain.
-const RECORD: &str = "SELECT MAX(id) INTO @shedlock FROM {table} AS locks JOIN {history} AS runs FORCE INDEX (name) \
+/// A record that has ended means that the taking was given up, and that a network delivers it late: the lock is freed again. The
+/// lock's row is ours since the first statement, so whoever gave the taking back has committed, or sees the lock.
+const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, @shedlock_void \
+    FROM {table} AS locks JOIN {history} AS runs FORCE INDEX (name) \
     WHERE locks.name = {name} AND locks.locked_by = {owner} AND runs.name = {name} AND runs.owner = {owner}; \
-    DELETE FROM {history} WHERE id = @shedlock; \
+    UPDATE {table} SET lock_until = {now}, locked_at = locked_at, locked_by = {ended} \
+    WHERE name = {name} AND locked_by = {owner} AND @shedlock_void; \
+    DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL; \
     INSERT INTO {history} (name, owner, host, started_at) \
     SELECT {name}, {owner}, {host}, locked_at FROM {table} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
@@ -66,11 +71,16 @@ const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
 const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {name} AND owner = {owner}";
 const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
     WHERE id = @shedlock AND ended_at IS NULL";
-const FORGET: &str = "DELETE FROM {history} WHERE id = @shedlock";
+/// A taking that was given up may still be on its way: this marks it as void.
+const FORGET: &str = "DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL; \
+    INSERT INTO {history} (name, owner, host, started_at, ended_at, outcome) VALUES ({name}, {owner}, '', {now}, {now}, 'void')";
+/// Tells the record of a run from the mark that a taking is void.
+const RUN: &str = "COALESCE(outcome, '') <> 'void'";
 /// The server would rather walk along the primary key, through the records of all names.
 const PRUNE: &str = "SELECT MAX(id) INTO @shedlock FROM \
-    (SELECT id FROM {history} WHERE name = {name} ORDER BY id DESC LIMIT 1 OFFSET {keep}) AS oldest; \
-    DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND id <= @shedlock";
+    (SELECT id FROM {history} WHERE name = {name} AND {run} ORDER BY id DESC LIMIT 1 OFFSET {keep}) AS oldest; \
+    DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND \
+    (id <= @shedlock AND {run} OR NOT {run} AND ended_at < {now} - INTERVAL 1 HOUR)";
 
 const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
@@ -274,7 +284,7 @@ impl Tables {
     }
 
     pub(super) fn name(&self, text: &str) -> String {
-        text.replace("{table}", &self.table).replace("{history}", &self.history)
+        text.replace("{run}", RUN).replace("{table}", &self.table).replace("{history}", &self.history)
     }
 }
 
@@ -312,11 +322,11 @@ mod tests {
             left: claim.lease,
         };
         for (message, statements) in [
-            (tables.acquire(&claim, History::With), 8),
+            (tables.acquire(&claim, History::With), 9),
             (tables.acquire(&claim, History::Without), 5),
             (tables.renew(&claim), 5),
             (tables.release(&claim, claim.lease, closing, History::With), 9),
-            (tables.release(&claim, claim.lease, Closing::Unused, History::With), 9),
+            (tables.release(&claim, claim.lease, Closing::Unused, History::With), 10),
             (tables.release(&claim, claim.lease, closing, History::Without), 5),
             (tables.change(&change(&claim, claim.owner.as_str())), 5),
             (tables.change(&change(&claim, "another's")), 5),

@@ -139,7 +139,7 @@ impl Postgres {
                         answer => answer?,
                     },
                 }
-            } else if is_recorded && self.is_refusal(&failure) {
+            } else if is_recorded && self.is_refusal(&failure) && !trouble::is_given_up(&failure) {
                 // Whose fault it is shows without the history.
                 let answer = self.query(session, statement, Recorded::No, values, limit)?;
                 if answer.is_ok() {

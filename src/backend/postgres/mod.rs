@@ -156,20 +156,22 @@ impl Backend for Postgres {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
             Closing::Unused => (None, None),
         };
-        let statement = if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE };
-        let rows = self.ask(
-            statement,
-            &[
-                (&claim.name.as_str(), Type::TEXT),
-                (&claim.owner.as_str(), Type::TEXT),
-                (&hold, Type::INTERVAL),
-                (&claim.owner.ended(), Type::TEXT),
-                (&exit_code, Type::INT4),
-                (&outcome, Type::TEXT),
-                // The newest stays with every backend, since some count on from it.
-                (&i64::from(claim.keep.max(1)), Type::INT8),
-            ],
-        )?;
+        let ended = claim.owner.ended();
+        // The newest stays with every backend, since some count on from it.
+        let keep = i64::from(claim.keep.max(1));
+        let values: Values<'_> = &[
+            (&claim.name.as_str(), Type::TEXT),
+            (&claim.owner.as_str(), Type::TEXT),
+            (&hold, Type::INTERVAL),
+            (&ended, Type::TEXT),
+            (&exit_code, Type::INT4),
+            (&outcome, Type::TEXT),
+            (&keep, Type::INT8),
+        ];
+        if closing == Closing::Unused && kept(&self.ask(&GIVE_BACK, values)?) == Kept::Kept {
+            return Ok(Kept::Kept);
+        }
+        let rows = self.ask(if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE }, values)?;
         Ok(kept(&rows))
     }
 
@@ -273,6 +275,13 @@ fn kept(rows: &[Row]) -> Kept {
 #[cfg(test)]
 mod tests {
     crate::backend::conformance::conformance!(crate::servers::stores::PostgresStore::new);
+
+    #[test]
+    fn a_taking_that_was_given_up_takes_nothing() {
+        let store = || crate::servers::stores::PostgresStore::new();
+        crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
+        crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
+    }
 
     #[test]
     fn taking_again_shortens_nothing() {

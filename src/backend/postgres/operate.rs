@@ -139,7 +139,9 @@ mod tests {
 
     /// Runs under a lock once.
     fn works(backend: &mut dyn Operate) {
-        let claim = claim(Owner::new("host", 1, 1));
+        static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1000);
+        let number = RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let claim = claim(Owner::new("host", 1, number));
         assert!(matches!(backend.acquire(&claim), Ok(Acquired::Granted(grant)) if grant.token.is_some()));
         assert_eq!(backend.unrecorded(), None);
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };

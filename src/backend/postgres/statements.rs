@@ -50,7 +50,9 @@ impl Statement {
 /// `$4` host. No row at all means that another was quicker between the look and the taking.
 ///
 /// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the order of
-/// the tokens is that of the takings. Taking again replaces the record. It shortens nothing: of two requests of ours whose
+/// the tokens is that of the takings. Taking again replaces the record. Where that has ended, the taking was given up and a
+/// network delivers it late: the division by zero takes all of the statement back. The key of the history decides that also
+/// between a taking and a giving back that are under way at once. It shortens nothing: of two requests of ours whose
 /// first answer was lost, that one may be carried out last, and its time is from when it began.
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
@@ -66,10 +68,10 @@ pub(super) const ACQUIRE: Statement = Statement {
                date_part('epoch', CURRENT_TIMESTAMP), {answer} \
         FROM (SELECT true AS granted, * FROM taken UNION ALL SELECT false, * FROM seen) AS answer",
     history: Some((
-        ", noted AS (INSERT INTO {history} (name, owner, host, started_at) \
+        ", noted AS (INSERT INTO {history} AS run (name, owner, host, started_at) \
                      SELECT $1, $2, $4, CURRENT_TIMESTAMP FROM taken \
-                     ON CONFLICT (name, owner) DO UPDATE SET id = excluded.id, started_at = excluded.started_at, \
-                                                             ended_at = NULL, exit_code = NULL, outcome = NULL \
+                     ON CONFLICT (name, owner) DO UPDATE SET id = excluded.id::int8 / (run.ended_at IS NULL)::int4::int8, \
+                                                             started_at = excluded.started_at \
                      RETURNING id)",
         "(SELECT id FROM noted)::int8",
     )),
@@ -98,7 +100,7 @@ pub(super) const DIGITS: Statement = Statement {
 
 /// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
 /// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
-/// ended, `$5` exit code, `$6` outcome or null for a record that goes, `$7` how many runs to keep.
+/// ended, `$5` exit code, `$6` outcome, `$7` how many runs to keep.
 ///
 /// What happens to a record is one thing only, since one statement cannot change a row twice: the oldest go, also if they
 /// were to be closed.
@@ -112,21 +114,39 @@ pub(super) const RELEASE: Statement = Statement {
                   RETURNING true){and} \
         SELECT * FROM freed",
     history: Some((
-        ", oldest AS MATERIALIZED (SELECT id FROM {history} \
-                                   WHERE name::text = $1 AND ($6 IS NOT NULL OR owner::text <> $2) \
+        ", oldest AS MATERIALIZED (SELECT id FROM {history} WHERE name::text = $1 AND {run} \
                                    ORDER BY id DESC LIMIT 1 OFFSET $7), \
          closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
-                    WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL AND $6 IS NOT NULL \
+                    WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL \
                           AND (id <= (SELECT id FROM oldest)) IS NOT TRUE), \
          pruned AS (DELETE FROM {history} USING zone WHERE name::text = $1 AND \
-                    (id <= (SELECT id FROM oldest) OR owner::text = $2 AND ended_at IS NULL AND $6 IS NULL))",
+                    (id <= (SELECT id FROM oldest) AND {run} OR NOT {run} AND \
+                     date_part('epoch', ended_at) < date_part('epoch', CURRENT_TIMESTAMP) - 3600::float8))",
         "",
     )),
     missing: Missing::Trouble,
 };
 
-/// Gives back what may have been taken, and may be the first statement of all.
-pub(super) const GIVE_BACK: Statement = Statement { missing: Missing::Lost, ..RELEASE };
+/// Gives back a taking that was given up, which may still be on its way: the record that it has, or would have, is marked as
+/// void, and then [`ACQUIRE`] fails. The mark stays for as long as a network could keep the taking; the next release after that
+/// removes it. The parameters are those of [`RELEASE`].
+///
+/// A taking that is under way at the same time, and is not seen here, has written its record: this statement waits for it, and
+/// has to be repeated to see its lock. It may be the first statement of all.
+pub(super) const GIVE_BACK: Statement = Statement {
+    lock: RELEASE.lock,
+    history: Some((
+        ", void AS (INSERT INTO {history} AS run (name, owner, host, started_at, ended_at, outcome) \
+                    SELECT $1, $2, '', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, 'void' FROM zone \
+                    ON CONFLICT (name, owner) DO UPDATE SET ended_at = excluded.ended_at, outcome = excluded.outcome \
+                    WHERE run.ended_at IS NULL)",
+        "",
+    )),
+    missing: Missing::Lost,
+};
+
+/// Tells the record of a run from the mark that a taking is void.
+const RUN: &str = "outcome::text IS DISTINCT FROM 'void'::text";
 
 /// What people look at begins with `{server}`: the time, and whether the server can only be read, which is a standby or one that
 /// was told so, and not one that tells this user only.
@@ -155,7 +175,7 @@ pub(super) const RUNS: Statement = Statement {
         (SELECT id::int8, name::text, owner::text, host::text, date_part('epoch', started_at) AS started, \
                 date_part('epoch', ended_at), exit_code::int8, outcome::text \
          FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
-               WHERE ($1 IS NULL OR name::text = ANY ($1)) \
+               WHERE {run} AND ($1 IS NULL OR name::text = ANY ($1)) \
                      AND ($2 IS NULL OR ended_at IS NULL OR date_part('epoch', ended_at) >= $2::float8 / 1000::float8)) AS placed \
          WHERE $3 IS NULL OR place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \
         ORDER BY started DESC, id DESC",
@@ -306,7 +326,8 @@ impl Tables {
             None => "true",
         };
         let filled = statement.replace("{utc}", UTC).replace("{held}", HELD);
-        let filled = filled.replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
+        let filled =
+            filled.replace("{run}", RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)
     }
 }

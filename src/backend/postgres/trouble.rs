@@ -45,6 +45,11 @@ pub(super) fn is_no_schema(failure: &Failure) -> bool {
     is(failure, &SqlState::INVALID_SCHEMA_NAME)
 }
 
+/// The taking was given back before it came, which the statement says by dividing by zero.
+pub(super) fn is_given_up(failure: &Failure) -> bool {
+    is(failure, &SqlState::DIVISION_BY_ZERO)
+}
+
 /// The right is missing.
 pub(super) fn is_forbidden(failure: &Failure) -> bool {
     is(failure, &SqlState::INSUFFICIENT_PRIVILEGE)
@@ -111,6 +116,7 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
         Failure::ReadOnly => return Trouble::passing(format!("{label}: the server can only be read")).hint(READ_ONLY),
     };
     match error.as_db_error() {
+        Some(_) if is_given_up(failure) => Trouble::given_up(label),
         Some(answer) if *answer.code() == SqlState::LOCK_NOT_AVAILABLE => locked(label, table),
         Some(answer) if *answer.code() == SqlState::UNDEFINED_TABLE => {
             Trouble::lasting(format!("{label}: there is no table {table} any more"))

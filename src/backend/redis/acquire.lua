@@ -1,8 +1,12 @@
--- ARGV[2]: the lease in milliseconds. ARGV[3]: 0 for no record, 1 for one, 2 if there may be one from before.
--- ARGV[4]: the lock's name, for the record.
--- Answers {1, now, token, failure}, with a token of 0 where there is none, or {0, now, milliseconds left, value}.
+-- ARGV[2]: the lease in milliseconds. ARGV[3]: 0 for no record, 1 for one, 2 if there may be one from before; and then the
+-- lock's name, for the record. KEYS[4]: the mark that this owner's takings are void.
+-- Answers {1, now, token, failure}, with a token of 0 where there is none, {0, now, milliseconds left, value}, or {2} for a
+-- taking that was given up and arrives late.
 if value and owner ~= ARGV[1] then
   return {0, now, redis.call('PTTL', KEYS[1]), value}
+end
+if KEYS[4] and try('GET', KEYS[4]) then
+  return {2}
 end
 redis.call('SET', KEYS[1], 'ADDED:' .. iso(now) .. '@' .. ARGV[1], 'PX', ARGV[2])
 if not recorded then
@@ -18,10 +22,11 @@ if failure then
 end
 -- By the clock it grows also after a flush.
 local token = whole(math.max(tonumber(last) + 1, now))
-if ARGV[3] ~= '0' then
+local kind, name = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2)
+if kind ~= '0' then
   -- Who takes again, since an answer was lost, has one already; also if others have run since.
-  local earlier = find(-1) or ARGV[3] == '2' and find(0)
-  try('ZADD', KEYS[2], token, '{"token":' .. token .. ',"name":' .. cjson.encode(ARGV[4])
+  local earlier = find(-1) or kind == '2' and find(0)
+  try('ZADD', KEYS[2], token, '{"token":' .. token .. ',"name":' .. cjson.encode(name)
     .. ',"owner":' .. cjson.encode(ARGV[1]) .. ',"host":' .. cjson.encode(string.match(ARGV[1], '^[^:]*'))
     .. ',"started_at":"' .. iso(now) .. '"}')
   if earlier then

@@ -51,6 +51,8 @@ pub(crate) struct Redis {
     released: Option<String>,
     /// A taking has been asked for, and may have been recorded.
     asked: bool,
+    /// A taking may still be on its way, since its answer was lost.
+    doubtful: bool,
     history: History,
     /// Why the last taking has no token.
     unrecorded: Option<Trouble>,
@@ -61,6 +63,8 @@ pub(crate) struct Redis {
 enum Beside {
     History,
     Token,
+    /// The mark that an owner's takings are void; the owner follows.
+    Void,
 }
 
 impl Beside {
@@ -72,6 +76,7 @@ impl Beside {
         match self {
             Self::History => "}:history",
             Self::Token => "}:token",
+            Self::Void => "}:void:",
         }
     }
 }
@@ -115,6 +120,7 @@ impl Redis {
             address: url.public(),
             released: None,
             asked: false,
+            doubtful: false,
             history: History::Wanted,
             unrecorded: None,
         }))
@@ -130,7 +136,10 @@ impl Redis {
             return self.network.run(&alone);
         }
         let mut keys = vec![key.clone()];
-        keys.extend(beside.iter().map(|beside| beside.key(&key)));
+        keys.extend(beside.iter().map(|beside| match beside {
+            Beside::Void => beside.key(&key) + claim.owner.as_str(),
+            _ => beside.key(&key),
+        }));
         let refusal = match self.network.run(&Call { keys: &keys, ..alone })? {
             Value::ServerError(refusal) => refusal,
             answer => return Ok(answer),
@@ -190,9 +199,14 @@ impl Backend for Redis {
             (_, true) => "2",
         };
         self.asked = true;
-        let lease_text = lease.to_string();
-        let more = [lease_text.as_str(), record, claim.name.as_str()];
-        let answer = self.run(ACQUIRE, &[Beside::History, Beside::Token], claim, &more)?;
+        let (lease_text, record_and_name) = (lease.to_string(), format!("{record}{}", claim.name));
+        let more = [lease_text.as_str(), record_and_name.as_str()];
+        let beside = [Beside::History, Beside::Token, Beside::Void];
+        let answer =
+            self.run(ACQUIRE, &beside, claim, &more).inspect_err(|trouble| self.doubtful |= trouble.unclear)?;
+        if answer == Value::Array(vec![Value::Int(2)]) {
+            return Err(Trouble::given_up(&format!("backend {}", self.address)));
+        }
         let (acquired, failure) = answer::of_acquire(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if let Acquired::Granted(grant) = acquired {
             self.released = None;
@@ -214,6 +228,10 @@ impl Backend for Redis {
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
+        let beside: &[Beside] = match closing == Closing::Unused || self.doubtful {
+            true => &[Beside::History, Beside::Void],
+            false => &[Beside::History],
+        };
         let closing = match closing {
             Closing::Ended { verdict, exit_code } => {
                 let code = exit_code.map(|code| format!("\"exit_code\":{code},")).unwrap_or_default();
@@ -222,7 +240,7 @@ impl Backend for Redis {
             Closing::Unused => String::new(),
         };
         let more = [ended.as_str(), &hold, &keep, &closing];
-        let answer = self.run(RELEASE, &[Beside::History], claim, &more);
+        let answer = self.run(RELEASE, beside, claim, &more);
         if answer.is_ok() && self.unrecorded.is_some() && self.network.is_cluster() && self.close(claim, &more).is_ok()
         {
             self.unrecorded = None;
@@ -281,6 +299,13 @@ mod tests {
     use super::*;
 
     crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
+
+    #[test]
+    fn a_taking_that_was_given_up_takes_nothing() {
+        let store = || crate::servers::stores::RedisStore::new();
+        crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
+        crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
+    }
 
     fn open(text: &str) -> Result<Box<dyn Operate>, String> {
         Redis::open(&Url::parse(text).unwrap(), &Access::default())

@@ -1,4 +1,6 @@
 -- ARGV[2]: the owner marked as ended. ARGV[3]: for how long after the taking the lock stays held, in milliseconds.
+-- KEYS[3], if it is there: the mark that a taking of this owner which is still on its way is void; it outlives whatever a network
+-- may still carry.
 if value and owner == ARGV[2] then
   kept = 1
 elseif owner == ARGV[1] then
@@ -12,6 +14,9 @@ elseif owner == ARGV[1] then
   else
     redis.call('DEL', KEYS[1])
   end
+end
+if KEYS[3] then
+  try('SET', KEYS[3], '1', 'PX', 3600000)
 end
 -- A lock that was given back before has no key any more: by its handle, or by a release whose answer was lost.
 if not value and recorded and string.find(find(-1) or find(0) or '', ',"released":true,', 1, true) then
