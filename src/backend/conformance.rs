@@ -420,7 +420,7 @@ pub(super) fn an_answer_that_was_lost_locks_nobody_out(store: &dyn Store) {
 pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     let first = claim("job", 1, MINUTE);
     // It had not been taken, and there may be no table yet.
-    assert_eq!(persist(|| open(store).release(&first, Duration::ZERO, Closing::Unused)), Kept::Lost);
+    assert_eq!(persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::Unused)), Kept::Lost);
     // It had.
     take(&mut *open(store), &first);
     assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Kept);
