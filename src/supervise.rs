@@ -210,7 +210,7 @@ impl Supervisor {
                 variables::describe_enclosing(claim, record, backend, &mut environment);
             }
         }
-        match command.start(environment, self.inherited, self.guardian.as_ref()) {
+        match command.start(environment, self.inherited, self.run.start_before(), self.guardian.as_ref()) {
             Ok(job) => {
                 self.job = Some(job);
                 if let Some(metrics) = &mut self.metrics {

@@ -48,7 +48,8 @@ fn play(owner: &str, group: &str, script: &str) -> ! {
     environment.set("SHEDLOCK_LOCK_OWNERS", format!("outer:1:1 {owner}"));
     let words = ["sh", "-c", script].map(Into::into);
     let command = Command::new(&words, group, true).unwrap();
-    let job = Rc::new(command).start(environment, inherited, guardian.as_ref()).unwrap_or_else(|_| super::exit(9));
+    let job =
+        Rc::new(command).start(environment, inherited, None, guardian.as_ref()).unwrap_or_else(|_| super::exit(9));
     let mut job = Some(job);
     println!("{} {}", guardian.as_ref().unwrap().pid(), job.as_ref().unwrap().pid);
     for line in std::io::stdin().lock().lines() {

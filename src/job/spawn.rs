@@ -19,6 +19,7 @@ use super::guardian::Guardian;
 use super::launch::{Launched, execve, launch};
 use super::signals::{Inherited, set_disposition, set_mask};
 use super::{Job, tree, wait};
+use crate::clock::Moment;
 use crate::plain::plain;
 use crate::run::{Group, SpawnTrouble, SpawnTroubleKind};
 use crate::signal::Signal;
@@ -29,6 +30,8 @@ const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const NAME_MAX: usize = 255;
 /// What runs a script that names no interpreter.
 const SHELL: &std::ffi::CStr = c"/bin/sh";
+/// Stands for a lock that is over; execve(2) has no such error.
+const TOO_LATE: i32 = libc::ETIME;
 /// How long what could not be executed may take to end before we go on.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -53,6 +56,8 @@ pub(super) struct Plan {
     _environment: Environment,
     inherited: Inherited,
     die_with: Option<i32>,
+    /// When the lock is over, and the command must not begin.
+    before: Option<Moment>,
 }
 
 impl Command {
@@ -70,6 +75,7 @@ impl Command {
         self: &Rc<Self>,
         environment: Environment,
         inherited: Inherited,
+        before: Option<Moment>,
         guardian: Option<&Guardian>,
     ) -> Result<Job, SpawnTrouble> {
         tree::adopt_orphans();
@@ -90,6 +96,7 @@ impl Command {
             _environment: environment,
             inherited,
             die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
+            before,
         };
         let launched = launch(execute, plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
         // Nobody else is interested in how it ended.
@@ -104,6 +111,17 @@ impl Command {
     }
 
     fn not_executed(&self, error: i32) -> SpawnTrouble {
+        if error == TOO_LATE {
+            let reason = "the lock's time was up before it began".to_owned();
+            let hint =
+                "this host was too busy, or shedlock stood still; choose a longer --at-most or --lease".to_owned();
+            return SpawnTrouble {
+                command: self.name.clone(),
+                kind: SpawnTroubleKind::NoProcess,
+                reason,
+                hint: Some(hint),
+            };
+        }
         let kind = if error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
         self.trouble(kind, &io::Error::from_raw_os_error(error))
     }
@@ -155,6 +173,11 @@ impl Launched<Plan> {
 
 /// The child: takes its place, gets the signals as they were, becomes the command. Returns only in failure.
 fn execute(plan: &mut Plan) -> i32 {
+    // A host that stands still for long between the grant and this has no lock any more. Signals are still blocked: once
+    // they are not, the job may be stopped for as long as anybody likes while its lock is renewed.
+    if plan.before.is_some_and(|before| Moment::now() >= before) {
+        return TOO_LATE;
+    }
     if plan.command.group == Group::Own {
         // It cannot fail: a new child leads no session and has executed nothing yet.
         let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));

@@ -144,6 +144,14 @@ impl Run {
         self.policy.verdict(outcome)
     }
 
+    /// Returns when a job that is being started must not begin any more, since its lock is over; `None` without one of ours.
+    pub(crate) fn start_before(&self) -> Option<Moment> {
+        match &self.phase {
+            Phase::Spawning { lease: Some(lease) } => Some(lease.taken + self.policy.first_lease()),
+            _ => None,
+        }
+    }
+
     /// When [`Event::Tick`] is due; `None` means that only other events matter.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match &self.phase {

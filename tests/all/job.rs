@@ -499,6 +499,21 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
 }
 
 #[test]
+fn a_host_that_stands_still_until_the_lock_is_over_starts_nothing() {
+    for limits in [&["--at-most", "1s"][..], &["--at-most", "1m", "--lease", "1s"]] {
+        let place = Place::new();
+        let words = [&["run", "--name", "job"], limits, &["--", "sh", "-c", "echo >> ran"]].concat();
+        let tracer =
+            [&DETACHED[..], &["strace", "-f", "-qq", "-b", "execve", "-o", "trace", "-e", "trace=clone"]].concat();
+        let late = [&tracer[..], &["-e", "inject=clone:delay_enter=1500000"]].concat();
+        let finished = finish(&mut under(&late, &place.shedlock(words)));
+        finished.complains(125, "cannot run `sh`: the lock's time was up before it began");
+        assert!(!place.path("ran").exists(), "{limits:?}: {finished:?}");
+        is_free(&place, "job");
+    }
+}
+
+#[test]
 fn a_process_table_that_is_slow_to_read_does_not_delay_the_kill() {
     let place = Place::new();
     let job = format!("trap '' TERM; {}", heartbeat("beats"));
