@@ -391,7 +391,7 @@ fn the_blocks_of_unsafe_are_where_and_as_many_as_the_document_says() {
             _ => {}
         }
     }
-    assert_eq!(others, [("backend/network.rs".to_owned(), 1)]);
+    assert_eq!(others, [("backend/network.rs".to_owned(), 2)]);
     let said =
         format!("Blocks of `unsafe` stand in `src/job/`, where processes are started and signalled: {of_job} of them.");
     assert!(text(DOCUMENT).contains(&said), "{said}");
