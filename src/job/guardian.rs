@@ -87,6 +87,9 @@ impl Guardian {
             return Err(io::Error::other("its program cannot be read in time"));
         }
         let Some(Process { id, .. }) = Process::find(launched.pid.as_raw()) else {
+            // It is our child, dead or not, and must not be taken for one from before.
+            let _ = signals::kill(launched.pid.as_raw(), Signal::KILL);
+            reap_within(launched.pid, FAREWELL);
             return Err(io::Error::other("it was killed"));
         };
         let guardian = Self { id, pipe: ours, strangers };

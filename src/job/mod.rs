@@ -46,6 +46,8 @@ pub(crate) struct Job {
     launched: Launched<Plan>,
     /// Children of ours that are none of the job's: those from before, and the guardian.
     strangers: Vec<i32>,
+    /// For children that are the job's, where /proc does not tell.
+    search: tree::Search,
     held: Option<Held>,
     /// A SIGCONT came while the job was held.
     continue_later: Cell<bool>,
@@ -74,6 +76,7 @@ impl Job {
             reaped: false,
             launched,
             strangers,
+            search: tree::Search::default(),
             held: None,
             continue_later: Cell::new(false),
             seen: RefCell::default(),
@@ -187,9 +190,11 @@ impl Job {
         match change.what {
             wait::What::Ended(end) if is_command => {
                 self.reaped = true;
+                self.search.restart();
                 self.untold.push(self.launched.trouble().map_or(Event::JobEnded(end), Event::SpawnFailed));
             }
             wait::What::Ended(end) => {
+                self.search.restart();
                 // The number may become one of the job's.
                 self.strangers.retain(|stranger| *stranger != change.pid);
                 if self.orphan.is_none() || end == JobEnd::Killed(Signal::KILL) {
@@ -215,10 +220,16 @@ impl Job {
 
     /// Every descendant that loses its parent becomes our child, so there is none when we have no child.
     fn tree_is_gone(&self) -> bool {
-        if self.strangers.is_empty() {
-            return !wait::has_children();
+        if !wait::has_children() {
+            return true;
         }
-        tree::children().iter().all(|child| self.strangers.contains(child))
+        if self.strangers.is_empty() {
+            return false;
+        }
+        match tree::known_children() {
+            Some(children) => children.iter().all(|child| self.strangers.contains(child)),
+            None => self.search.finds_none_but(&self.strangers),
+        }
     }
 
     fn own_group_is_gone(&self) -> bool {
@@ -287,6 +298,10 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
     let Some(job) = job else { return Vec::new() };
     for change in changes {
         job.note(change);
+    }
+    if job.search.is_under_way() {
+        // It is looked again whether anything is left.
+        job.orphan.get_or_insert(JobEnd::Exited(0));
     }
     let orphan = job.orphan.take().map(Event::OrphanEnded);
     orphan.into_iter().chain(job.untold.drain(..)).collect()

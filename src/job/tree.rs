@@ -2,11 +2,13 @@
 //!
 //! As a child subreaper we stay the ancestor of a daemon that has left its parent, its group and its session behind.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -17,6 +19,8 @@ use crate::signal::Signal;
 
 /// The most processes that a 64-bit kernel can be told to have.
 const MOST_PIDS: i32 = 1 << 22;
+/// How long numbers are asked for before signals and deadlines get their turn.
+const SEARCH: Duration = Duration::from_millis(100);
 
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,15 +132,15 @@ pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
 }
 
 /// Finds the children that this process has already, from before it became shedlock. A script that starts something in the
-/// background and then `exec`s us leaves us such.
+/// background and then `exec`s us leaves us such. One that is not found in time counts as the job's.
 pub(super) fn children_from_before() -> Vec<i32> {
-    if wait::has_children() { children() } else { Vec::new() }
+    if wait::has_children() { known_children().unwrap_or_else(numbered_children) } else { Vec::new() }
 }
 
 /// Returns our children, living or not yet reaped: one that has ended stays until we reap it, and by then its own children
-/// are ours. So when only known children are here, nothing else descends from us.
-pub(super) fn children() -> Vec<i32> {
-    listed_children().or_else(shown_children).unwrap_or_else(numbered_children)
+/// are ours. So when only known children are here, nothing else descends from us. `None` if /proc does not tell.
+pub(super) fn known_children() -> Option<Vec<i32>> {
+    listed_children().or_else(shown_children)
 }
 
 /// Returns our children, if the kernel has a list of them.
@@ -189,11 +193,51 @@ fn shown_children() -> Option<Vec<i32>> {
     shows_all(&all).then(|| children.collect())
 }
 
-/// Asks the kernel of every number that a process may have. That takes long, but needs no /proc.
+/// Asks the kernel, number by number, for our children: it needs no /proc, but is bounded, since all numbers take long.
 fn numbered_children() -> Vec<i32> {
+    let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
+    let began = Instant::now();
+    let in_time = |_: &i32| began.elapsed() < SEARCH;
+    // Who was started by this process has a number after ours, mostly.
+    (ourselves..=most_pids()).chain(1..ourselves).take_while(in_time).filter(|pid| wait::is_child(*pid)).collect()
+}
+
+/// A search for children, number by number, which goes on where it was left off.
+#[derive(Debug, Default)]
+pub(super) struct Search(Cell<i32>);
+
+impl Search {
+    /// Searches on for a while; true when every number was asked and none but `known` is our child. It holds for all of the
+    /// search as long as nothing is reaped in its course.
+    pub(super) fn finds_none_but(&self, known: &[i32]) -> bool {
+        let (began, most) = (Instant::now(), most_pids());
+        while began.elapsed() < SEARCH {
+            let pid = self.0.get() + 1;
+            if pid > most {
+                return true;
+            }
+            if wait::is_child(pid) && !known.contains(&pid) {
+                self.restart();
+                return false;
+            }
+            self.0.set(pid);
+        }
+        false
+    }
+
+    pub(super) fn restart(&self) {
+        self.0.set(0);
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.0.get() > 0
+    }
+}
+
+/// The largest number that a process may have.
+fn most_pids() -> i32 {
     let most = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
-    let most = most.and_then(|most| most.trim().parse().ok()).unwrap_or(MOST_PIDS);
-    (1..=most).filter(|pid| wait::is_child(*pid)).collect()
+    most.and_then(|most| most.trim().parse().ok()).unwrap_or(MOST_PIDS)
 }
 
 /// Whether /proc shows every process, and not only those that we may look into: then it shows init.
@@ -313,12 +357,22 @@ mod tests {
     fn each_way_of_asking_for_children_finds_a_zombie_too() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while Process::find(pid).is_some() {
             assert!(began.elapsed().as_secs() < 20);
         }
         let ways = || [listed_children().unwrap(), shown_children().unwrap(), numbered_children()];
         assert!(ways().iter().all(|children| children.contains(&pid)));
+        let search = Search::default();
+        let searched = |known: &[i32]| {
+            // It is left off, and goes on.
+            while !search.finds_none_but(known) && search.is_under_way() {}
+            search.is_under_way()
+        };
+        // Other tests have children of their own meanwhile.
+        assert!(!searched(&[]));
+        assert!(!search.is_under_way());
+        assert!(searched(&(1..=most_pids()).collect::<Vec<_>>()));
         child.wait().unwrap();
         assert!(!ways().iter().any(|children| children.contains(&pid)));
     }
