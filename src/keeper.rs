@@ -178,7 +178,7 @@ impl Work {
     }
 
     /// Tries until it works, until trouble is lasting, or until the deadline. Returns with the answer the moment
-    /// before the try that brought it; trouble is unclear if any of the tries was.
+    /// before the try that brought it; trouble is unclear, or lingers, if that of any of the tries did.
     fn persist<T>(
         &mut self,
         number: u64,
@@ -188,7 +188,7 @@ impl Work {
     ) -> (Result<T, Trouble>, Moment) {
         let pace = self.backend.pace();
         let mut pause = pace.first;
-        let mut unclear = false;
+        let (mut unclear, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
             let trouble = match ask(self.backend.as_mut()) {
@@ -196,6 +196,7 @@ impl Work {
                 Err(trouble) => trouble,
             };
             unclear |= trouble.unclear;
+            lingers |= trouble.lingers;
             let now = Moment::now();
             let took = now.since(sent);
             let again = match (trouble.kind, when_full) {
@@ -212,7 +213,7 @@ impl Work {
             let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
             match wait {
                 Some(wait) if !left.is_zero() && self.sleep(wait, number) => {}
-                _ => return (Err(Trouble { unclear, ..trouble }), sent),
+                _ => return (Err(Trouble { unclear, lingers, ..trouble }), sent),
             }
             pause = (pause * 2).min(pace.longest);
         }

@@ -181,6 +181,8 @@ pub(crate) struct Trouble {
     pub(crate) hint: Option<String>,
     /// The request went out and no answer came, so it may have been carried out all the same.
     pub(crate) unclear: bool,
+    /// A pooler refuses for a time of its own, whether the server is back or not: a release is tried for longer.
+    pub(crate) lingers: bool,
 }
 
 /// Whether it is worth trying again.
@@ -196,7 +198,7 @@ pub(crate) enum TroubleKind {
 
 impl Trouble {
     pub(crate) fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, unclear: false }
+        Self { kind, message: message.into(), hint: None, unclear: false, lingers: false }
     }
 
     pub(crate) fn passing(message: impl Into<String>) -> Self {
@@ -216,6 +218,12 @@ impl Trouble {
     /// The same, met after the request had gone out.
     pub(crate) fn unclear(self) -> Self {
         Self { unclear: true, ..self }
+    }
+
+    /// The same, from a pooler that says so for longer than it may be true.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
     }
 
     /// The same, of the backend that `label` names.

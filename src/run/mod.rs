@@ -34,7 +34,7 @@ use std::time::Duration;
 use crate::backend::{Kept, Trouble};
 use crate::clock::Moment;
 use crate::exit::Outcome;
-use crate::lock::{Record, Verdict};
+use crate::lock::{Closing, Record, Verdict};
 use crate::signal::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, Under, WhenFull};
 pub(crate) use extending::Sight;
@@ -47,6 +47,8 @@ use timing::Timing;
 
 /// How long a request that is in flight when we are told to stop may take to be given back.
 const GIVE_BACK: Duration = Duration::from_secs(1);
+/// How much longer a release is tried that a pooler refuses for a time of its own; PgBouncer does so for 15 seconds.
+const LONGER: Duration = Duration::from_secs(20);
 /// How much longer than `--backend-timeout` we wait for the keeper, who minds that time too.
 const GRACE: Duration = Duration::from_millis(250);
 
@@ -63,6 +65,8 @@ pub(crate) struct Run {
     holder: Option<Record>,
     /// Until when the lock was ours, once its job has ended.
     end: Option<Moment>,
+    /// The release of an ended job's lock, while it may be tried for longer than `--backend-timeout`.
+    longer: Option<(Duration, Closing)>,
 }
 
 /// The request, if any, that has not been answered and is about a lock under which no job runs.
@@ -108,7 +112,7 @@ impl Run {
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
         let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
-        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None, end: None }
+        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None, end: None, longer: None }
     }
 
     /// Takes in what happened, at `now`, and returns what is to be done about it.
@@ -192,6 +196,7 @@ impl Run {
             // the release deserves its second.
             Phase::Releasing { until, then: Then::Exit(_) } if signal.asks_to_stop() => {
                 *until = (*until).min(now + GIVE_BACK);
+                self.longer = None;
             }
             // The lock that came too late still goes back, but there will be no job.
             Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
@@ -214,6 +219,16 @@ impl Run {
             Phase::Running(_) if unused.is_some() => None,
             _ => return,
         };
+        if let (Err(trouble), Some(Then::Exit(_))) = (&answer, then)
+            && trouble.lingers
+            && let Some((hold, closing)) = self.longer.take()
+            && let Phase::Releasing { until, .. } = &mut self.phase
+        {
+            let deadline = now + LONGER;
+            *until = deadline + GRACE;
+            todo.push(Action::Release { hold, closing, deadline });
+            return;
+        }
         match answer {
             Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
             Ok(Kept::Lost) if unused.is_some() => {}

@@ -218,7 +218,9 @@ impl Run {
         }
         let hold = self.hold(running, outcome, lease);
         let deadline = now + self.policy.backend_timeout;
-        todo.push(Action::Release { hold, closing: self.policy.closing(outcome), deadline });
+        let closing = self.policy.closing(outcome);
+        todo.push(Action::Release { hold, closing, deadline });
+        self.longer = Some((hold, closing));
         self.end = Some(running.end);
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }

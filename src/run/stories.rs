@@ -1662,6 +1662,28 @@ fn the_release_is_tried_for_backend_timeout() {
 }
 
 #[test]
+fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_once() {
+    let refused = || Event::Released(Err(Trouble { lingers: true, ..Trouble::passing("server_login_retry") }));
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    assert!(matches!(story.on(11_000, refused())[..], [Action::Release { .. }]));
+    assert_eq!((story.due(), story.told(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
+    assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(6)));
+    // A second time it is the last word, and so it is after a stop signal.
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(11_000, refused());
+    story.on(12_000, signalled(Signal::TERM));
+    assert_eq!(story.due(), 13_000);
+    assert_eq!(story.on(12_500, refused()), exit(Outcome::Exited(6)));
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(2_000, signalled(Signal::TERM));
+    assert_eq!(story.on(2_500, refused()), exit(Outcome::Exited(6)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+}
+
+#[test]
 fn a_stop_signal_gives_the_release_a_second() {
     for signal in STOP_SIGNALS {
         let mut story = Story::running(policy());

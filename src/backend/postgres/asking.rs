@@ -1,12 +1,14 @@
 //! How a server is asked: which of several, for how long, and what becomes of tables that are missing.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use super::place::Places;
 use super::session::{Failure, Session};
-use super::statements::{Missing, NOW, Statement, Table};
+use super::statements::{LOCKED, Missing, NOW, READ_ONLY, Statement, Table};
 use super::{Postgres, Values, time, trouble};
 use crate::backend::{Trouble, TroubleKind};
 use crate::clock::{Moment, Timestamp};
@@ -14,8 +16,14 @@ use crate::clock::{Moment, Timestamp};
 /// A statement is given no less than this.
 const SHORTEST: Duration = Duration::from_secs(1);
 
+/// So much sooner than the caller stops waiting a statement is given up, so that the caller learns why.
+const LEEWAY: Duration = Duration::from_millis(250);
+
 /// How many tables may be missing.
 const TABLES: usize = 2;
+
+/// How often what people ask is asked again on a new connection, where the server ended the old one.
+const AGAIN: usize = 3;
 
 /// Whether a statement goes with its part for the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +50,8 @@ impl Postgres {
         statement: &Statement,
         values: Values<'_>,
     ) -> Result<(Timestamp, Vec<Row>), Trouble> {
-        let rows = self.on_a_primary(&mut |backend, session, limit| {
+        let ended = Cell::new(false);
+        let mut work = |backend: &mut Self, session: &mut Session, limit: Duration| {
             let rows = match backend.query(session, statement, Recorded::No, values, limit)? {
                 // A standby need not have the table yet.
                 Err(failure) if trouble::is_no_table(&failure) => {
@@ -54,8 +63,19 @@ impl Postgres {
                 answer => answer,
             };
             let is_read_only = |row: &Row| row.try_get(1).unwrap_or(false);
+            ended.set(rows.as_ref().err().is_some_and(trouble::is_end_of_session));
             Ok(rows.and_then(|rows| if rows.iter().any(is_read_only) { Err(Failure::ReadOnly) } else { Ok(rows) }))
-        })?;
+        };
+        let mut answer = self.on_a_primary(&mut work);
+        for _ in 0..AGAIN {
+            if answer.is_ok() || !ended.take() {
+                break;
+            }
+            // What is only looked at, or may be done twice, is asked for on a new connection.
+            self.session = None;
+            answer = self.on_a_primary(&mut work);
+        }
+        let rows = answer?;
         let now = rows.first().and_then(|row| time(row.try_get(0).ok()?));
         let is_more = |row: &Row| row.len() > 2;
         Ok((now.unwrap_or(Timestamp(0)), rows.into_iter().filter(is_more).collect()))
@@ -91,16 +111,45 @@ impl Postgres {
             Some(session) => session,
             None => self.servers.connect()?,
         };
-        let limit = self.time_left();
+        let leeway = if session.is_lent() { LEEWAY + SHORTEST } else { LEEWAY };
+        let limit = self.time_left().saturating_sub(leeway).max(SHORTEST);
         let answer = work(self, &mut session, limit)?;
         if answer.is_ok() {
             self.begun = None;
+        }
+        let answer = answer.map_err(|failure| self.find_lock(failure, &mut session)).map_err(|failure| match failure {
+            failure if session.is_lent() && trouble::is_silence(&failure) => Failure::Pooled,
+            failure => failure,
+        });
+        if answer.as_ref().err().is_some_and(trouble::is_read_only)
+            && let Some(trouble) = self.only_reads(&mut session, limit)
+        {
+            return Err(trouble);
         }
         // A connection on which the server answered is as good as before.
         if answer.as_ref().err().is_none_or(trouble::is_answer) && !session.is_over() {
             self.session = Some(session);
         }
         Ok(answer)
+    }
+
+    /// Why this session can only read, if it is not for the server's sake: another server would be no better.
+    pub(super) fn only_reads(&self, session: &mut Session, limit: Duration) -> Option<Trouble> {
+        let rows = session.query(READ_ONLY, &[], limit).ok()?;
+        let row = rows.first()?;
+        let text = |column: usize| row.try_get::<_, &str>(column).ok();
+        Some(trouble::only_reads(self.servers.label(), text(0)?, text(1)?, text(2)?))
+    }
+
+    /// Finds the table that kept a statement waiting until it was taken back.
+    fn find_lock(&self, failure: Failure, session: &mut Session) -> Failure {
+        let names = [Table::Locks, Table::Runs].map(|table| self.tables.bare(table));
+        let found = match failure {
+            Failure::Cancelled => session.query(LOCKED, &[(&names.as_slice(), Type::TEXT_ARRAY)], SHORTEST),
+            failure => return failure,
+        };
+        let place = found.ok().and_then(|rows| rows.first()?.try_get(0).ok());
+        place.map_or(Failure::Cancelled, |place| Failure::Locked { row: false, place })
     }
 
     /// Asks, with a table that is missing made if the statement takes a lock, and without the history where it may not be kept.

@@ -43,8 +43,16 @@ struct About {
 /// What stands between us and the server.
 enum Between {
     Nothing,
-    /// PgBouncer, and how it shares its connections, if it says that.
-    Pooler(Option<String>),
+    /// PgBouncer, with its settings if it says them.
+    Pooler(Option<Pooler>),
+}
+
+/// The settings of PgBouncer that matter.
+struct Pooler {
+    /// How it shares its connections.
+    mode: String,
+    /// For how many seconds it refuses everybody after it found the server away.
+    retry: Option<f64>,
 }
 
 impl Postgres {
@@ -80,7 +88,7 @@ impl Postgres {
         }
         let mut about = self.about(tell)?;
         for _ in 1..self.servers.count() {
-            if !about.standby && !about.read_only {
+            if !about.standby && (!about.read_only || self.why_read_only()?.is_some()) {
                 break;
             }
             tell(Finding::good("writable", format!("{} can only be read, and is passed over", self.servers.first())));
@@ -90,10 +98,10 @@ impl Postgres {
         }
         tell(judge_version(&about));
         probe::clock(|| self.clock(), tell)?;
-        let writing = judge_writing(&about);
+        let writing = self.judge_writing(&about)?;
         let reached = probe::reached(&writing);
         tell(writing);
-        tell_pooler(&between, tell);
+        tell_pooler(&between, self.patience, tell);
         if reached == Reached::Yes {
             let told = self.probe_tables(tell);
             probe::if_told("table", told, tell)?;
@@ -137,6 +145,28 @@ impl Postgres {
         })
     }
 
+    /// Also tells a role that may only read from a server that can only be read.
+    fn judge_writing(&mut self, about: &About) -> Result<Finding, Trouble> {
+        if about.read_only
+            && !about.standby
+            && let Some(trouble) = self.why_read_only()?
+        {
+            return Ok(Finding::of_trouble("writable", trouble));
+        }
+        Ok(judge_writing(about))
+    }
+
+    fn why_read_only(&mut self) -> Result<Option<Trouble>, Trouble> {
+        let limit = self.limit();
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.servers.connect()?,
+        };
+        let trouble = self.only_reads(&mut session, limit);
+        self.session = Some(session);
+        Ok(trouble)
+    }
+
     fn clock(&mut self) -> Result<u64, Trouble> {
         let rows = self.text(CLOCK, &[])?;
         let text = rows.into_iter().flatten().flatten().next().unwrap_or_default();
@@ -160,10 +190,11 @@ impl Postgres {
             return Between::Nothing;
         }
         let rows = session.ask(POOLER_CONFIG, limit).unwrap_or_default();
-        let mode = rows.iter().find(|row| row.get(0) == Some("pool_mode")).and_then(|row| row.get(1));
-        let mode = mode.map(str::to_owned);
+        let value = |key| rows.iter().find(|row| row.get(0) == Some(key)).and_then(|row| row.get(1));
+        let retry = value("server_login_retry").and_then(|secs| secs.parse().ok());
+        let pooler = value("pool_mode").map(|mode| Pooler { mode: mode.to_owned(), retry });
         session.close();
-        Between::Pooler(mode)
+        Between::Pooler(pooler)
     }
 
     /// Asks for rows of texts.
@@ -225,11 +256,20 @@ fn judge_writing(about: &About) -> Finding {
     }
 }
 
-fn tell_pooler(between: &Between, tell: Tell<'_>) {
-    let Between::Pooler(mode) = between else { return };
-    let seen = match mode {
-        Some(mode) => format!("PgBouncer is in between, in {mode} mode, and every operation is one statement"),
-        None => "PgBouncer is in between, and every operation is one statement".to_owned(),
+fn tell_pooler(between: &Between, patience: Duration, tell: Tell<'_>) {
+    let Between::Pooler(pooler) = between else { return };
+    let Some(Pooler { mode, retry }) = pooler else {
+        let seen = "PgBouncer is in between, and every operation is one statement; a server that was away it may refuse \
+                    for longer than --backend-timeout (server_login_retry)";
+        return tell(Finding::good("pooler", seen));
     };
-    tell(Finding::good("pooler", seen));
+    let seen = format!("PgBouncer is in between, in {mode} mode, and every operation is one statement");
+    tell(match retry.filter(|retry| *retry >= patience.as_secs_f64()) {
+        None => Finding::good("pooler", seen),
+        Some(retry) => Finding::unwise(
+            "pooler",
+            format!("{seen}; after the server was away it refuses for {retry} s (server_login_retry)"),
+            "set server_login_retry in pgbouncer.ini to less than --backend-timeout, such as 1",
+        ),
+    });
 }

@@ -111,7 +111,11 @@ impl Postgres {
     }
 
     fn explain(&self, failure: &Failure) -> Trouble {
-        trouble::of_asking(self.servers.label(), self.servers.user(), self.tables.name(Table::Locks), failure)
+        let table = match failure {
+            Failure::Locked { place, .. } => self.tables.missing(place),
+            _ => Table::Locks,
+        };
+        trouble::of_asking(self.servers.label(), self.servers.user(), self.tables.name(table), failure)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{ErrorPosition, SqlState};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{
@@ -40,6 +40,10 @@ pub(super) enum Failure {
     Cancelled,
     /// The server answers, and can only be read, so what it says need not be so any more.
     ReadOnly,
+    /// A pooler does not say anything either, or has hung up: it may not have asked a server at all.
+    Pooled,
+    /// Another session keeps a row or a table. `place` is what the server says of where, or the words of the statement there.
+    Locked { row: bool, place: String },
 }
 
 /// A connection. It is served only while an operation waits.
@@ -139,7 +143,8 @@ impl Session {
     ) -> Result<Vec<Row>, Failure> {
         let Self { runtime, client, cancel, unreplicated, .. } = self;
         unreplicated.store(false, Ordering::Relaxed);
-        runtime.block_on(limited(client.query_typed(statement, values), limit, cancel))
+        let answer = runtime.block_on(limited(client.query_typed(statement, values), limit, cancel));
+        answer.map_err(|failure| locked(failure, statement))
     }
 
     /// The last statement was carried out, and the server stopped waiting for its standby before that had it too.
@@ -173,6 +178,21 @@ impl Session {
         // Who does not want to hear it sees the connection close.
         let _ = runtime.block_on(async { timeout(SHORTLY, connection).await });
     }
+}
+
+/// Tells a lock of another session from other failures. Of a row the server says where it is; of a table, where in the
+/// statement it is named.
+fn locked(failure: Failure, statement: &str) -> Failure {
+    let Failure::Said(error) = &failure else { return failure };
+    let Some(answer) = error.as_db_error().filter(|answer| *answer.code() == SqlState::LOCK_NOT_AVAILABLE) else {
+        return failure;
+    };
+    if let Some(place) = answer.where_() {
+        return Failure::Locked { row: true, place: place.to_owned() };
+    }
+    let Some(ErrorPosition::Original(at)) = answer.position() else { return failure };
+    let rest = statement.chars().skip((*at as usize).saturating_sub(1));
+    Failure::Locked { row: false, place: rest.take_while(|character| !character.is_whitespace()).collect() }
 }
 
 /// The function of the server that warns when it stops waiting for a standby; the text of the warning may be in any language.

@@ -157,6 +157,21 @@ const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery()
 /// `{row}`: one, whatever else there is; none where the session is not for this statement.
 const ROW: &str = "(SELECT 1 WHERE {own}) AS server (row)";
 
+/// Why the server lets this session only read, if it lets others write: where the setting is from, and the login's and the
+/// database's names.
+pub(super) const READ_ONLY: &str = "SELECT source, pg_catalog.quote_ident(session_user::text), \
+        pg_catalog.quote_ident(pg_catalog.current_database()::text) \
+    FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on' \
+        AND source IN ('user', 'database user', 'client') AND NOT pg_catalog.pg_is_in_recovery()";
+
+/// Which of the tables `$1` another session keeps, or waits for, so that nobody may write there.
+pub(super) const LOCKED: &str = "SELECT relname::text FROM pg_catalog.pg_locks \
+    JOIN pg_catalog.pg_class ON pg_class.oid OPERATOR(pg_catalog.=) relation \
+    JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) database \
+    WHERE relname::text = ANY ($1) AND datname::text = pg_catalog.current_database()::text \
+        AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid() \
+        AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') LIMIT 1";
+
 /// Of the server alone.
 pub(super) const NOW: Statement =
     Statement { lock: "SELECT {server} FROM {row}", history: None, missing: Missing::Trouble };
@@ -294,7 +309,7 @@ impl Tables {
         self.fill(statement, None)
     }
 
-    /// Of which table the server says that it is missing.
+    /// Of which table the server speaks, such as one that is missing.
     pub(super) fn missing(&self, said: &str) -> Table {
         if said.contains(&self.bare(Table::Runs)) { Table::Runs } else { Table::Locks }
     }

@@ -57,7 +57,29 @@ pub(super) fn is_forbidden(failure: &Failure) -> bool {
 
 /// The server has answered, if only to complain.
 pub(super) fn is_answer(failure: &Failure) -> bool {
-    matches!(failure, Failure::Said(error) if error.as_db_error().is_some())
+    match failure {
+        Failure::Said(error) => error.as_db_error().is_some(),
+        Failure::Locked { .. } => true,
+        Failure::Silence | Failure::Cancelled | Failure::ReadOnly | Failure::Pooled => false,
+    }
+}
+
+/// Nobody has said anything, be it in time or at all.
+pub(super) fn is_silence(failure: &Failure) -> bool {
+    match failure {
+        Failure::Silence => true,
+        Failure::Said(error) => error.as_db_error().is_none() && is_end_of_session(failure),
+        _ => false,
+    }
+}
+
+/// The server has ended the session, as it does with one that is idle for too long.
+pub(super) fn is_end_of_session(failure: &Failure) -> bool {
+    let Failure::Said(error) = failure else { return false };
+    match error.as_db_error() {
+        Some(answer) => is_goodbye(answer.code()),
+        None => error.is_closed() || io_kind(error).is_some(),
+    }
 }
 
 fn is(failure: &Failure, code: &SqlState) -> bool {
@@ -112,12 +134,19 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
     let error = match failure {
         Failure::Said(error) => error,
         Failure::Silence => return silence(label).unclear(),
-        Failure::Cancelled => return locked(label, table),
+        Failure::Pooled => {
+            return Trouble::passing(format!("{label}: no answer in time from the server behind the pooler"))
+                .hint(LOGIN_RETRY)
+                .lingering()
+                .unclear();
+        }
+        Failure::Cancelled => return locked(label, &format!("a row of the table {table}, or all of it,")),
+        Failure::Locked { row: true, .. } => return locked(label, &format!("a row of the table {table}")),
+        Failure::Locked { row: false, .. } => return locked(label, &format!("the table {table}")),
         Failure::ReadOnly => return Trouble::passing(format!("{label}: the server can only be read")).hint(READ_ONLY),
     };
     match error.as_db_error() {
         Some(_) if is_given_up(failure) => Trouble::given_up(label),
-        Some(answer) if *answer.code() == SqlState::LOCK_NOT_AVAILABLE => locked(label, table),
         Some(answer) if *answer.code() == SqlState::UNDEFINED_TABLE => {
             Trouble::lasting(format!("{label}: there is no table {table} any more"))
                 .hint("only a taking makes it: look who has dropped or renamed it")
@@ -146,9 +175,24 @@ pub(super) fn unreplicated(label: &str) -> Trouble {
         .unclear()
 }
 
-fn locked(label: &str, table: &str) -> Trouble {
-    Trouble::passing(format!("{label}: another session keeps the table {table} locked"))
-        .hint("its process is in pg_stat_activity; pg_blocking_pids tells who waits for whom")
+/// The role, or the URL, has its sessions only read, on every server.
+pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) -> Trouble {
+    const SETTING: &str = "default_transaction_read_only";
+    let (whose, hint) = match source {
+        "client" => {
+            ("the options of the URL have", format!("take {SETTING} out of `options` in the URL, or out of PGOPTIONS"))
+        }
+        "database user" => {
+            ("the role has in this database", format!("run: ALTER ROLE {role} IN DATABASE {database} RESET {SETTING}"))
+        }
+        _ => ("the role has", format!("run: ALTER ROLE {role} RESET {SETTING}")),
+    };
+    Trouble::lasting(format!("{label}: sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
+}
+
+fn locked(label: &str, what: &str) -> Trouble {
+    Trouble::passing(format!("{label}: another session keeps {what} locked"))
+        .hint("end the transaction that keeps it, which pg_stat_activity and pg_blocking_pids on the server show")
 }
 
 fn silence(label: &str) -> Trouble {
@@ -168,8 +212,9 @@ fn is_of_form(code: &SqlState) -> bool {
 pub(super) fn said(failure: &Failure) -> String {
     match failure {
         Failure::Said(error) => error.as_db_error().map_or_else(|| cause(error), |answer| answer.message().to_owned()),
-        Failure::Silence | Failure::Cancelled => "no answer in time".to_owned(),
+        Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
         Failure::ReadOnly => "the server can only be read".to_owned(),
+        Failure::Locked { .. } => "another session keeps it locked".to_owned(),
     }
 }
 
@@ -197,6 +242,8 @@ fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
         ("08P01", _) if said.contains("no more connections") || said.contains("query_wait_timeout") => {
             Trouble::new(TroubleKind::Full, text).hint(FULL)
         }
+        // It says so for a while after the server was away. Later versions add the server's words.
+        ("08P01", _) if said.contains("server_login_retry") => Trouble::passing(text).hint(LOGIN_RETRY).lingering(),
         ("25006", _) => Trouble::passing(text).hint(READ_ONLY),
         // No connection, a collision with another transaction, too few resources, an operator, the system.
         (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => Trouble::passing(text),
@@ -208,6 +255,9 @@ const READ_ONLY: &str =
     "a lock needs a server that can be written; name all servers in the URL, with commas between them";
 
 const FULL: &str = "raise the server's max_connections, put PgBouncer before it, or spread the starts with --splay";
+
+const LOGIN_RETRY: &str = "PgBouncer asks a server that was away again only after its server_login_retry (15 s by default); \
+    set that to less than --backend-timeout";
 
 fn is_refusal(said: &str) -> bool {
     ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"]

@@ -270,9 +270,10 @@ fn a_pooler_is_recognised() {
     let database = servers::postgres().database();
     let through = servers::pgbouncer();
     let checked = check(&through.url(&database));
-    checked.can_lock_but(&[]);
-    checked.says("good", "pooler", "PgBouncer is in between, in transaction mode");
-    let session = PgBouncer::fresh(servers::postgres().port(), &["pool_mode=session"]);
+    checked.can_lock_but(&["pooler"]);
+    checked.says("unwise", "pooler", "PgBouncer is in between, in transaction mode");
+    checked.says("unwise", "pooler", "after the server was away it refuses for 15 s (server_login_retry)");
+    let session = PgBouncer::fresh(servers::postgres().port(), &["pool_mode=session", "server_login_retry=1"]);
     check(&session.url(&database)).says("good", "pooler", "in session mode");
     // One that does not let us ask.
     let directory = servers::postgres().directory();

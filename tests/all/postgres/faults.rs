@@ -253,10 +253,16 @@ fn a_row_or_table_that_a_person_keeps_locked_is_waited_for_only_so_long() {
     let database = servers::postgres().database();
     let site = Site::new(database.url());
     site.works();
-    for sql in ["update shedlock set locked_by = locked_by", "lock table shedlock"] {
+    for (sql, what) in [
+        ("update shedlock set locked_by = locked_by", "a row of the table shedlock locked"),
+        ("lock table shedlock", "the table shedlock locked"),
+        ("lock table shedlock_history", "the table shedlock_history locked"),
+    ] {
         let holder = Holder::new(&database, sql);
         let begun = Instant::now();
-        site.fails(["--backend-timeout", "1s"], "");
+        let finished = site.fails(["--backend-timeout", "2s"], &format!("another session keeps {what}"));
+        assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
+        assert!(finished.stderr.contains("pg_blocking_pids"), "{finished:?}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         // Nobody waits there who could take the lock once it is too late.
         let waiting = "select count(*) from pg_stat_activity where application_name = 'shedlock' and \

@@ -251,3 +251,21 @@ fn a_skip_draws_no_token_and_the_history_is_in_utc() {
     let sql = format!("select count(*) from shedlock_history where {} and {}", age("started_at"), age("ended_at"));
     assert_eq!(database.psql(&sql), "2");
 }
+
+#[test]
+fn the_last_runs_are_shown_by_a_server_that_ends_idle_sessions_at_once() {
+    let database = servers::postgres().database();
+    let site = Site::new(database.url());
+    site.works();
+    // From the first look at the locks on, the session is ended once it is idle, and the look at the runs comes too late.
+    database.psql(
+        "alter table shedlock rename to locks; create view shedlock as with hasty as materialized \
+         (select set_config('idle_session_timeout', '1ms', false) as timeout) \
+         select locks.* from locks, hasty where timeout is not null",
+    );
+    for _ in 0..5 {
+        let shown = finish(site.place.shedlock(["status"]).env("SHEDLOCK_BACKEND", &site.url));
+        assert_eq!((shown.code(), shown.stderr.as_str()), (Some(0), ""), "{shown:?}");
+        assert!(shown.stdout.contains("success"), "{shown:?}");
+    }
+}

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::{SECRET, Site, fails, fails_at_once, row, works};
 use crate::servers::{self, Postgres, PostgresDatabase};
-use crate::support::is_alive;
+use crate::support::{finish, is_alive};
 
 /// A database of `clerk`, who needs a password.
 fn guarded() -> (&'static Postgres, PostgresDatabase) {
@@ -132,6 +132,48 @@ fn a_missing_right_is_an_error_at_once_that_says_what_is_missing() {
     database.psql(&format!("grant connect on database {} to {denied}", database.name));
     Site::new(format!("{}?table=hidden.locks", database.login(&denied).socket_url()))
         .fails_at_once("permission denied for schema hidden");
+}
+
+#[test]
+fn a_role_that_may_only_read_is_an_error_at_once_that_names_its_setting() {
+    let role = servers::unique("reader");
+    let server = servers::postgres();
+    server.psql(&format!("create role {role} login"));
+    let database = server.database_of(&role);
+    let name = &database.name;
+    let site = Site::new(database.login(&role).url());
+    let refused = |site: &Site, hint: &str| {
+        let finished = site.fails_at_once(&format!("sessions of {role} can only read: "));
+        assert!(finished.stderr.contains(&format!("\nhint: {hint}\n")), "{finished:?}");
+    };
+    let setting = "default_transaction_read_only";
+    for whose in [format!("alter role {role}"), format!("alter role {role} in database {name}")] {
+        let hint = format!("run: {} RESET {setting}", whose.replace("alter role", "ALTER ROLE"))
+            .replace("in database", "IN DATABASE");
+        // Where the table is missing, and where it is there.
+        for _ in 0..2 {
+            server.psql(&format!("{whose} set {setting} = on"));
+            refused(&site, &hint);
+            server.psql(&format!("{whose} reset {setting}"));
+            site.works();
+        }
+    }
+    let url = format!("{}?options=-c{setting}%3Don", site.url);
+    refused(&Site::new(url), &format!("take {setting} out of `options` in the URL, or out of PGOPTIONS"));
+
+    // A server that was told so as a whole is passed over, and has no say in this.
+    let barred = Postgres::only_read(name);
+    barred.psql(&format!("begin read write; create role {role} login; commit"));
+    for ports in [[barred.port(), server.port()], [server.port(), barred.port()]] {
+        let hosts = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+        let both = Site::new(format!("postgres://{role}@{hosts}/{name}"));
+        server.psql(&format!("alter role {role} set {setting} = on"));
+        refused(&both, &format!("run: ALTER ROLE {role} RESET {setting}"));
+        let checked = finish(both.place.shedlock(["check"]).env("SHEDLOCK_BACKEND", &both.url));
+        assert!(checked.stdout.contains(&format!("ALTER ROLE {role} RESET {setting}")), "{checked:?}");
+        server.psql(&format!("alter role {role} reset {setting}"));
+        both.works();
+    }
 }
 
 #[test]

@@ -149,6 +149,22 @@ fn a_renewal_or_a_release_makes_no_table() {
 }
 
 #[test]
+fn a_lock_is_given_back_when_the_server_was_started_again_behind_a_pooler() {
+    let server = Postgres::fresh(&[]);
+    let database = server.database();
+    let pooler = PgBouncer::fresh(server.port(), &["server_login_retry=7"]);
+    let site = Site::new(pooler.url(&database));
+    site.works();
+    let job = site.job("job", ["--backend-timeout", "2s"]);
+    server.stop();
+    let finished = site.fails(["--backend-timeout", "2s"], "");
+    assert!(finished.stderr.contains("\nhint: PgBouncer asks a server that was away again only after"), "{finished:?}");
+    server.start();
+    job.end(3).is_silent_with(3);
+    assert!(!row(&database, "job").held);
+}
+
+#[test]
 fn what_is_not_pooled_costs_no_round_trip_more() {
     let server = Postgres::fresh(&["log_statement=all"]);
     let database = server.database();
