@@ -25,7 +25,7 @@ pub(crate) use guard::guard;
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
 use nix::unistd::{Pid, getpgid, getpgrp, getpid};
-pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed};
+pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed, write_now};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 use spawn::Plan;

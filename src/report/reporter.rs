@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{Write, stderr};
+use std::io::{ErrorKind, Write, stderr};
 use std::os::fd::AsFd;
 
 use nix::libc::PIPE_BUF;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::events;
 use super::line::{Line, Subject, Verbosity};
 use crate::clock::Timestamp;
+use crate::job::write_now;
 use crate::lock::Claim;
 use crate::run::Notice;
 
@@ -140,10 +141,15 @@ impl Reporter {
             if !poll(&mut room, patience).is_ok_and(|ready| ready > 0) {
                 return;
             }
-            // A pipe that has room has it for so much, and more would wait for the reader after all.
-            let rest = line.split_off(line.len().min(PIPE_BUF));
-            write(line);
-            *line = rest;
+            // A pipe that has room has it for so much; but the job may fill it between the look and the writing.
+            let part = &line[..line.len().min(PIPE_BUF)];
+            match write_now(stderr.as_fd(), part) {
+                Ok(count) => _ = line.drain(..count),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Who has closed our stderr does not want to know.
+                Err(_) => line.clear(),
+            }
             if line.is_empty() {
                 pending.pop_front();
             }
