@@ -56,7 +56,14 @@ fn remark(message: &str, hint: Option<&str>) {
 /// Says on stderr why a command failed.
 pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
-    report::error(&format!("{error:#}"), hint);
+    report::error(&unnumbered(&format!("{error:#}")), hint);
+}
+
+/// Leaves out the number that Rust adds to what the system says, ` (os error 11)`.
+fn unnumbered(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
 /// Writes a file as a whole, so that nobody reads half of it; `-` is stdout.

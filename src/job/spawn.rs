@@ -32,6 +32,9 @@ const NAME_MAX: usize = 255;
 const SHELL: &std::ffi::CStr = c"/bin/sh";
 /// Stands for a lock that is over; execve(2) has no such error.
 const TOO_LATE: i32 = libc::ETIME;
+/// Commands of the shell that are no files, or of no use as one, and that people write into crontabs.
+const BUILTINS: [&str; 14] =
+    [".", ":", "alias", "cd", "eval", "exec", "exit", "export", "read", "set", "source", "ulimit", "umask", "unset"];
 /// How long what could not be executed may take to end before we go on.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -130,12 +133,24 @@ impl Command {
         let path = std::path::Path::new(&self.name);
         let by_path = self.name.as_bytes().contains(&b'/');
         let hint = match kind {
+            SpawnTroubleKind::NotFound if by_path && has_crlf(path) => Some(
+                "its first line ends with a carriage return; `sed -i 's/\\r$//' FILE` makes a Unix file of it"
+                    .to_owned(),
+            ),
             SpawnTroubleKind::NotFound if by_path && path.exists() => {
                 Some("the file is there, but the interpreter in its first line or its loader is not".to_owned())
             }
             SpawnTroubleKind::NotFound if self.name.as_bytes().contains(&b' ') => Some(
                 "the command and its arguments are separate words; a shell command line needs sh -c '…'".to_owned(),
             ),
+            SpawnTroubleKind::NotFound if BUILTINS.contains(&self.name.to_string_lossy().as_ref()) => {
+                Some("it is a command of the shell; give it to one: sh -c '…'".to_owned())
+            }
+            SpawnTroubleKind::NotFound
+                if !self.name.as_bytes().starts_with(b"/") && std::env::current_dir().is_err() =>
+            {
+                Some("the directory that shedlock was started in has been removed".to_owned())
+            }
             SpawnTroubleKind::NotFound if !by_path => {
                 Some("it is looked for in PATH, which is short under cron; give the full path".to_owned())
             }
@@ -143,10 +158,28 @@ impl Command {
             SpawnTroubleKind::CannotExecute if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some("make it executable with chmod +x, or name the program that runs it".to_owned())
             }
+            SpawnTroubleKind::NoProcess if error.kind() == io::ErrorKind::WouldBlock => {
+                return SpawnTrouble {
+                    command: self.name.clone(),
+                    kind,
+                    reason: "this user, or its container, may have no more processes".to_owned(),
+                    hint: Some(
+                        "look at `ulimit -u`, pids.max of the cgroup, and for processes that were left".to_owned(),
+                    ),
+                };
+            }
             _ => None,
         };
         SpawnTrouble { command: self.name.clone(), kind, reason: plain(error), hint }
     }
+}
+
+/// Whether the first line of a script ends as in a file from Windows: then its interpreter is not found.
+fn has_crlf(path: &std::path::Path) -> bool {
+    let mut start = [0; 256];
+    let read = std::fs::File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut start)).unwrap_or_default();
+    let line = start[..read].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.starts_with(b"#!") && line.ends_with(b"\r")
 }
 
 /// The files that a command's name may mean: itself if it has a slash in it, else one in each directory of PATH.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use super::stage::{among_mounts, by_nobody, change, names_in, open_to_nobody};
+use super::support::process::{beside, write_script};
 use super::support::{Place, finish};
 
 /// What is typed after `shedlock`, cut at blanks; the message; and the hint, if there is one.
@@ -201,4 +202,28 @@ fn in_a_user_namespace_the_home_of_the_real_root_is_not_used() {
     }
     let etc = format!("mount --bind {} /etc", place.path("etc").display());
     finish(&mut among_mounts(&etc, &by_nobody(&mapped))).is_silent_with(0);
+}
+
+#[test]
+fn what_cannot_be_run_says_what_to_do() {
+    let place = Place::new();
+    write_script(&place, "script", "#!/bin/sh\r\necho hello\r\n");
+
+    for (words, code, said, hint) in [
+        (&["./script"][..], 127, "cannot run `./script`: no such file or directory", "ends with a carriage return"),
+        (&["cd", "/tmp"], 127, "cannot run `cd`: no such file or directory", "a command of the shell"),
+        (&["export", "A=b"], 127, "cannot run `export`: no such file or directory", "a command of the shell"),
+    ] {
+        let finished = finish(&mut place.run("a", words));
+        finished.complains(code, said);
+        assert!(finished.stderr.contains(hint), "{finished:?}");
+    }
+    // Its directory is removed under it.
+    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$PROGRAM\" run --name a --at-most 1m ./script";
+    let finished = finish(&mut beside(&place, &["sh", "-c", script]));
+    finished.complains(127, "cannot run `./script`: no such file or directory");
+    assert!(
+        finished.stderr.contains("hint: the directory that shedlock was started in has been removed"),
+        "{finished:?}"
+    );
 }
