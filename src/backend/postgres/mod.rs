@@ -22,12 +22,12 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::history::History;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Locks, Record};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, DIGITS, GIVE_BACK, PAUSE, RELEASE, RENEW, Table, Tables};
+use statements::{ACQUIRE, DIGITS, GIVE_BACK, IN_THE_WAY, PAUSE, RELEASE, RENEW, Statement, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -110,6 +110,31 @@ impl Postgres {
             .unclear()
     }
 
+    /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
+    /// that another changed it just then, which shows when it is asked again.
+    fn change_ours(&mut self, statement: &Statement, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
+        let is_kept_back = |row: &Row| matches!(row.try_get(0), Ok(false));
+        let mut rows = self.ask(statement, values)?;
+        if rows.first().is_some_and(is_kept_back) {
+            rows = self.ask(statement, values)?;
+        }
+        if rows.first().is_some_and(is_kept_back) { Err(self.kept_back()) } else { Ok(rows) }
+    }
+
+    /// The server took the statement and left our row as it was.
+    fn kept_back(&self) -> Trouble {
+        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        Trouble::lasting(format!("{label}: the table {table} does not let the row of the lock be changed"))
+            .hint(format!("look at its row security, triggers and rules: psql -c '\\d {table}'"))
+    }
+
+    /// The table has no place for this name beside one that it takes for the same.
+    fn spelt_otherwise(&self, name: &str, stored: &str) -> Trouble {
+        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        Trouble::lasting(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
+            .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
+    }
+
     fn explain(&self, failure: &Failure) -> Trouble {
         let table = match failure {
             Failure::Locked { place, .. } => self.tables.missing(place),
@@ -138,17 +163,23 @@ impl Backend for Postgres {
                 return Ok(acquired);
             }
         }
-        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())))
+        let rows = self.ask(&IN_THE_WAY, &values[..1])?;
+        Err(match rows.first().map(|row| (row.try_get::<_, String>(0), row.try_get(1))) {
+            Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
+            // By chance it may have become free just now.
+            Some(_) => Trouble { kind: TroubleKind::Passing, ..self.kept_back() },
+            None => Trouble::passing(format!("{}: others were quicker each time", self.servers.label())),
+        })
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
         let lease = Interval(claim.lease);
-        let rows = self.ask(
+        let rows = self.change_ours(
             &RENEW,
             &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)],
         )?;
         if let Some(row) = rows.first() {
-            let end = ending(row, 0).map_err(|error| self.explain(&Failure::Said(error)))?;
+            let end = ending(row, 1).map_err(|error| self.explain(&Failure::Said(error)))?;
             self.judge(end, claim.lease)?;
         }
         Ok(kept(&rows))
@@ -172,10 +203,10 @@ impl Backend for Postgres {
             (&outcome, Type::TEXT),
             (&keep, Type::INT8),
         ];
-        if closing == Closing::Unused && kept(&self.ask(&GIVE_BACK, values)?) == Kept::Kept {
+        if closing == Closing::Unused && kept(&self.change_ours(&GIVE_BACK, values)?) == Kept::Kept {
             return Ok(Kept::Kept);
         }
-        let rows = self.ask(if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE }, values)?;
+        let rows = self.change_ours(if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE }, values)?;
         Ok(kept(&rows))
     }
 

@@ -22,6 +22,9 @@ const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', tr
 /// The server's time is that when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
 
+/// The row bears just this name. A column that takes `Job` and `job` for one finds the row of the other spelling as well.
+const SPELT: &str = "lock.name::text COLLATE \"C\" = $1";
+
 /// An operation.
 pub(super) struct Statement {
     lock: &'static str,
@@ -47,7 +50,8 @@ impl Statement {
 }
 
 /// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease,
-/// `$4` host. No row at all means that another was quicker between the look and the taking.
+/// `$4` host. No row at all means that another was quicker between the look and the taking, or that the row in the way bears
+/// another spelling of the name.
 ///
 /// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the order of
 /// the tokens is that of the takings. Taking again replaces the record. Where that has ended, the taking was given up and a
@@ -57,12 +61,12 @@ impl Statement {
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
-                              WHERE {own} AND name::text = $1 AND locked_by::text <> $2 AND {held}), \
+                              WHERE {own} AND name::text = $1 AND {spelt} AND locked_by::text <> $2 AND {held}), \
         taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
                   SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
                   ON CONFLICT (name) DO UPDATE SET lock_until = greatest(lock.lock_until, excluded.lock_until), \
                                                    locked_at = excluded.locked_at, locked_by = excluded.locked_by \
-                  WHERE lock.locked_by::text = $2 OR NOT {held} \
+                  WHERE {spelt} AND (lock.locked_by::text = $2 OR NOT {held}) \
                   RETURNING locked_by, locked_at, lock_until){and} \
         SELECT granted, locked_by, date_part('epoch', locked_at), date_part('epoch', lock_until), \
                date_part('epoch', CURRENT_TIMESTAMP), {answer} \
@@ -81,11 +85,14 @@ pub(super) const ACQUIRE: Statement = Statement {
 /// A pause is no run.
 pub(super) const PAUSE: Statement = Statement { history: None, ..ACQUIRE };
 
-/// `$1` name, `$2` owner, `$3` lease.
+/// `$1` name, `$2` owner, `$3` lease. The answer begins as that of a release does.
 pub(super) const RENEW: Statement = Statement {
-    lock: "WITH {utc} UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
-        FROM zone WHERE name::text = $1 AND locked_by::text = $2 AND {held} \
-        RETURNING date_part('epoch', lock.lock_until), date_part('epoch', CURRENT_TIMESTAMP)",
+    lock: "WITH {utc}, \
+        renewed AS (UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
+                    FROM zone WHERE name::text = $1 AND locked_by::text = $2 AND {held} \
+                    RETURNING true, date_part('epoch', lock.lock_until) AS ends, date_part('epoch', CURRENT_TIMESTAMP) AS now) \
+        SELECT * FROM renewed UNION ALL SELECT false, NULL, NULL FROM zone, {table} AS lock \
+        WHERE NOT EXISTS (SELECT FROM renewed) AND name::text = $1 AND locked_by::text = $2 AND {held}",
     history: None,
     missing: Missing::Trouble,
 };
@@ -98,9 +105,24 @@ pub(super) const DIGITS: Statement = Statement {
     missing: Missing::Trouble,
 };
 
+/// Asked when a taking has found neither the lock taken nor a row that it may have. `$1` name. Answers with a row that the
+/// column takes for one of this name and that is spelt otherwise, or else with that of the name if nobody holds it.
+pub(super) const IN_THE_WAY: Statement = Statement {
+    lock: "SELECT lock.name::text, {spelt} FROM {row}, {table} AS lock WHERE {spelt} AND NOT {held} \
+        OR NOT {spelt} AND (lower(lock.name::text) = lower($1) OR lock.name::text = $1) AND EXISTS \
+           (SELECT FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_type ON pg_type.oid = atttypid \
+            LEFT JOIN pg_catalog.pg_collation ON pg_collation.oid = attcollation \
+            WHERE attrelid = '{table}'::regclass::oid AND attname = 'name' \
+                  AND (NOT collisdeterministic OR typname = 'citext')) LIMIT 1",
+    history: None,
+    missing: Missing::Trouble,
+};
+
 /// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
 /// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
 /// ended, `$5` exit code, `$6` outcome, `$7` how many runs to keep.
+///
+/// The answer is whether the row was changed; where it is ours and was not, something on the server keeps it.
 ///
 /// What happens to a record is one thing only, since one statement cannot change a row twice: the oldest go, also if they
 /// were to be closed.
@@ -112,7 +134,8 @@ pub(super) const RELEASE: Statement = Statement {
                                    ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
                   FROM zone WHERE name::text = $1 AND (locked_by::text = $4 OR locked_by::text = $2 AND {held}) \
                   RETURNING true){and} \
-        SELECT * FROM freed",
+        SELECT true FROM freed UNION ALL SELECT false FROM zone, {table} AS lock \
+        WHERE NOT EXISTS (SELECT FROM freed) AND name::text = $1 AND locked_by::text = $2 AND {held}",
     history: Some((
         ", oldest AS MATERIALIZED (SELECT id FROM {history} WHERE name::text = $1 AND {run} \
                                    ORDER BY id DESC LIMIT 1 OFFSET $7), \
@@ -340,7 +363,7 @@ impl Tables {
             Some(pid) => &format!("pg_backend_pid() = {pid}"),
             None => "true",
         };
-        let filled = statement.replace("{utc}", UTC).replace("{held}", HELD);
+        let filled = statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{spelt}", SPELT);
         let filled =
             filled.replace("{run}", RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)

@@ -285,3 +285,29 @@ fn a_pooler_is_recognised() {
     checked.can_lock_but(&[]);
     assert!(!check(&database.url()).subjects().contains(&"pooler"));
 }
+
+#[test]
+fn what_keeps_a_lock_from_being_freed_is_in_the_way() {
+    let folding = "create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+    for (prepare, kind) in [("create extension citext", "citext"), (folding, "varchar(64) collate folding")] {
+        let database = servers::postgres().database();
+        database.psql(&format!("{prepare}; {}", LAYOUT.replace("varchar(64)", kind)));
+        check(&database.url()).says("bad", "columns", "takes `Job` and `job` for one lock");
+    }
+    let database = servers::postgres().database();
+    a_run_works(&database.url());
+    let (user, url) = clerk(&database);
+    database.psql(&format!(
+        "grant all on shedlock, shedlock_history, shedlock_history_id_seq to {user}; \
+         alter table shedlock enable row level security; create policy seen on shedlock using (true)"
+    ));
+    check(&url).says("bad", "table", "has row security");
+    // It is not for the owner.
+    check(&database.url()).can_lock_but(&[]);
+    database.psql(
+        "alter table shedlock disable row level security; \
+         create function ignore() returns trigger language plpgsql as 'begin return null; end'; \
+         create trigger ignore before update on shedlock for each row execute function ignore()",
+    );
+    check(&url).says("bad", "take", "does not let the row of the lock be changed");
+}

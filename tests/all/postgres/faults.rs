@@ -377,3 +377,65 @@ fn a_column_without_milliseconds_is_refused_at_every_taking_and_renewal() {
         fails(site.run("shortened", [""; 0]).arg("true"), "stores an earlier end of the lock than it was given");
     assert!(finished.stderr.contains("\nhint: look at its triggers"), "{finished:?}");
 }
+
+#[test]
+fn a_row_that_something_keeps_from_being_changed_is_not_called_freed_by_another() {
+    let ignored = "create function ignore() returns trigger language plpgsql as 'begin return null; end'; \
+                   create trigger ignore before update on shedlock for each row execute function ignore()";
+    let secured = "alter table shedlock enable row level security; \
+                   create policy seen on shedlock for select using (true); \
+                   create policy made on shedlock for insert with check (true)";
+    for sql in [ignored, secured] {
+        let database = servers::postgres().database();
+        let role = servers::unique("clerk");
+        Site::new(database.url()).works();
+        database.psql(&format!(
+            "delete from shedlock; create role {role} login; \
+             grant all on shedlock, shedlock_history, shedlock_history_id_seq to {role}; {sql}"
+        ));
+        let site = Site::new(database.login(&role).socket_url());
+        let finished = finish(&mut site.run("job", ["--backend-timeout", "1s", "true"]));
+        assert!(finished.stderr.contains("does not let the row of the lock be changed"), "{sql}: {finished:?}");
+        assert!(
+            finished.stderr.contains("\nhint: look at its row security, triggers and rules"),
+            "{sql}: {finished:?}"
+        );
+        assert!(row(&database, "job").held, "{sql}");
+        // A renewal that changes nothing says the same, and the lock is given up in time.
+        let renewed = ["--lease", "3s", "--backend-timeout", "1s", "sleep", "100"];
+        let finished = finish(&mut site.run("renewed", renewed));
+        assert!(finished.stderr.contains("does not let the row of the lock be changed"), "{sql}: {finished:?}");
+    }
+}
+
+#[test]
+fn a_name_that_the_column_takes_for_another_is_refused() {
+    let folding = "create collation folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+    for (prepare, kind) in [("create extension citext", "citext"), (folding, "varchar(64) collate folding")] {
+        let database = servers::postgres().database();
+        database.psql(&format!(
+            "{prepare}; create table shedlock (name {kind} primary key, lock_until timestamp not null, \
+             locked_at timestamp not null, locked_by varchar(255) not null)"
+        ));
+        let site = Site::new(database.url());
+        let refused = || {
+            let finished = fails(
+                site.run("Job", ["--backend-timeout", "20s"]).args(["touch", "ran"]),
+                "the column name of shedlock takes Job and job for one lock",
+            );
+            assert!(finished.stderr.contains("\nhint: say job, or run: ALTER TABLE shedlock"), "{finished:?}");
+        };
+        // Held and free.
+        let job = site.job("job", [""; 0]);
+        refused();
+        let held = row(&database, "job");
+        assert!(held.held && held.owner == job.owner, "{kind}: {held:?}");
+        job.end(0).is_silent_with(0);
+        refused();
+        assert!(!site.place.path("ran").exists());
+        assert!(site.is_free("job") && site.is_free("other"), "{kind}");
+        assert_eq!(database.psql("select count(*) from shedlock"), "2");
+        database.psql("alter table shedlock alter column name type varchar(64)");
+        assert!(site.is_free("Job"), "{kind}");
+    }
+}

@@ -72,11 +72,14 @@ impl Postgres {
         let name = format!("the table {table}");
         tell(match (kind.as_str(), persistence.as_str(), secured.as_str()) {
             ("r" | "p", "p", "false") => Finding::good(subject, format!("{name} is there")),
-            ("r" | "p", "p", _) => Finding::unwise(
-                subject,
-                format!("{name} has row security: a row that we may not see is a lock that we cannot take"),
-                format!("ALTER TABLE {table} DISABLE ROW LEVEL SECURITY"),
-            ),
+            ("r" | "p", "p", _) => Finding {
+                grade: if which == Table::Locks { Grade::Bad } else { Grade::Unwise },
+                ..Finding::unwise(
+                    subject,
+                    format!("{name} has row security: a row that we may not see or change is a lock that stays held"),
+                    format!("ALTER TABLE {table} DISABLE ROW LEVEL SECURITY"),
+                )
+            },
             ("r" | "p", "u", _) => Finding::unwise(
                 subject,
                 format!("{name} is unlogged: a crash of the server empties it, and frees every lock"),
@@ -152,7 +155,7 @@ impl Postgres {
             .for_each(&mut *tell);
         if folds {
             let seen = "the collation or the type of name takes `Job` and `job` for one lock";
-            tell(Finding::unwise("columns", seen, format!("ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)")));
+            tell(Finding::bad("columns", seen, format!("ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)")));
         }
         if self.text(KEYS, &[table, "name"])?.is_empty() {
             tell(Finding::bad(
