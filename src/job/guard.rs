@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +18,7 @@ use nix::unistd::getppid;
 
 use super::guardian::{Message, close_others};
 use super::tree::{self, Delivery, Id, Process};
-use super::{ROUNDS, signals};
+use super::{CALM, CHASE, ROUNDS, signals};
 use crate::clock::Moment;
 use crate::run::Group;
 use crate::signal::Signal;
@@ -29,6 +29,8 @@ const OWNERS: &[u8] = b"SHEDLOCK_LOCK_OWNERS=";
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 const STUCK_PAUSE: Duration = Duration::from_secs(1);
+/// How many of the newest numbers are looked at when something breeds.
+const LITTER: i32 = 32;
 
 /// What the guardian knows.
 struct Guard {
@@ -159,7 +161,31 @@ impl Guard {
         let roots: Vec<i32> = job.iter().map(|process| process.id.pid).collect();
         job.extend(tree::below(&all, &roots, &except));
         left.extend(self.kill(&job));
+        left.extend(self.chase(&except));
         left
+    }
+
+    /// Kills those of the job that were born last, and returns who they were. A process that forks and ends as fast as it can
+    /// is gone before the walk through /proc reaches it; but the kernel says which number it gave last.
+    fn chase(&mut self, except: &[i32]) -> Vec<Id> {
+        let mut killed = Vec::new();
+        let Some(mut last) = tree::newest().map(|newest| newest - LITTER) else { return killed };
+        let (began, mut born) = (Instant::now(), Instant::now());
+        while began.elapsed() < CHASE && born.elapsed() < CALM {
+            let Some(newest) = tree::newest() else { break };
+            // Numbers start anew from below.
+            let first = if newest < last { 1 } else { last + 1 };
+            let found = (first.max(newest - LITTER)..=newest).rev().filter_map(Process::find);
+            for process in found.filter(|process| !except.contains(&process.id.pid)) {
+                let is_child = process.parent == self.parent && getppid().as_raw() == self.parent;
+                if is_child || self.is_marked(&process) {
+                    born = Instant::now();
+                    killed.extend(self.kill(&[process]));
+                }
+            }
+            last = newest;
+        }
+        killed
     }
 
     /// Kills processes, and returns those that lived.

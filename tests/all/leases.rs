@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use super::stage::{by_nobody, by_root, change, edit, open, open_to_nobody};
 use super::support::process::{
     Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, stop_at_rest,
-    under, until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_held,
+    under, until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_free, wait_until_held,
 };
 use super::support::{Place, finish, is_alive, kill, wait_until};
 
@@ -455,6 +456,36 @@ fn a_job_that_forks_and_ends_as_fast_as_it_can_is_dead_before_its_lock_frees() {
         let beats = place.lines("beats").len();
         is_free(&place, "job");
         assert_eq!(place.lines("beats").len(), beats, "with {pause}");
+    }
+}
+
+#[test]
+fn a_job_that_forks_and_ends_as_fast_as_it_can_does_not_outlive_its_lease_without_us() {
+    for (signal, pause) in [("KILL", "0.0001"), ("KILL", "0"), ("STOP", "0.0001"), ("STOP", "0")] {
+        let place = Place::new();
+        let breed = "setsid perl -e \"$0\" & sleep 60";
+        let words = ["--lease", "2s", "sh", "-c", breed, &chain("1e9", pause)];
+        let started = detached(&place, "run", &limited(&place, "job", "1m", words));
+        wait_for_more(&place, "beats");
+        let guardian = wait_for_guardian(&started);
+        kill(started.pid(), signal);
+        wait_until_free(&place, "job");
+        if signal == "STOP" {
+            // On a busy machine the guardian's margin may not be enough for what breeds; but it does not let go of it.
+            let beats = || place.lines("beats").len();
+            wait_until("the chain to end", || {
+                let before = beats();
+                std::thread::sleep(Duration::from_millis(300));
+                (beats() == before).then_some(())
+            });
+            kill(started.pid(), "CONT");
+            assert_eq!(started.finish().code(), Some(123));
+        } else {
+            wait_until("the guardian to be gone", || (!is_alive(guardian)).then_some(()));
+        }
+        let beats = place.lines("beats").len();
+        is_free(&place, "job");
+        assert_eq!(place.lines("beats").len(), beats, "after {signal}, with {pause}");
     }
 }
 
