@@ -3,6 +3,8 @@
 //! A new backend is one file that implements [`Backend`] and [`Operate`], and one line in [`SCHEMES`].
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+#[cfg(feature = "tls")]
+mod authorities;
 mod columns;
 #[cfg(test)]
 mod conformance;

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::{Trouble, Url};
+use super::{Trouble, Url, authorities};
 
 /// How much of TLS is wanted, from nothing to a server that proves its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +36,8 @@ pub(super) struct Tls {
 /// Whom to believe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// The authorities that browsers believe, which are compiled in.
-    Public,
+    /// Those of the system, as where none are named.
+    System,
     /// Those in a file.
     File(PathBuf),
 }
@@ -67,18 +67,18 @@ impl Tls {
         let find = |key| url.take(key).filter(|value| !value.is_empty()).or_else(|| otherwise(key));
         let named = find("sslmode");
         let roots = find("sslrootcert").map(|roots| match roots.as_str() {
-            "system" => Roots::Public,
+            "system" => Roots::System,
             path => Roots::File(PathBuf::from(path)),
         });
         let mode = match &named {
-            None if roots == Some(Roots::Public) => Mode::VerifyFull,
+            None if roots == Some(Roots::System) => Mode::VerifyFull,
             None => mode,
             Some(name) => MODES.iter().find(|(known, _)| known == name).map(|(_, mode)| *mode).ok_or_else(|| {
                 let known: Vec<_> = MODES.iter().map(|(known, _)| *known).collect();
                 format!("has sslmode={name}; known are {}", known.join(", "))
             })?,
         };
-        if roots == Some(Roots::Public) && mode != Mode::VerifyFull {
+        if roots == Some(Roots::System) && mode != Mode::VerifyFull {
             return Err("has sslrootcert=system, which needs sslmode=verify-full: \
                         anybody can have a certificate of a public authority"
                 .to_owned());
@@ -102,11 +102,12 @@ impl Tls {
         }
     }
 
-    /// The authorities in PEM; `None` for the public ones.
+    /// The authorities in PEM; `None` for those that are built in, or if none are asked.
     pub(super) fn authorities(&self) -> Result<Option<Vec<u8>>, Trouble> {
         match &self.roots {
             Some(Roots::File(path)) => read("sslrootcert", path).map(Some),
-            _ => Ok(None),
+            _ if self.checks() == Checks::Nothing => Ok(None),
+            _ => Ok(authorities::of_the_system()),
         }
     }
 
@@ -148,18 +149,18 @@ impl Tls {
 
     fn store(&self) -> Result<RootCertStore, Trouble> {
         let mut store = RootCertStore::empty();
-        match &self.roots {
-            Some(Roots::File(path)) => {
-                let pem = read("sslrootcert", path)?;
-                let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-                if store.add_parsable_certificates(found).0 == 0 {
-                    return Err(Trouble::lasting(format!("sslrootcert {} has no certificate in it", path.display()))
-                        .hint("it must be a file in PEM, which begins with -----BEGIN CERTIFICATE-----"));
-                }
+        let Some(pem) = self.authorities()? else {
+            store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            return Ok(store);
+        };
+        let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        match (store.add_parsable_certificates(found).0, &self.roots) {
+            (0, Some(Roots::File(path))) => {
+                Err(Trouble::lasting(format!("sslrootcert {} has no certificate in it", path.display()))
+                    .hint("it must be a file in PEM, which begins with -----BEGIN CERTIFICATE-----"))
             }
-            _ => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            _ => Ok(store),
         }
-        Ok(store)
     }
 }
 

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod authorities;
 mod checker;
 mod checking;
 mod configuration;

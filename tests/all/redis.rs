@@ -790,31 +790,6 @@ fn a_client_shows_its_certificate() {
         .complains(125, "has no key in it");
 }
 
-#[test]
-fn no_certificates_of_the_system_are_read() {
-    let (place, server, files) = (Place::new(), servers::redis_tls(), servers::certificates());
-    let database = server.database();
-    for (url, code) in [(format!("{}?sslrootcert={}", database.url(), files.authority()), 0), (database.url(), 125)] {
-        let inner = on(&place, &url, "a", &["true"]);
-        let mut traced = Command::new("strace");
-        traced.args(["-f", "-qq", "-e", "trace=%file", "-o", "trace"]).arg(inner.get_program());
-        traced.args(inner.get_args()).current_dir(place.path(""));
-        for (key, value) in inner.get_envs() {
-            match value {
-                Some(value) => traced.env(key, value),
-                None => traced.env_remove(key),
-            };
-        }
-        assert_eq!(finish(&mut traced).code(), Some(code));
-        let trace = place.read("trace");
-        assert_eq!(trace.contains("authority.crt"), code == 0, "{trace}");
-        assert!(trace.contains("exec"), "{trace}");
-        for place in ["/etc/ssl", "/etc/pki", "/usr/share/ca", "/usr/lib/ssl", "/usr/local/share"] {
-            assert!(!trace.contains(place), "{trace}");
-        }
-    }
-}
-
 // Sentinels
 
 #[test]

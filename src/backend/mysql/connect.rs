@@ -1,11 +1,14 @@
 //! Reaching a MySQL or MariaDB server: what stands in a URL, and the hosts in their order.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::super::network::{self, Authority, Bound, Host, Hosts};
 use super::super::probe::{self, Distance, Tell};
@@ -177,8 +180,16 @@ impl Servers {
             .with_danger_skip_domain_validation(checks == Checks::Authority);
         // The driver believes the public authorities beside these. Where names do not count, as with verify-ca, a certificate
         // that anybody has from one of them will do.
+        // It opens the file at each attempt.
+        let believed;
         if let Some(Roots::File(path)) = &self.tls.roots {
             ssl = ssl.with_root_cert_path(Some(path.clone()));
+        } else if let Some(pem) = self.tls.authorities().map_err(|trouble| trouble.of(&self.label))? {
+            let failed = |error| Trouble::passing(format!("{}: TLS cannot be set up: {}", self.label, plain(&error)));
+            believed = in_memory(&pem).map_err(failed)?;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", believed.as_raw_fd()));
+            // Without /proc those that are built in have to do.
+            ssl = ssl.with_root_cert_path(path.exists().then_some(path));
         }
         if let Some(identity) = &self.tls.identity {
             let identity = ClientIdentity::new(identity.certificate.clone(), identity.key.clone());
@@ -202,6 +213,13 @@ impl Servers {
             Conn::new(options.clone().ip_or_hostname(Some(&name)).bind_address(Some(SocketAddr::new(any, 0))))
         }))
     }
+}
+
+/// A file that is nowhere, for a driver that wants a path.
+fn in_memory(text: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("authorities", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text)?;
+    Ok(file)
 }
 
 /// Connects to the first of the addresses that listens.
