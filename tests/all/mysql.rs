@@ -140,7 +140,7 @@ fn names_that_could_end_a_statement_are_names() {
     let database = servers::mariadb().database();
     let longest = "ä".repeat(64);
     let names =
-        ["it's", "a\"b", "a\\", "a\\' b", "a`b", "--", "a;b", "a/b#c:d e", "%_", "x'41'", "ÄÖ 日本 🦀", &longest];
+        ["it's", "a\"b", "a\\", "a\\' b", "a`b", "---", "a;b", "a/b#c:d e", "%_", "x'41'", "ÄÖ 日本 🦀", &longest];
     for name in names {
         finish(&mut on(&Place::new(), &database.url(), name, &["--at-least", "1m", "--", "true"])).is_silent_with(0);
     }
@@ -532,7 +532,7 @@ fn a_table_in_the_historys_place_that_is_another_is_left_alone() {
             "draws no number",
         ),
         (
-            "id int auto_increment primary key, name varchar(64), index name (name, id), owner text, host text, started_at datetime, more int not null",
+            "id int auto_increment primary key, name varchar(64), index name (name, id), owner text, host text, started_at datetime, ended_at datetime, outcome text, more int not null",
             "'more'",
         ),
     ] {

@@ -77,8 +77,8 @@ pub(crate) const BROKEN: &[Broken] = &[
             },
             Edit {
                 file: "src/backend/postgres/statements.rs",
-                text: "WHERE name = $1 AND (locked_by = $4 OR locked_by = $2 AND {held}) RETURNING",
-                replacement: "WHERE name = $1 AND $2::text IS NOT NULL RETURNING",
+                text: "WHERE name::text = $1 AND (locked_by::text = $4 OR locked_by::text = $2 AND {held})",
+                replacement: "WHERE name::text = $1 AND $2::text IS NOT NULL",
             },
             Edit {
                 file: "src/backend/mysql/statements.rs",

@@ -39,11 +39,9 @@ fn a_healthy_server_is_good() {
             "release"
         ]
     );
-    assert_eq!(
-        database.cli(&["keys", "*"]),
-        "{job-lock:default:shedlock-check}:token",
-        "but for the last token nothing is left"
-    );
+    let keys = database.cli(&["keys", "*"]);
+    let kept: Vec<&str> = keys.lines().filter(|key| !key.contains(":void:")).collect();
+    assert_eq!(kept, ["{job-lock:default:shedlock-check}:token"], "but for the last token nothing is left that stays");
     let socket = format!("redis+unix://{}", server.path().join("socket").display());
     check(&socket).says("good", "address", "the socket");
 }

@@ -115,8 +115,10 @@ fn two_lines_of_a_minute_run_the_job_once_under_every_cron_daemon() {
     let mut crons = Crons::start(&place);
     let begun = Instant::now();
     let count = |what: &str, name: &str| place.lines(&format!("{what}.{name}")).len();
-    let mails = || place.read("mail").matches("end of mail\n").count();
-    let done = || DAEMONS.iter().all(|name| count("codes", name) >= 2 && count("mistakes", name) >= 1) && mails() >= 3;
+    // Not every daemon mails at once, and what one has mailed twice is none of another's.
+    let is_mailed = |name: &str| place.read("mail").contains(&format!("shedlock: --at-most `never-{name}`"));
+    let is_done = |name: &str| count("codes", name) >= 2 && count("mistakes", name) >= 1 && is_mailed(name);
+    let done = || DAEMONS.iter().all(|name| is_done(name)) && place.read("mail").ends_with("end of mail\n");
     while !done() {
         let seen = DAEMONS.map(|name| (name, count("codes", name), count("mistakes", name)));
         let stage = place.read("stage");
