@@ -109,6 +109,11 @@ impl Drop for Crons {
     }
 }
 
+/// Whether a daemon mails what a job prints. Debian's busybox was not seen to; its exit code says that the job printed it.
+fn mails(name: &str) -> bool {
+    name != "busybox"
+}
+
 #[test]
 fn two_lines_of_a_minute_run_the_job_once_under_every_cron_daemon() {
     let place = Place::new();
@@ -117,7 +122,8 @@ fn two_lines_of_a_minute_run_the_job_once_under_every_cron_daemon() {
     let count = |what: &str, name: &str| place.lines(&format!("{what}.{name}")).len();
     // Not every daemon mails at once, and what one has mailed twice is none of another's.
     let is_mailed = |name: &str| place.read("mail").contains(&format!("shedlock: --at-most `never-{name}`"));
-    let is_done = |name: &str| count("codes", name) >= 2 && count("mistakes", name) >= 1 && is_mailed(name);
+    let is_done =
+        |name: &str| count("codes", name) >= 2 && count("mistakes", name) >= 1 && (!mails(name) || is_mailed(name));
     let done = || DAEMONS.iter().all(|name| is_done(name)) && place.read("mail").ends_with("end of mail\n");
     while !done() {
         let seen = DAEMONS.map(|name| (name, count("codes", name), count("mistakes", name)));
@@ -140,7 +146,7 @@ fn two_lines_of_a_minute_run_the_job_once_under_every_cron_daemon() {
         // Nothing is mailed but the mistake.
         let mail = place.read("mail");
         let mistakes = mail.lines().filter(|line| line.starts_with("shedlock: ")).collect::<Vec<_>>();
-        assert!(mistakes.iter().any(|line| line.contains(&format!("never-{name}"))), "{name}: {mail}");
+        assert!(!mails(name) || mistakes.iter().any(|line| line.contains(&format!("never-{name}"))), "{name}: {mail}");
         assert!(mistakes.iter().all(|line| line.contains("--at-most `never-")), "{name}: {mail}");
         assert_eq!(mail.matches("end of mail\n").count(), mistakes.len(), "{mail}");
     }
