@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
-use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Record, Verdict, Wanted};
+use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Record, Verdict};
 use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -753,7 +753,7 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
         assert!(trouble.message.contains("was given up"), "{trouble:?}");
         assert!(!is_held(store, "job"), "{:?}", store.stored("job"));
         assert_eq!(store.history("job"), before);
-        let wanted = Wanted { names: vec!["job".to_owned()], ..Wanted::default() };
+        let wanted = crate::lock::Wanted { names: vec!["job".to_owned()], ..crate::lock::Wanted::default() };
         assert_eq!(persist(|| open(store).runs(&wanted)).runs.len(), 1);
     }
     // Others' runs come and go, and the mark stays.

@@ -2,9 +2,9 @@
 //!
 //! A new backend is one file that implements [`Backend`] and [`Operate`], and one line in [`SCHEMES`].
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[cfg(feature = "tls")]
 mod authorities;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod columns;
 #[cfg(test)]
 mod conformance;
