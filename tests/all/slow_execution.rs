@@ -27,7 +27,7 @@ fn far_away(place: &Place, stopped: &str, command: &Command) -> Command {
          sh -c 'echo $$ > server; exec /usr/lib/openssh/sftp-server' < pipe |\n\
              sshfs -f -o passive :\"$PWD/far\" near > pipe 2> sshfs.log &\n\
          sshfs=$!; tries=0\n\
-         until mountpoint -q near; do tries=$((tries + 1)); [ $tries -lt 1000 ]; sleep 0.01; done\n\
+         until mountpoint -q near && [ -s server ]; do tries=$((tries + 1)); [ $tries -lt 1000 ]; sleep 0.01; done\n\
          server=$(cat server); echo ${stopped} > stopped; kill -STOP ${stopped}\n\
          \"$@\" & run=$!; echo $run > run\n\
          while kill -0 $run 2> /dev/null && [ ! -e thaw ] && [ -e pipe ]; do sleep 0.02; done\n\
