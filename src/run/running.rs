@@ -51,6 +51,8 @@ pub(super) struct Running {
     look_at: Option<Moment>,
     /// The job stands still until a renewal that was asked for after this moment is answered.
     pub(super) held: Option<Moment>,
+    /// When the job was last held for such a check.
+    pub(super) checked: Option<Moment>,
     /// A CONT that the job is to get unless something is in the way.
     pub(super) withheld: bool,
 }
@@ -146,6 +148,7 @@ impl Run {
             ended: None,
             look_at: None,
             held: None,
+            checked: None,
             withheld: false,
         };
         if self.is_watched(&running) {

@@ -1,9 +1,15 @@
 //! A run while its job lives: after a standstill the job is held until the lock was checked.
 
+use std::time::Duration;
+
 use super::running::Renewal;
 use super::{Action, Notice, Phase, Run, Sender};
 use crate::clock::Moment;
 use crate::signal::Signal;
+
+/// A SIGCONT so soon after the last check needs no other: the clock shows that we were not stopped for longer. Without this a
+/// storm of SIGCONT would hold the job for as long as it lasts.
+const RECENT: Duration = Duration::from_secs(1);
 
 impl Run {
     /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
@@ -15,6 +21,7 @@ impl Run {
             return;
         }
         let Phase::Running(running) = &mut self.phase else { return };
+        running.checked = Some(now);
         if running.held.replace(now).is_none() {
             todo.push(Action::Tell(Notice::Checking));
             todo.push(Action::Hold);
@@ -31,7 +38,9 @@ impl Run {
             // Whoever continued us may have continued the job too.
             todo.push(Action::Hold);
         }
-        self.on_stalled(now, todo);
+        if running.checked.is_none_or(|at| now.since(at) >= RECENT) {
+            self.on_stalled(now, todo);
+        }
         let Phase::Running(running) = &mut self.phase else { return };
         running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
     }

@@ -1816,6 +1816,19 @@ fn a_job_that_is_continued_while_it_is_held_is_held_again() {
 }
 
 #[test]
+fn a_storm_of_sigcont_holds_the_job_for_one_check_a_second() {
+    let mut story = Story::running(leased());
+    story.on(5_000, signalled(Signal::CONT));
+    story.tick(5_000);
+    // A shell that continues us continues the job, which is held all the same.
+    assert_eq!(story.on(5_005, signalled(Signal::CONT)), [Action::Hold]);
+    assert_eq!(story.on(5_010, renewed(Ok(Kept::Kept), 5_001)), [Action::LetGo, Action::Forward(Signal::CONT)]);
+    assert_eq!(story.on(5_999, signalled(Signal::CONT)), []);
+    assert_eq!(story.tick(5_999), [Action::Forward(Signal::CONT)]);
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+}
+
+#[test]
 fn a_job_that_is_held_is_let_go_by_a_stop_signal() {
     let mut story = Story::running(leased());
     story.on(5_000, Event::Stalled);
