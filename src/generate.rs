@@ -462,12 +462,6 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_is_fresh() {
-        let crontab = format!("```crontab\n{CRONTAB}```\n");
-        is_fresh("README.md", &with_block(&committed("README.md"), "crontab", &crontab));
-    }
-
-    #[test]
     fn the_reference_is_fresh() {
         let options = table(["option", "meaning", "default"], OPTIONS.iter().map(option_row));
         let codes = table(["code", "when"], exit::TABLE.iter().map(|row| [row.code.to_owned(), row.when.to_owned()]));

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use super::generated::{ROOT, text};
 use super::support::markdown::{self, Block, Document};
+use super::support::{Place, finish};
 use marks::Use;
 use scene::{Ran, Scene};
 
@@ -41,6 +42,7 @@ documents! {
     security "SECURITY.md";
     benches "benches/README.md";
     choosing "docs/choosing.md";
+    comparison "docs/comparison.md";
     compatibility "docs/compatibility.md";
     guarantee "docs/guarantee.md";
     install "docs/install.md";
@@ -177,6 +179,24 @@ fn the_readme_opens_with_the_two_commands_that_ci_runs() {
     for command in commands {
         assert!(ci.lines().any(|line| line == command.trim_end()), "{command}");
     }
+}
+
+/// Two hosts that share a file, whose crons fire in the same minute; the backup is a line in a file.
+#[test]
+fn the_crontab_line_of_the_readme_makes_one_backup_a_day() {
+    let readme = Document::read("README.md");
+    let line = &readme.blocks.iter().find(|block| block.is("crontab")).unwrap().text;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (when, command) = words.split_at(5);
+    assert_eq!((when, command[0]), (&["30", "2", "*", "*", "*"][..], "shedlock"));
+    let (backup, ours) = command.split_last().unwrap();
+    assert_eq!(*backup, "/usr/local/bin/backup");
+    let place = Place::new();
+    for _ in 0..2 {
+        let job = ["sh", "-c", "echo backup >> backups"];
+        finish(&mut place.shedlock(ours[1..].iter().chain(&job))).is_silent_with(0);
+    }
+    assert_eq!(place.lines("backups"), ["backup"]);
 }
 
 #[test]
