@@ -16,6 +16,8 @@ pub(crate) struct Sub {
     pub(crate) shared: &'static [&'static str],
     /// Those of them that have another meaning or default here.
     pub(crate) meant: &'static [Opt],
+    /// A command line that shows it.
+    pub(crate) example: &'static str,
     /// Its exit codes and what they mean.
     pub(crate) codes: &'static [(&'static str, &'static str)],
 }
@@ -83,6 +85,7 @@ pub(crate) const SUBS: &[Sub] = &[
         ],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock status --local",
         codes: &[
             ("0", "done; with --exit-code: all of the locks are free"),
             ("1", "with --exit-code: one is held, kept or paused, or a NAME is unknown to the backend"),
@@ -127,6 +130,7 @@ pub(crate) const SUBS: &[Sub] = &[
         ],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock history report --since 7d",
         codes: &[("0", "done"), ("1", "no run of NAME is known"), COULD_NOT],
     },
     Sub {
@@ -137,6 +141,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[own("force", Kind::Flag, "", DO, "Do not ask. Required where there is no terminal to ask on")],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock unlock report --force",
         codes: &[("0", "it is free now"), ("1", "it was not held, or it is to stay held"), COULD_NOT],
     },
     Sub {
@@ -157,6 +162,7 @@ pub(crate) const SUBS: &[Sub] = &[
         ],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock pause report --for 2h --reason 'new disk'",
         codes: &[("0", "it is paused"), ("1", "the job is running, or it is paused already"), COULD_NOT],
     },
     Sub {
@@ -167,6 +173,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock resume report",
         codes: &[("0", "the pause is over"), ("1", "it was not paused"), COULD_NOT],
     },
     Sub {
@@ -192,6 +199,7 @@ pub(crate) const SUBS: &[Sub] = &[
             "log-format",
         ],
         meant: TO_ACQUIRE,
+        example: "handle=$(shedlock acquire --name deploy --at-most 20m)",
         codes: &[
             ("0", "the lock is ours and its handle is printed"),
             ("1, or -E N", "the lock is held by another"),
@@ -213,6 +221,7 @@ pub(crate) const SUBS: &[Sub] = &[
         )],
         shared: &["history-keep", "backend", "backend-file", "backend-timeout", "config"],
         meant: &[],
+        example: r#"shedlock release "$handle""#,
         codes: &[("0", "it is given back"), ("1", "it was no longer ours"), COULD_NOT],
     },
     Sub {
@@ -234,6 +243,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
+        example: r#"shedlock extend 30m "$handle""#,
         codes: &[("0", "the lock is ours for that long"), ("1", "it is no longer ours"), COULD_NOT],
     },
     Sub {
@@ -248,6 +258,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
+        example: r#"shedlock verify "$handle""#,
         codes: &[("0", "it is ours"), ("1", "it is not"), COULD_NOT],
     },
     Sub {
@@ -258,6 +269,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[own("json", Kind::Flag, "", SHOW, "Print JSON, an array with an object for each line")],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock check",
         codes: &[("0", "it can"), ("1", "something is in the way: a line with ✗"), COULD_NOT],
     },
     Sub {
@@ -268,6 +280,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock init",
         codes: &[("0", "all is there"), COULD_NOT],
     },
     Sub {
@@ -282,6 +295,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
+        example: "shedlock schema postgres",
         codes: &[("0", "done"), COULD_NOT],
     },
 ];

@@ -27,6 +27,7 @@ pub(crate) fn command() -> Command {
     Command::new("shedlock")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Run a command under a named lock, so that it never runs twice at once")
+        .after_help(example(RUN))
         .subcommand_required(true)
         .subcommand(run())
         .subcommands(SUBS.iter().map(sub))
@@ -45,7 +46,8 @@ fn run() -> Command {
         .override_usage("shedlock run --name NAME --at-most DURATION [OPTIONS] [--] COMMAND [ARG]...")
         .disable_help_flag(false)
         .mut_args(explain)
-        .after_help(after_help())
+        .after_help(example(RUN))
+        .after_long_help(after_help())
 }
 
 /// `shedlock run` without its help.
@@ -71,7 +73,8 @@ fn sub(sub: &'static Sub) -> Command {
         .override_usage(sub.usage)
         .args(words)
         .args(options)
-        .after_help(sub_after_help(sub))
+        .after_help(example(sub.example))
+        .after_long_help(sub_after_help(sub))
 }
 
 impl Sub {
@@ -84,36 +87,53 @@ impl Sub {
     }
 }
 
+/// Adds the help of an option: its first clause for `-h`, all of it for `--help`.
 fn explained(argument: Arg, option: &Opt) -> Arg {
-    match option.default {
-        "" => argument.help(option.help),
-        default => argument.help(format!("{} [default: {default}]", option.help)),
-    }
+    let with_default = |text: &str| match option.default {
+        "" => text.to_owned(),
+        default => format!("{text} [default: {default}]"),
+    };
+    let end = [". ", ": ", "; "].iter().filter_map(|stop| option.help.find(stop)).min();
+    let short = &option.help[..end.unwrap_or(option.help.len())];
+    argument.help(with_default(short)).long_help(with_default(option.help))
+}
+
+/// A command line that shows `shedlock run`.
+const RUN: &str = "shedlock run --name report --at-most 30m -- report";
+
+fn example(line: &str) -> String {
+    format!("Example:\n  {line}\n")
 }
 
 fn sub_after_help(sub: &Sub) -> String {
     let rows = sub.codes.iter().map(|(code, when)| format!("  {code}\n          {when}\n"));
-    rows.fold("Exit codes:\n".to_owned(), |text, row| text + &row)
+    rows.fold(example(sub.example) + "\nExit codes:\n", |text, row| text + &row)
 }
 
 fn completions() -> Command {
-    Command::new("completions").about("Print the completions for a shell").arg(
-        Arg::new("shell")
-            .value_name("SHELL")
-            .required(true)
-            .value_parser(["bash", "elvish", "fish", "powershell", "zsh"])
-            .help("The shell"),
-    )
+    Command::new("completions")
+        .about("Print the completions for a shell")
+        .after_help(example("shedlock completions bash"))
+        .arg(
+            Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .value_parser(["bash", "elvish", "fish", "powershell", "zsh"])
+                .help("The shell"),
+        )
 }
 
 fn man() -> Command {
-    Command::new("man").about("Print a manual page, in the form that man(1) reads").arg(
-        Arg::new("page")
-            .value_name("PAGE")
-            .default_value("shedlock")
-            .value_parser(PossibleValuesParser::new(pages()))
-            .help("The page; `run` is shedlock-run"),
-    )
+    Command::new("man")
+        .about("Print a manual page, in the form that man(1) reads")
+        .after_help(example("shedlock man run | man -l -"))
+        .arg(
+            Arg::new("page")
+                .value_name("PAGE")
+                .default_value("shedlock")
+                .value_parser(PossibleValuesParser::new(pages()))
+                .help("The page; `run` is shedlock-run"),
+        )
 }
 
 /// The manual pages, which also go by what follows `shedlock-`.
@@ -139,11 +159,10 @@ fn argument(option: &'static Opt) -> Arg {
 
 /// What stands below the options in `--help`.
 fn after_help() -> String {
-    let mut text = String::from(
-        "DURATION is 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M; a bare number is seconds and m is minutes.\n\
+    let mut text = example(RUN)
+        + "\nDURATION is 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M; a bare number is seconds and m is minutes.\n\
          Every option can be set by a variable (--at-most by SHEDLOCK_AT_MOST) and in a file, see shedlock.toml(5).\n\n\
-         Exit codes:\n",
-    );
+         Exit codes:\n";
     for row in &exit::TABLE {
         text += &format!("  {}\n          {}\n", row.code, row.when);
     }

@@ -76,6 +76,45 @@ fn man_help_and_completions_do_not_mind_a_reader_who_has_seen_enough() {
     }
 }
 
+/// In the order in which a person might type them; `unlock` and `resume` may answer with 1.
+#[test]
+fn every_help_has_an_example_that_works() {
+    let place = Place::new();
+    let help = |words: &[&str]| finish(&mut place.shedlock(words)).stdout;
+    let named = |help: &str| {
+        let list = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+        list.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let order = [
+        "run",
+        "status",
+        "history",
+        "acquire",
+        "extend",
+        "verify",
+        "release",
+        "pause",
+        "resume",
+        "unlock",
+        "check",
+        "init",
+        "schema",
+        "completions",
+        "man",
+    ];
+    assert!(named(&help(&["--help"])).iter().all(|name| name == "help" || order.contains(&name.as_str())));
+    let mut lines =
+        "ln -s /bin/true report; PATH=$PWD:$PATH; shedlock() { command shedlock \"$@\" || [ $? = 1 ]; }\n".to_owned();
+    for name in order {
+        let example = |help: String| Some(help.split_once("Example:\n  ")?.1.lines().next()?.to_owned());
+        let line = example(help(&[name, "--help"])).unwrap_or_else(|| panic!("{name} has no example"));
+        assert_eq!(example(help(&[name, "-h"])), Some(line.clone()), "{name}");
+        lines += &format!("{line}\n");
+    }
+    let ran = finish(&mut script(&place, &lines));
+    assert_eq!((ran.code(), ran.stderr.as_str()), (Some(0), "shedlock: the lock `report` is free\n"), "{lines}");
+}
+
 #[test]
 fn there_are_completions_for_every_shell() {
     let place = Place::new();
