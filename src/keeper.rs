@@ -128,6 +128,15 @@ impl Keeper {
     }
 }
 
+/// What came of the tries.
+struct Told<T> {
+    answer: Result<T, Trouble>,
+    /// From before the try that brought the answer.
+    sent: Moment,
+    /// The answer to one of the tries was lost, and it may yet be carried out.
+    unclear: bool,
+}
+
 struct Work {
     backend: Box<dyn Backend>,
     given_up: Arc<AtomicU64>,
@@ -149,50 +158,51 @@ impl Work {
     fn answer(&mut self, errand: &Errand) -> Event {
         match &errand.request {
             Request::Acquire(claim, when_full) => {
-                let (answer, sent) =
+                let Told { answer, sent, unclear } =
                     self.persist(errand.number, errand.deadline, *when_full, |backend| backend.acquire(claim));
-                Event::Acquired { answer, sent }
+                Event::Acquired { answer, sent, unclear }
             }
             Request::Renew(claim, limit) => {
                 let now = Moment::now();
                 let deadline = now + errand.deadline.since(now).mul_f64(UNTOLD);
-                let (answer, sent) = self.persist(errand.number, deadline, WhenFull::Retry, |backend| {
+                let Told { answer, sent, .. } = self.persist(errand.number, deadline, WhenFull::Retry, |backend| {
                     let left = limit.map_or(claim.lease, |limit| limit.since(Moment::now()));
                     backend.renew(&Claim { lease: claim.lease.min(left), ..claim.clone() })
                 });
                 Event::Renewed { answer, sent }
             }
             Request::Look(claim) => {
-                let (answer, sent) = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
-                    backend.locks(&[claim.name.as_str()]).map(|found| sight(claim, &found))
-                });
+                let Told { answer, sent, .. } =
+                    self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
+                        backend.locks(&[claim.name.as_str()]).map(|found| sight(claim, &found))
+                    });
                 Event::Seen { answer, sent }
             }
             Request::Release(claim, hold, closing) => {
-                let (answer, _) = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
+                let told = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
                     backend.release(claim, *hold, *closing)
                 });
-                Event::Released(answer)
+                Event::Released(told.answer)
             }
         }
     }
 
-    /// Tries until it works, until trouble is lasting, or until the deadline. Returns with the answer the moment
-    /// before the try that brought it; trouble is unclear, or lingers, if that of any of the tries did.
+    /// Tries until it works, until trouble is lasting, or until the deadline. Trouble is unclear, or lingers, if that of any
+    /// of the tries did.
     fn persist<T>(
         &mut self,
         number: u64,
         deadline: Moment,
         when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
-    ) -> (Result<T, Trouble>, Moment) {
+    ) -> Told<T> {
         let pace = self.backend.pace();
         let mut pause = pace.first;
         let (mut unclear, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
             let trouble = match ask(self.backend.as_mut()) {
-                Ok(answer) => return (Ok(answer), sent),
+                Ok(answer) => return Told { answer: Ok(answer), sent, unclear },
                 Err(trouble) => trouble,
             };
             unclear |= trouble.unclear;
@@ -213,7 +223,7 @@ impl Work {
             let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
             match wait {
                 Some(wait) if !left.is_zero() && self.sleep(wait, number) => {}
-                _ => return (Err(Trouble { unclear, lingers, ..trouble }), sent),
+                _ => return Told { answer: Err(Trouble { unclear, lingers, ..trouble }), sent, unclear },
             }
             pause = (pause * 2).min(pace.longest);
         }
@@ -385,7 +395,7 @@ mod tests {
 
     fn acquired(event: Event) -> (Result<Acquired, Trouble>, Moment) {
         match event {
-            Event::Acquired { answer, sent } => (answer, sent),
+            Event::Acquired { answer, sent, .. } => (answer, sent),
             other => panic!("{other:?}"),
         }
     }

@@ -116,10 +116,14 @@ pub(crate) const EVENTS: &[Event] = &[
         ),
     ),
     with(HOLDER, event("nested", &[Info], "an enclosing run holds the lock, and the job is run as a part of that")),
-    event(
-        "backend_error",
-        &[Errors, Warnings],
-        "the backend could not be asked; a warning if --on-backend-error lets the run go on or counts it as held",
+    with(
+        &[("until", Sometimes)],
+        event(
+            "backend_error",
+            &[Errors, Warnings],
+            "the backend could not be asked; a warning if --on-backend-error lets the run go on or counts it as held; \
+             until when the lock may be held, if a request without an answer could not be given back",
+        ),
     ),
     with(
         &[("backend", Always), ("until", Always), ("token", Sometimes)],
@@ -153,7 +157,14 @@ pub(crate) const EVENTS: &[Event] = &[
     with(&[("exit_code", Always)], event("ended", &[Info], "the job has ended")),
     event("released", &[Debug], "the lock was given back"),
     event("not_released", &[Warnings], "the lock was not given back, and frees at its time"),
-    event("not_given_back", &[Info], "the same of a lock that was perhaps never taken, or was lost"),
+    with(
+        &[("until", Always)],
+        event(
+            "not_given_back",
+            &[Warnings],
+            "a request without an answer may have taken the lock, and was not given back",
+        ),
+    ),
     event("metrics", &[Warnings], "the metrics were not written as they should be, see --metrics-dir"),
 ];
 
@@ -267,7 +278,7 @@ mod tests {
             Notice::Undead,
             Notice::Released,
             Notice::NotReleased(trouble.clone()),
-            Notice::NotGivenBack(trouble.clone()),
+            Notice::NotGivenBack(trouble.clone(), Duration::from_secs(60)),
             Notice::Metrics(MetricsTrouble::NotWritten("d".to_owned(), "no".to_owned())),
             Notice::Metrics(MetricsTrouble::TooSlow("d".to_owned())),
             Notice::Metrics(MetricsTrouble::Foreign("f".to_owned())),
@@ -281,7 +292,8 @@ mod tests {
             all.extend([Notice::Held(paused.clone()), Notice::Waiting(paused)]);
         }
         for policy in [OnBackendError::Fail, OnBackendError::Skip, OnBackendError::Run] {
-            all.push(Notice::Backend(trouble.clone(), policy));
+            all.push(Notice::Backend(trouble.clone(), policy, None));
+            all.push(Notice::Backend(trouble.clone(), policy, Some(Duration::from_secs(60))));
         }
         for on_lost in [OnLost::Kill, OnLost::Ignore] {
             all.extend(

@@ -126,13 +126,16 @@ impl Line {
                 Line::new(Verbosity::Debug, "checking", "after a standstill the job is held until the lock is checked")
             }
             Notice::Full(trouble) => Line::trouble(Verbosity::Debug, "waiting", trouble, "; waiting"),
-            Notice::Backend(trouble, policy) => {
+            Notice::Backend(trouble, policy, held) => {
                 let (level, consequence) = match policy {
                     OnBackendError::Fail => (Verbosity::Errors, String::new()),
                     OnBackendError::Skip => (Verbosity::Warnings, format!("; {}", subject.undone())),
                     OnBackendError::Run => (Verbosity::Warnings, "; the job runs without a lock".to_owned()),
                 };
-                Line::trouble(level, "backend_error", trouble, &consequence)
+                match held {
+                    None => Line::trouble(level, "backend_error", trouble, &consequence),
+                    Some(held) => Line::doubtful(level, "backend_error", trouble, &consequence, *held),
+                }
             }
             Notice::NotStarted(trouble) => {
                 let command = trouble.command.to_string_lossy();
@@ -221,9 +224,8 @@ impl Line {
             Notice::NotReleased(trouble) => {
                 Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
             }
-            Notice::NotGivenBack(trouble) => {
-                let consequence = "; the lock, if it was taken, frees when its time is up";
-                Line::trouble(Verbosity::Info, "not_given_back", trouble, consequence)
+            Notice::NotGivenBack(trouble, held) => {
+                Line::doubtful(Verbosity::Warnings, "not_given_back", trouble, "", *held)
             }
             Notice::Metrics(trouble) => Line::metrics(trouble),
         }
@@ -236,6 +238,13 @@ impl Line {
     fn trouble(level: Verbosity, event: &'static str, trouble: &Trouble, consequence: &str) -> Self {
         let line = Self::new(level, event, format!("{}{consequence}", trouble.message));
         Self { hint: trouble.hint.clone(), ..line }
+    }
+
+    /// Trouble that may leave a lock held, and for how long. What was carried out before now ends within so long from now.
+    fn doubtful(level: Verbosity, event: &'static str, trouble: &Trouble, consequence: &str, held: Duration) -> Self {
+        let (until, lease) = (Timestamp::now() + held, duration::format(held));
+        let doubt = format!("; the lock may be held until {until}, or for {lease} from when a late request arrives");
+        Self::trouble(level, event, trouble, &format!("{consequence}{doubt}")).field("until", until.to_string())
     }
 
     fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
@@ -347,7 +356,5 @@ mod tests {
     fn waiting_for_a_full_server_is_told_only_to_those_who_want_everything() {
         let line = Line::of(&Notice::Full(Trouble::passing("backend x: too many clients")));
         assert_eq!((line.level, &line.message[..]), (Verbosity::Debug, "backend x: too many clients; waiting"));
-        let line = Line::of(&Notice::NotGivenBack(Trouble::passing("down")));
-        assert_eq!(line.level, Verbosity::Info, "an error is one line");
     }
 }

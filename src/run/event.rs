@@ -17,8 +17,9 @@ pub(crate) enum Event {
     Begin,
     /// A signal came to us.
     Signalled { signal: Signal, sender: Sender },
-    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered.
-    Acquired { answer: Result<Acquired, Trouble>, sent: Moment },
+    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered. If it is `unclear`
+    /// the answer to this request or to one before it was lost, and what was asked for may yet be carried out.
+    Acquired { answer: Result<Acquired, Trouble>, sent: Moment, unclear: bool },
     /// The taking that is answered next has no token, and why.
     Unrecorded(Trouble),
     /// The release that is answered next left the history as it was, and why.

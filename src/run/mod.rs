@@ -59,8 +59,12 @@ pub(crate) struct Run {
     started: Moment,
     phase: Phase,
     unanswered: Unanswered,
-    /// The answer to a taking was lost, and none since says whether the lock is ours.
+    /// The answer to a taking was lost, and it may yet be carried out: no lock was granted since, and nothing given back.
     unclear: bool,
+    /// Why the backend could not be asked, until it is told.
+    complaint: Option<Trouble>,
+    /// Why the giving back that is under way leaves no mark that refuses a taking which is still on its way.
+    unmarked: Option<Trouble>,
     /// Who held the lock when we last knew.
     holder: Option<Record>,
     /// Until when the lock was ours, once its job has ended.
@@ -112,7 +116,19 @@ impl Run {
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
         let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
-        Self { policy, timing, started, phase, unanswered, unclear: false, holder: None, end: None, longer: None }
+        Self {
+            policy,
+            timing,
+            started,
+            phase,
+            unanswered,
+            unclear: false,
+            complaint: None,
+            unmarked: None,
+            holder: None,
+            end: None,
+            longer: None,
+        }
     }
 
     /// Takes in what happened, at `now`, and returns what is to be done about it.
@@ -122,8 +138,14 @@ impl Run {
             Event::Begin if self.policy.splay.is_zero() => self.ask(now, &mut todo),
             Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
             Event::Signalled { signal, sender } => self.on_signal(signal, sender, now, &mut todo),
-            Event::Acquired { answer, sent } => self.on_acquired(answer, sent, now, &mut todo),
+            Event::Acquired { answer, sent, unclear } => {
+                self.unclear |= unclear;
+                self.on_acquired(answer, sent, now, &mut todo);
+            }
             Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
+            Event::Unclosed(trouble) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
+                self.unmarked = Some(trouble);
+            }
             Event::Unclosed(trouble) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
             Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
@@ -231,7 +253,11 @@ impl Run {
         }
         match answer {
             Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
-            Ok(Kept::Lost) if unused.is_some() => {}
+            Ok(Kept::Lost) if unused.is_some() => {
+                if let Some(trouble) = self.unmarked.take() {
+                    self.tell_not_released(trouble, todo);
+                }
+            }
             Ok(Kept::Lost) => {
                 let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
                 todo.push(Action::Tell(Notice::LostUnnoticed(kind)));
@@ -244,13 +270,25 @@ impl Run {
         }
     }
 
-    /// Says that a lock was not given back. One that was perhaps never taken is not worth a warning: that the backend
-    /// could not be asked was told already.
-    fn tell_not_released(&self, trouble: Trouble, todo: &mut Vec<Action>) {
-        todo.push(Action::Tell(match self.unanswered {
-            Unanswered::Return(Taken::Perhaps | Taken::NoMore) => Notice::NotGivenBack(trouble),
-            _ => Notice::NotReleased(trouble),
-        }));
+    /// Says that a lock was not given back: in the line that the backend could not be asked, if that is to come.
+    fn tell_not_released(&mut self, trouble: Trouble, todo: &mut Vec<Action>) {
+        let held = self.policy.first_lease();
+        match self.unanswered {
+            Unanswered::Return(Taken::NoMore) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
+            Unanswered::Return(_) | Unanswered::Taking if self.complaint.is_some() => {
+                self.tell_complaint(Some(held), todo);
+            }
+            Unanswered::Return(Taken::Perhaps) | Unanswered::Taking => {
+                todo.push(Action::Tell(Notice::NotGivenBack(trouble, held)));
+            }
+            Unanswered::Return(Taken::Surely) | Unanswered::Nothing => {
+                todo.push(Action::Tell(Notice::NotReleased(trouble)));
+            }
+        }
+    }
+
+    fn unanswered_in_time(&self) -> Trouble {
+        Trouble::passing(format!("backend {} did not answer in time", self.policy.backend))
     }
 
     fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {
@@ -273,12 +311,12 @@ impl Run {
             }
             Phase::GivingBack { until, then } if now >= *until => {
                 let then = *then;
+                self.tell_not_released(self.unanswered_in_time(), todo);
                 self.exit(then, todo);
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
-                let trouble = Trouble::passing(format!("backend {} did not answer in time", self.policy.backend));
-                self.tell_not_released(trouble, todo);
+                self.tell_not_released(self.unanswered_in_time(), todo);
                 self.unanswered = Unanswered::Nothing;
                 self.after_release(then, todo);
             }
@@ -288,6 +326,7 @@ impl Run {
     }
 
     fn exit(&mut self, outcome: Outcome, todo: &mut Vec<Action>) {
+        self.tell_complaint(None, todo);
         todo.push(Action::Exit(outcome));
         self.phase = Phase::Done;
     }

@@ -35,7 +35,9 @@ pub(crate) enum Notice {
     Checking,
     /// The server is full, and we wait for room.
     Full(Trouble),
-    Backend(Trouble, OnBackendError),
+    /// The backend could not be asked; and how long a lock is held from when it is taken, if a request may have taken it, or may
+    /// yet take it, that could not be given back.
+    Backend(Trouble, OnBackendError, Option<Duration>),
     NotStarted(SpawnTrouble),
     /// The handle of the lock could not be given to anybody, and why.
     NotHandedOver(String),
@@ -56,8 +58,8 @@ pub(crate) enum Notice {
     Ended(Outcome),
     Released,
     NotReleased(Trouble),
-    /// What a request without an answer may have taken could not be given back.
-    NotGivenBack(Trouble),
+    /// What a request without an answer may have taken, or may yet take for so long, could not be given back.
+    NotGivenBack(Trouble, Duration),
     Metrics(MetricsTrouble),
 }
 

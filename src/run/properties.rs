@@ -419,12 +419,12 @@ impl World {
     fn note(&mut self, event: &Event) {
         match event {
             Event::Signalled { signal, .. } => self.seen.signals.push(*signal),
-            Event::Acquired { answer, .. } => {
+            Event::Acquired { answer, unclear, .. } => {
                 let granted = matches!(answer, Ok(Acquired::Granted(_)));
                 self.seen.granted |= granted;
                 self.seen.ever_granted |= granted;
                 self.seen.held |= matches!(answer, Ok(Acquired::Held(_)));
-                self.seen.unclear = answer.as_ref().is_err_and(|trouble| trouble.unclear || self.seen.unclear);
+                self.seen.unclear = !granted && (*unclear || self.seen.unclear);
             }
             Event::Renewed { answer: Ok(Kept::Kept), sent } => {
                 let renewal = |request: &&Request| request.done && matches!(request.what, What::Renew(..));
@@ -511,7 +511,13 @@ impl World {
                     self.note_extension();
                 }
                 self.seen.lost |= matches!(notice, Notice::Lost(NoticeKind::Gone | NoticeKind::Late, _));
-                self.seen.release_failed |= matches!(notice, Notice::NotReleased(_) | Notice::NotGivenBack(_));
+                self.seen.release_failed |= matches!(
+                    notice,
+                    Notice::NotReleased(_)
+                        | Notice::NotGivenBack(..)
+                        | Notice::Unclosed(_)
+                        | Notice::Backend(_, _, Some(_))
+                );
                 self.seen.told.push(notice);
             }
             Action::Exit(outcome) => {
@@ -734,10 +740,10 @@ impl World {
     fn answer(&mut self, number: usize, at: Moment) -> Option<Event> {
         let request = &mut self.requests[number];
         request.done = true;
-        let (sent, what, answer) = (request.sent, request.what, request.answer.take());
+        let (sent, what, unclear, answer) = (request.sent, request.what, request.unclear, request.answer.take());
         self.start_next(at);
         Some(match (answer?, what) {
-            (Answer::Acquired(answer), _) => Event::Acquired { answer, sent },
+            (Answer::Acquired(answer), _) => Event::Acquired { answer, sent, unclear },
             (Answer::Seen(answer), _) => Event::Seen { answer, sent },
             (Answer::Kept(answer), What::Renew(..)) => Event::Renewed { answer, sent },
             (Answer::Kept(answer), _) => Event::Released(answer),
@@ -860,7 +866,7 @@ impl World {
             }
         }
         // Full is no error while there is waiting, and one line tells an error.
-        let full = told(|notice| matches!(notice, Notice::Backend(trouble, _) if trouble.kind == TroubleKind::Full));
+        let full = told(|notice| matches!(notice, Notice::Backend(trouble, ..) if trouble.kind == TroubleKind::Full));
         assert!(full == 0 || !seen.held && self.policy.wait != Patience::Forever, "full is an error to a waiter");
         let not_released = told(|notice| matches!(notice, Notice::NotReleased(_)));
         assert!(not_released == 0 || seen.ever_granted, "a line about a lock that was perhaps never taken");
@@ -872,7 +878,7 @@ impl World {
             ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
             ("runs on", told(|notice| matches!(notice, Notice::RunsOn(..)))),
             ("not released", not_released),
-            ("not given back", told(|notice| matches!(notice, Notice::NotGivenBack(_)))),
+            ("not given back", told(|notice| matches!(notice, Notice::NotGivenBack(..)))),
             ("backend", told(|notice| matches!(notice, Notice::Backend(..)))),
         ] {
             assert!(times <= 1, "{what} was told {times} times");

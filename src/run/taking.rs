@@ -29,8 +29,9 @@ impl Run {
         todo: &mut Vec<Action>,
     ) {
         self.unanswered = Unanswered::Nothing;
-        // An answer clears up what became of the requests before it; trouble does not.
-        self.unclear = answer.as_ref().is_err_and(|trouble| trouble.unclear || self.unclear);
+        // With the release of a lock that is ours every request before it is void. That another holds it now says nothing of
+        // one that the network keeps.
+        self.unclear &= !matches!(answer, Ok(Acquired::Granted(_)));
         match (&self.phase, answer) {
             (Phase::Asking { .. }, Ok(Acquired::Granted(grant))) => self.on_granted(grant, sent, now, todo),
             (Phase::Asking { .. }, Ok(Acquired::Held(record))) => self.on_held(record, sent, now, todo),
@@ -62,13 +63,14 @@ impl Run {
     fn taken(&self, answer: &Result<Acquired, Trouble>) -> Option<Taken> {
         match answer {
             Ok(Acquired::Granted(_)) => Some(Taken::Surely),
-            Err(_) if self.unclear => Some(Taken::Perhaps),
+            Ok(Acquired::Held(_)) | Err(_) if self.unclear => Some(Taken::Perhaps),
             Ok(Acquired::Held(_)) | Err(_) => None,
         }
     }
 
     fn on_held(&mut self, record: Record, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         if self.policy.enclosing.contains(&record.owner) {
+            self.return_beside(now, todo);
             todo.push(Action::Tell(Notice::Nested(record.clone())));
             todo.push(Action::Spawn(Under::Enclosing(record)));
             self.phase = Phase::Spawning { lease: None };
@@ -125,20 +127,25 @@ impl Run {
                 Some(_) => "more than half of --lease was gone, so the lock was given back",
                 None => "more than half of --at-most was gone, so the lock was given back",
             });
-        let then = self.tell_trouble(trouble, todo);
+        let then = self.complain(trouble, todo);
         self.phase = Phase::Releasing { until: now + GIVE_BACK, then };
     }
 
     pub(super) fn on_trouble(&mut self, trouble: Trouble, now: Moment, todo: &mut Vec<Action>) {
-        match self.tell_trouble(trouble, todo) {
+        match self.complain(trouble, todo) {
             Then::Exit(outcome) => self.leave(outcome, now, todo),
             Then::RunWithout => {
-                // The job has waited for the backend long enough, and meanwhile the giving back has more time.
-                if self.unclear && self.unanswered == Unanswered::Nothing {
-                    self.return_unused(Taken::Perhaps, now + self.policy.backend_timeout, todo);
-                }
+                self.return_beside(now, todo);
                 self.run_without(todo);
             }
+        }
+    }
+
+    /// Returns what may have been taken while a job runs that needs none of it: it has waited for the backend long enough,
+    /// and meanwhile the giving back has more time.
+    fn return_beside(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        if self.unclear && self.unanswered == Unanswered::Nothing {
+            self.return_unused(Taken::Perhaps, now + self.policy.backend_timeout, todo);
         }
     }
 
@@ -189,14 +196,25 @@ impl Run {
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(Outcome::Failed) };
     }
 
-    /// Says that the backend cannot be asked, and what comes of it.
-    fn tell_trouble(&self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
-        let policy = self.policy.on_backend_error;
-        todo.push(Action::Tell(Notice::Backend(trouble, policy)));
-        match policy {
+    /// Says that the backend cannot be asked, and what comes of it. Who ends says so at the end, when it is known whether
+    /// anything was left held: that is one line.
+    fn complain(&mut self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
+        let then = match self.policy.on_backend_error {
             OnBackendError::Fail => Then::Exit(Outcome::Failed),
             OnBackendError::Skip => Then::Exit(Outcome::Skipped),
             OnBackendError::Run => Then::RunWithout,
+        };
+        self.complaint = Some(trouble);
+        if matches!(then, Then::RunWithout) {
+            self.tell_complaint(None, todo);
+        }
+        then
+    }
+
+    /// Says it, if it was not said yet; and for how long a lock may be held that was not given back.
+    pub(super) fn tell_complaint(&mut self, held: Option<Duration>, todo: &mut Vec<Action>) {
+        if let Some(trouble) = self.complaint.take() {
+            todo.push(Action::Tell(Notice::Backend(trouble, self.policy.on_backend_error, held)));
         }
     }
 

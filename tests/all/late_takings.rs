@@ -1,55 +1,172 @@
 //! Takings that a network delivers late: it freezes one connection, the run gives up and ends, and then it thaws.
 
-use super::relay::{Act, Relay};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::relay::{Act, Chunk, Relay};
 use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
-use super::support::{Place, finish, wait_until};
+use super::support::process::touch;
+use super::support::{Finished, Place, finish, finish_child, start, wait_until};
 
 const NAME: &str = "late";
 /// In every taking, and only there: for MySQL in hexadecimal digits.
 const DIGITS: &str = "6c617465";
 
-#[test]
-fn postgres_refuses_a_taking_that_was_given_up() {
-    is_refused(&PostgresStore::new(), NAME);
+macro_rules! stories {
+    ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident;)*) => {
+        $(
+            #[test]
+            fn $postgres() {
+                $story(&PostgresStore::new(), NAME);
+            }
+
+            #[test]
+            fn $mariadb() {
+                $story(&MariaDbStore::new(), DIGITS);
+            }
+
+            #[test]
+            fn $redis() {
+                $story(&RedisStore::new(), NAME);
+            }
+        )*
+    };
 }
 
-#[test]
-fn mariadb_refuses_a_taking_that_was_given_up() {
-    is_refused(&MariaDbStore::new(), DIGITS);
+stories! {
+    is_refused:
+        postgres_refuses_a_taking_that_was_given_up,
+        mariadb_refuses_a_taking_that_was_given_up,
+        redis_refuses_a_taking_that_was_given_up;
+    is_refused_after_a_skip:
+        postgres_refuses_a_taking_whose_second_try_found_the_lock_held,
+        mariadb_refuses_a_taking_whose_second_try_found_the_lock_held,
+        redis_refuses_a_taking_whose_second_try_found_the_lock_held;
+    is_refused_after_a_wait:
+        postgres_lets_a_waiter_in_whose_first_taking_is_still_on_its_way,
+        mariadb_lets_a_waiter_in_whose_first_taking_is_still_on_its_way,
+        redis_lets_a_waiter_in_whose_first_taking_is_still_on_its_way;
+    says_so_after_a_skip:
+        postgres_skips_and_says_that_it_left_a_taking_on_its_way,
+        mariadb_skips_and_says_that_it_left_a_taking_on_its_way,
+        redis_skips_and_says_that_it_left_a_taking_on_its_way;
+    says_so_after_trouble:
+        postgres_fails_and_says_that_it_left_a_taking_on_its_way,
+        mariadb_fails_and_says_that_it_left_a_taking_on_its_way,
+        redis_fails_and_says_that_it_left_a_taking_on_its_way;
 }
 
-#[test]
-fn redis_refuses_a_taking_that_was_given_up() {
-    is_refused(&RedisStore::new(), NAME);
+fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {
+    let mut command = place.run(NAME, arguments);
+    command.env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+/// A relay that does `act` with the first taking, and `rest` with what comes on connections after that one.
+fn relay(
+    store: &impl Store,
+    needle: &'static str,
+    act: Act,
+    rest: impl Fn(&Chunk<'_>) -> Act + Send + Sync + 'static,
+) -> (String, Relay) {
+    let met = AtomicBool::new(false);
+    Relay::before(&store.url(), move |chunk| match chunk.has(needle.as_bytes()) && !met.swap(true, Ordering::SeqCst) {
+        true => act,
+        false if met.load(Ordering::SeqCst) => rest(chunk),
+        false => Act::Pass,
+    })
+}
+
+/// The network wakes up: the server has the late taking, and nobody has the lock.
+fn is_free_after_the_thaw(store: &impl Store, place: &Place, relay: &Relay) {
+    assert_eq!(relay.frozen(), 1);
+    relay.thaw();
+    wait_until("the server to have had the late taking", || (relay.ended() == relay.connections()).then_some(()));
+    assert!(!store.stored(NAME).is_some_and(|stored| stored.is_held()), "{:?}", store.stored(NAME));
+    finish(&mut run(place, &store.url(), &["-E", "75", "true"])).is_silent_with(0);
 }
 
 /// The relay has read all of the request and passes on nothing of it, nor that the client has hung up, until the run has ended.
 /// What gives the taking back comes by another connection.
 fn is_refused(store: &impl Store, needle: &'static str) {
     let place = Place::new();
-    let run = |name: &str, url: &str, arguments: &[&str]| {
-        let mut command = place.run(name, arguments);
-        command.env("SHEDLOCK_BACKEND", url);
-        finish(&mut command)
-    };
     // So that the history is there, and the lock once was.
-    run(NAME, &store.url(), &["true"]).is_silent_with(0);
+    finish(&mut run(&place, &store.url(), &["true"])).is_silent_with(0);
     let before = store.history(NAME);
-    let met = std::sync::atomic::AtomicBool::new(false);
-    let (url, relay) = Relay::before(&store.url(), move |chunk| {
-        let first = chunk.has(needle.as_bytes()) && !met.swap(true, std::sync::atomic::Ordering::SeqCst);
-        if first { Act::Freeze(0) } else { Act::Pass }
-    });
+    let (url, relay) = relay(store, needle, Act::Freeze(0), |_| Act::Pass);
     // Where a second try is made in time it is answered, and the job runs.
-    let ended = run(NAME, &url, &["--backend-timeout", "2s", "touch", "ran"]);
-    assert_eq!(relay.frozen(), 1);
+    let ended = finish(&mut run(&place, &url, &["--backend-timeout", "2s", "touch", "ran"]));
     if ended.code() == Some(125) {
         ended.complains(125, "backend");
+        assert!(!ended.stderr.contains("may be held"), "{ended:?}");
         assert!(!place.path("ran").exists());
     }
-    relay.thaw();
-    wait_until("the server to have had the late taking", || (relay.ended() == relay.connections()).then_some(()));
-    assert!(!store.stored(NAME).is_some_and(|stored| stored.is_held()), "{:?}", store.stored(NAME));
-    assert!(store.history(NAME).len() <= before.len() + 1);
-    run(NAME, &store.url(), &["-E", "75", "true"]).is_silent_with(0);
+    is_free_after_the_thaw(store, &place, &relay);
+    assert!(store.history(NAME).len() <= before.len() + 2);
+}
+
+/// Another run holds the lock while `meanwhile` runs, and has given it back when it returns what that came to.
+fn while_held(store: &impl Store, place: &Place, meanwhile: impl FnOnce(&dyn Fn()) -> Finished) -> Finished {
+    let job = "touch began; while [ ! -e over ] && [ -e began ]; do sleep 0.02; done";
+    let holder = start(&mut run(place, &store.url(), &["sh", "-c", job]));
+    wait_until("the other to hold the lock", || place.path("began").exists().then_some(()));
+    let ended = meanwhile(&|| touch(place, "over"));
+    touch(place, "over");
+    finish_child(holder).is_silent_with(0);
+    ended
+}
+
+/// The first taking is stranded, and the second finds that another holds the lock.
+fn is_refused_after_a_skip(store: &impl Store, needle: &'static str) {
+    let place = Place::new();
+    let (url, relay) = relay(store, needle, Act::Strand, |_| Act::Pass);
+    while_held(store, &place, |_| finish(&mut run(&place, &url, &["-E", "75", "touch", "ran"]))).is_silent_with(75);
+    is_free_after_the_thaw(store, &place, &relay);
+    assert!(!place.path("ran").exists());
+}
+
+/// What would refuse the first taking must not refuse the later ones of the same run.
+fn is_refused_after_a_wait(store: &impl Store, needle: &'static str) {
+    let place = Place::new();
+    let (url, relay) = relay(store, needle, Act::Strand, |_| Act::Pass);
+    let waiter = while_held(store, &place, |end| {
+        let waiter = start(&mut run(&place, &url, &["--wait", "60s", "-E", "75", "touch", "ran"]));
+        wait_until("it to have asked again", || (relay.frozen() == 1 && relay.connections() > 1).then_some(()));
+        end();
+        finish_child(waiter)
+    });
+    waiter.is_silent_with(0);
+    assert!(place.path("ran").exists());
+    is_free_after_the_thaw(store, &place, &relay);
+}
+
+/// Nor does what would give it back come through.
+fn says_so_after_a_skip(store: &impl Store, needle: &'static str) {
+    let place = Place::new();
+    let rest = |chunk: &Chunk<'_>| if chunk.connection < 2 { Act::Pass } else { Act::Freeze(0) };
+    let (url, _relay) = relay(store, needle, Act::Strand, rest);
+    let arguments = ["-E", "75", "touch", "ran"];
+    let ended = while_held(store, &place, |_| finish(&mut run(&place, &url, &arguments)));
+    says_until_when(&ended, 75, "shedlock: late: warning: backend ");
+    assert!(!place.path("ran").exists());
+}
+
+/// The usual way: nothing comes through any more.
+fn says_so_after_trouble(store: &impl Store, needle: &'static str) {
+    let place = Place::new();
+    let (url, _relay) = relay(store, needle, Act::Freeze(0), |_| Act::Freeze(0));
+    let ended = finish(&mut run(&place, &url, &["--backend-timeout", "2s", "touch", "ran"]));
+    says_until_when(&ended, 125, "shedlock: late: backend ");
+    assert!(!place.path("ran").exists());
+}
+
+/// In one line, and at most a hint.
+fn says_until_when(ended: &Finished, code: i32, begin: &str) {
+    assert_eq!(ended.code(), Some(code), "{ended:?}");
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    let (said, hints) = lines.split_first().expect("a line");
+    assert!(said.starts_with(begin), "{ended:?}");
+    let (_, until) = said.split_once("; the lock may be held until ").expect("until when");
+    assert!(until.ends_with("Z, or for 1m from when a late request arrives"), "{ended:?}");
+    assert!(hints.len() <= 1 && hints.iter().all(|line| line.starts_with("hint: ")), "{ended:?}");
 }

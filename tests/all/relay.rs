@@ -23,12 +23,15 @@ impl Chunk<'_> {
 }
 
 /// What becomes of a chunk.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
     Pass,
     /// Passes so many bytes, and then breaks the connection.
     Cut(usize),
     /// Passes so many bytes, and keeps all others of this connection until the relay is thawed.
     Freeze(usize),
+    /// The same with the chunk and all after it, and its sender sees the connection break at once.
+    Strand,
 }
 
 type Plan = dyn Fn(&Chunk<'_>) -> Act + Send + Sync;
@@ -145,6 +148,12 @@ impl State {
                         frozen.store(true, Ordering::SeqCst);
                         self.frozen.fetch_add(1, Ordering::SeqCst);
                         now
+                    }
+                    Act::Strand => {
+                        frozen.store(true, Ordering::SeqCst);
+                        self.frozen.fetch_add(1, Ordering::SeqCst);
+                        let _ = from.shutdown(Shutdown::Both);
+                        0
                     }
                 };
                 self.passed.fetch_add(now, Ordering::SeqCst);

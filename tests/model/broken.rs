@@ -97,6 +97,12 @@ fn a_taking_that_is_given_back_and_not_void_takes_the_lock_for_nobody() {
 }
 
 #[test]
+fn a_taking_that_is_forgotten_since_another_holds_the_lock_takes_it_for_nobody_later() {
+    let network = Faults { network: 1, ..Faults::NONE };
+    assert_eq!(first_wrong(Rules { held_clears_up: true, ..Rules::KEPT }, network, 2), Property::TakenLate);
+}
+
+#[test]
 fn without_a_guardian_a_job_outlives_a_wrapper_that_is_killed_or_stopped() {
     let rules = Rules { guardian: false, ..Rules::KEPT };
     let killed = Faults { kills: 1, daemons: 1, ..Faults::NONE };

@@ -49,6 +49,7 @@
 //! | Deadlines count from before the request was sent | [`rules::CountedFrom`] | `sent` in `src/keeper.rs`, `Lease::taken` in `src/run/running.rs` |
 //! | An answer older than half of the lease goes back | [`rules::HALF`] | `Run::on_granted` in `src/run/taking.rs` |
 //! | What may have been taken is given back | [`host::Host::give_up`] | `Run::leave`, `Run::give_back` in `src/run/taking.rs` |
+//! | That another holds the lock says nothing of a request before, which may yet come | [`run`] | `Run::on_acquired` in `src/run/taking.rs` |
 //! | A taking that was given back takes nothing when it comes later | [`store::Store`] | `Backend::release`, `src/backend/conformance.rs` |
 //! | A lease is renewed at a third, and not past at-most | [`host::Host::react`] | `Run::on_running_time` in `src/run/running.rs` |
 //! | The job is dead before the lease ends; lost means that it is stopped | [`host::Host::react`] | `src/run/timing.rs`, `src/run/ending.rs` |

@@ -94,6 +94,8 @@ pub(crate) struct Rules {
     pub(crate) too_late_goes_back: bool,
     /// A run that gives up after an answer was lost sends a release (`Run::return_unused`).
     pub(crate) unclear_goes_back: bool,
+    /// Broken: that another holds the lock counts as the answer to every request before it (`Run::on_acquired`).
+    pub(crate) held_clears_up: bool,
     /// What gives a taking back makes it void (`a_taking_that_comes_after_it_was_given_back_takes_nothing`, `src/backend/conformance.rs`).
     pub(crate) given_up_is_void: bool,
     /// After a stall the job is held until the lease was looked at.
@@ -121,6 +123,7 @@ impl Rules {
         counted_from: CountedFrom::TheRequest,
         too_late_goes_back: true,
         unclear_goes_back: true,
+        held_clears_up: false,
         given_up_is_void: true,
         checked_after_stall: true,
         guardian: true,

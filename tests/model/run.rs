@@ -45,9 +45,11 @@ impl Host {
                 }
             }
             (Answer::Held, _) => {
-                self.unclear = false;
+                self.unclear &= !rules.held_clears_up;
                 if self.phase == Phase::Asking {
                     self.phase = Phase::Waiting { asked: true };
+                } else if self.unclear {
+                    return self.give_up(rules);
                 } else {
                     return Some(self.exit(Exit::Clean));
                 }

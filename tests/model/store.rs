@@ -64,7 +64,9 @@ pub(crate) struct Store {
     pub(crate) revived: bool,
     /// The owners that have given the lock back, a bit for each.
     given_back: u8,
-    /// A taking was carried out after it was given back.
+    /// The owners whose runs have ended and owe nothing, a bit for each. Only the properties know it.
+    gone: u8,
+    /// A taking was carried out after it was given back, or after its run had ended and owed nothing.
     pub(crate) taken_late: bool,
     /// Until at-most is used up, or what it was extended to. Only the properties know it.
     pub(crate) allowed: u8,
@@ -93,6 +95,7 @@ impl Store {
             }
             self.taken_late = true;
         }
+        self.taken_late |= self.gone & bit(owner) != 0;
         self.takings += 1;
         self.token = match rules.token {
             Token::AboveLast => self.token + 1,
@@ -142,6 +145,11 @@ impl Store {
             (self.owner, self.left, self.ended) = (None, 0, false);
         }
         Answer::Kept
+    }
+
+    /// A run has ended, and owes nothing.
+    pub(crate) fn on_end(&mut self, owner: Owner) {
+        self.gone |= bit(owner);
     }
 
     /// A person frees it: `shedlock unlock`, or an UPDATE by hand.

@@ -134,7 +134,7 @@ impl World {
             }
             Action::AskAgain(n) => self.hosts[n].ask(),
             Action::GiveUp(n) => self.finish(n, |host| match host.phase {
-                Phase::Waiting { .. } => Some(host.exit(Exit::Clean)),
+                Phase::Waiting { .. } if !host.unclear => Some(host.exit(Exit::Clean)),
                 _ => host.give_up(rules),
             }),
             Action::Serve(n) => self.serve(n, rules),
@@ -279,5 +279,8 @@ impl World {
         self.hosts[n].flight = None;
         let astray = std::mem::take(&mut self.hosts[n].has_strayed);
         self.leaked |= exit == Exit::Clean && !astray && self.store.is_held_by(owner);
+        if exit == Exit::Clean {
+            self.store.on_end(owner);
+        }
     }
 }
