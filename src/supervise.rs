@@ -261,8 +261,7 @@ impl Supervisor {
         self.dismiss_guardian();
         self.was_guarded = true;
         let told_before = self.guardian_lost;
-        let started = Guardian::start(self.claim.owner.as_str(), self.job.as_mut());
-        let notice = match (started.and_then(|guardian| guardian.kill_at(at).map(|()| guardian)), lost) {
+        let notice = match (Guardian::start(self.claim.owner.as_str(), self.job.as_mut(), at), lost) {
             (Ok(guardian), lost) => {
                 self.guardian = Some(guardian);
                 lost.map(Notice::Reguarded)

@@ -15,7 +15,7 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use super::launch::{execve, launch};
+use super::launch::{Launched, execve, launch};
 use super::tree::{self, Delivery, Id, Process};
 use super::wait::reap_within;
 use super::{Job, signals};
@@ -61,8 +61,9 @@ struct Plan {
 }
 
 impl Guardian {
-    /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that was lost.
-    pub(crate) fn start(owner: &str, job: Option<&mut Job>) -> io::Result<Self> {
+    /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that was lost. It
+    /// ends the job at `at`, as with [`Guardian::kill_at`].
+    pub(crate) fn start(owner: &str, job: Option<&mut Job>, at: Option<Moment>) -> io::Result<Self> {
         if !tree::is_visible() {
             return Err(io::Error::other("/proc is not there, or that of another pid namespace"));
         }
@@ -77,32 +78,33 @@ impl Guardian {
             envp: [ptr::null()],
         };
         let launched = launch(become_guardian, plan)?;
-        if let Some(error) = launched.error() {
-            reap_within(launched.pid, FAREWELL);
-            return Err(io::Error::from_raw_os_error(error));
+        let pid = launched.pid.as_raw();
+        let id = executed(&launched);
+        let guardian = Self { id: *id.as_ref().unwrap_or(&Id { pid, start: 0 }), pipe: ours, strangers };
+        let begun = id.and_then(|_| guardian.instruct(owner, job.as_deref(), at));
+        if begun.is_err() {
+            // Before its pipe closes: it would end the job, and those of our children that it was not told of.
+            let _ = signals::kill(pid, Signal::KILL);
         }
-        if !launched.has_left() {
-            // It would guard nothing yet, and nobody would know when.
-            let _ = signals::kill(launched.pid.as_raw(), Signal::KILL);
-            return Err(io::Error::other("its program cannot be read in time"));
+        let is_gone = begun.is_err() && reap_within(launched.pid, FAREWELL);
+        if let Some(job) = job.filter(|_| !is_gone) {
+            // It is our child, dead or not, and none of the job's.
+            job.strangers.push(pid);
         }
-        let Some(Process { id, .. }) = Process::find(launched.pid.as_raw()) else {
-            // It is our child, dead or not, and must not be taken for one from before.
-            let _ = signals::kill(launched.pid.as_raw(), Signal::KILL);
-            reap_within(launched.pid, FAREWELL);
-            return Err(io::Error::other("it was killed"));
-        };
-        let guardian = Self { id, pipe: ours, strangers };
+        begun.map(|()| guardian)
+    }
+
+    /// Tells it all that it has to know.
+    fn instruct(&self, owner: &str, job: Option<&Job>, at: Option<Moment>) -> io::Result<()> {
         let parent = i32::try_from(std::process::id()).unwrap_or_default();
-        guardian.tell(&Message::Owner { parent, owner: owner.as_bytes().to_vec() })?;
-        for stranger in &guardian.strangers {
-            guardian.tell(&Message::Stranger(*stranger))?;
+        self.tell(&Message::Owner { parent, owner: owner.as_bytes().to_vec() })?;
+        for stranger in &self.strangers {
+            self.tell(&Message::Stranger(*stranger))?;
         }
         if let Some(job) = job {
-            job.strangers.push(guardian.id.pid);
-            guardian.watch(job);
+            self.watch(job);
         }
-        Ok(guardian)
+        self.kill_at(at)
     }
 
     /// Its process, which is our child but none of the job's.
@@ -202,6 +204,19 @@ impl Message {
             _ => return None,
         })
     }
+}
+
+/// Returns which process has become the guardian.
+fn executed(launched: &Launched<Plan>) -> io::Result<Id> {
+    if let Some(error) = launched.error() {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    if !launched.has_left() {
+        // It would guard nothing yet, and nobody would know when.
+        return Err(io::Error::other("its program cannot be read in time"));
+    }
+    let process = Process::find(launched.pid.as_raw()).ok_or_else(|| io::Error::other("it was killed"))?;
+    Ok(process.id)
 }
 
 /// The child: leaves our session, our directory and our descriptors behind, and becomes the guardian. Returns only in

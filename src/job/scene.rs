@@ -41,7 +41,7 @@ fn play(owner: &str, group: &str, script: &str) -> ! {
     // As a script's `9> file`, which is the job's but not the guardian's.
     let _open = nix::unistd::dup(std::io::stdin()).unwrap();
     // Before the signals are blocked, since a guardian does that itself.
-    let mut guardian = Some(Guardian::start(owner, None).unwrap());
+    let mut guardian = Some(Guardian::start(owner, None, None).unwrap());
     let (_signals, inherited) = Signals::catch().unwrap();
     let group = if group == "own" { Group::Own } else { Group::Shared };
     let mut environment = Environment::inherited();

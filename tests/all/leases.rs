@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::stage::{by_nobody, by_root, change, edit, open, open_to_nobody};
 use super::support::process::{
-    Leftover, Started, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat, stop_at_rest,
-    under, until_exists, wait_for_end, wait_for_more, wait_for_state, wait_until_free, wait_until_held,
+    Leftover, Started, beside, detached, heartbeat, is_free, is_held, last_beat, limited, millis, pid_in, stat,
+    stop_at_rest, under, until_exists, wait_for_child, wait_for_end, wait_for_more, wait_for_state, wait_until_free,
+    wait_until_held,
 };
 use super::support::{Place, finish, is_alive, kill, wait_until};
 
@@ -242,6 +243,61 @@ fn a_guardian_that_is_killed_is_replaced_at_the_next_renewal() {
             assert!(is_alive(Leftover(pid_in(&place, "before")).0), "what is none of the job's is spared");
         }
     }
+}
+
+/// The fault comes at each message in turn: the owner, a child from before, the deadline, the job, a later deadline.
+#[test]
+fn a_guardian_that_could_not_be_told_all_does_no_harm() {
+    // strace waits for it too.
+    let before = until_exists("over");
+    let caller = format!("({before}) > /dev/null 2>&1 & echo $! > before; exec \"$@\"");
+    let job = "until [ -e renewed ]; do sleep 0.02; done; exit 7";
+    // The first is what the caller writes.
+    for message in 2..=6 {
+        let place = Place::new();
+        finish(&mut place.run("first", ["true"])).is_silent_with(0);
+        let inject = format!("inject=write:error=EIO:when={message}");
+        let tracer = ["setsid", "strace", "-f", "-qq", "-o", "trace", "-e", "trace=write", "-e", &inject];
+        let words = [&tracer[..], &["sh", "-c", &caller, "sh"]].concat();
+        let started = Started::new(&place, "run", &mut under(&words, &leased(&place, "1s", &[], job)));
+        let before = Leftover(pid_in(&place, "before"));
+        let first = wait_until_held(&place, "job").lock_until;
+        wait_until("a renewal", || place.row("job").filter(|row| row.lock_until > first));
+        let shedlock = wait_for_child(started.pid());
+        wait_until("what a guardian does", || (message > 4 || guardian(shedlock).is_none()).then_some(()));
+        super::support::process::touch(&place, "renewed");
+        wait_until_free(&place, "job");
+        assert!(is_alive(before.0), "what is none of the job's is spared");
+        super::support::process::touch(&place, "over");
+        started.finish().is_silent_with(7);
+        let trace = place.lines("trace");
+        assert!(trace.iter().any(|line| line.contains("EIO")), "{message}");
+        for pid in trace.iter().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {
+            assert!(!is_alive(pid), "{message}: {pid} is left over");
+        }
+    }
+}
+
+#[test]
+fn a_guardian_whose_program_cannot_be_read_keeps_no_lock() {
+    let place = Place::new();
+    let command = leased(&place, "2s", &["--wait-for", "tree"], &until_exists("done"));
+    let started = detached(&place, "run", &command);
+    let first = wait_for_guardian(&started);
+    let pid = started.pid().to_string();
+    // What is killed under a tracer ends when that comes to it.
+    let slow = ["-e", "trace=execve", "-e", "inject=execve:delay_enter=60000000"];
+    let words = [&["strace", "-f", "-qq", "-o", "trace", "-p", &pid], &slow[..]].concat();
+    let tracer = Started::new(&place, "tracer", &mut beside(&place, &words));
+    wait_until("the tracer", || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.contains(&format!("TracerPid:\t{}\n", tracer.pid())).then_some(())
+    });
+    kill(first, "KILL");
+    wait_until("the warning", || started.stderr().contains("its program cannot be read in time").then_some(()));
+    super::support::process::touch(&place, "done");
+    started.finish().complains(0, "there is no guardian any more: it was killed, and no other could be started");
+    is_free(&place, "job");
 }
 
 #[test]
