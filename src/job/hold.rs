@@ -1,10 +1,13 @@
 //! Holding the job: it is stopped while it is not known whether we still have the lock, and then goes on.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::tree::{Delivery, Id, Process};
-use super::{Job, ROUNDS};
+use nix::unistd::getpid;
+
+use super::tree::{ChildList, Delivery, Id, Process};
+use super::wait::{Change, next_change};
+use super::{BATCH, CHASE, Job, ROUNDS, signals};
 use crate::signal::Signal;
 
 /// What we stopped.
@@ -21,34 +24,32 @@ const PAUSE: Duration = Duration::from_millis(1);
 impl Job {
     /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches it.
     pub(crate) fn hold(&mut self) {
-        let mut ours = match self.held.take() {
+        let mut ours = match self.held.replace(Held::Processes(HashSet::new())) {
             Some(Held::Processes(ids)) => ids,
             _ => HashSet::new(),
         };
         // A shell that continues us continues the job in the same breath, perhaps after we looked first.
         let mut quiet = 0;
         for round in 0..2 * ROUNDS {
+            let mut is_quiet = self.corner(&mut ours);
             let Some(found) = self.descendants() else {
+                self.held = None;
                 if !self.reaped {
                     self.signal_command(Signal::STOP);
                     self.held = Some(Held::Blindly);
                 }
                 return;
             };
-            let is_running = |process: &&Process| match ours.contains(&process.id) {
-                true => process.is_awake(),
-                false => !process.is_stopped(),
-            };
-            let running: Vec<Id> = found.iter().filter(is_running).map(|process| process.id).collect();
-            quiet = if running.is_empty() { quiet + 1 } else { 0 };
+            for process in found.iter().filter(|process| is_running(process, &ours)).collect::<Vec<_>>() {
+                is_quiet = false;
+                // Again to one that is ours already: it may have been continued meanwhile.
+                if process.id.signal(Signal::STOP) == Delivery::Sent {
+                    ours.insert(process.id);
+                }
+            }
+            quiet = if is_quiet { quiet + 1 } else { 0 };
             if quiet == 2 {
                 break;
-            }
-            for id in running {
-                // Again to one that is ours already: it may have been continued meanwhile.
-                if id.signal(Signal::STOP) == Delivery::Sent {
-                    ours.insert(id);
-                }
             }
             // What was born while we looked is stopped at once; the rest takes a moment to stop.
             if round > 0 {
@@ -56,6 +57,38 @@ impl Job {
             }
         }
         self.held = Some(Held::Processes(ours));
+    }
+
+    /// Stops whatever becomes our child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone before a walk
+    /// through /proc reaches it. Returns whether all of our children stood still from the first look on.
+    fn corner(&mut self, ours: &mut HashSet<Id>) -> bool {
+        let Some(list) = ChildList::open(getpid().as_raw()) else { return true };
+        let began = Instant::now();
+        for look in 0.. {
+            let Some(mut children) = list.read() else { return look == 0 };
+            children.retain(|child| !self.strangers.contains(child));
+            let mut is_quiet = true;
+            for child in children.into_iter().rev() {
+                let process = Process::find(child);
+                // What has ended may have left a child that was not on the list yet.
+                is_quiet &= process.is_some_and(|process| !is_running(&process, ours));
+                if let Some(process) = process.filter(|process| is_running(process, ours)) {
+                    // Nobody else can have the number before we reap.
+                    if signals::kill(child, Signal::STOP).is_ok() {
+                        ours.insert(process.id);
+                    }
+                }
+            }
+            if is_quiet || began.elapsed() > CHASE {
+                return is_quiet && look == 0;
+            }
+            let reaped: Vec<Change> = std::iter::from_fn(next_change).take(BATCH).collect();
+            if reaped.is_empty() {
+                std::thread::yield_now();
+            }
+            reaped.into_iter().for_each(|change| self.note(change));
+        }
+        false
     }
 
     /// Continues what [`Job::hold`] stopped.
@@ -72,6 +105,14 @@ impl Job {
         if self.continue_later.take() {
             self.signal(Signal::CONT);
         }
+    }
+}
+
+/// Whether a process is to be stopped: it was not yet, or it goes on though it was.
+fn is_running(process: &Process, ours: &HashSet<Id>) -> bool {
+    match ours.contains(&process.id) {
+        true => process.is_awake(),
+        false => !process.is_stopped(),
     }
 }
 

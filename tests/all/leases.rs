@@ -546,6 +546,35 @@ fn a_job_that_forks_and_ends_as_fast_as_it_can_does_not_outlive_its_lease_withou
 }
 
 #[test]
+fn after_a_standstill_a_job_that_forks_and_ends_as_fast_as_it_can_is_held_until_the_lock_is_checked() {
+    for pause in ["0.0001", "0"] {
+        let place = Place::new();
+        let breed = "setsid perl -e \"$0\" & echo $$ > pid; exec sleep 60";
+        let words = ["--lease", "10s", "sh", "-c", breed, &chain("1e9", pause)];
+        let started = detached(&place, "run", &limited(&place, "job", "1m", words));
+        wait_for_more(&place, "beats");
+        let writer = open(&place);
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        kill(started.pid(), "STOP");
+        wait_for_state(started.pid(), "T");
+        kill(started.pid(), "CONT");
+        let beats = || place.lines("beats").len();
+        wait_until("the chain to stand still", || {
+            let before = beats();
+            std::thread::sleep(Duration::from_millis(300));
+            (beats() == before).then_some(())
+        });
+        // It has not been ended.
+        assert_eq!(stat(pid_in(&place, "pid")).map(|job| job.state), Some('T'), "with {pause}");
+        writer.execute_batch("ROLLBACK").unwrap();
+        wait_for_more(&place, "beats");
+        kill(started.pid(), "TERM");
+        started.finish();
+        is_free(&place, "job");
+    }
+}
+
+#[test]
 fn a_tree_that_forks_and_ends_all_the_time_keeps_the_lock_until_its_last_generation() {
     for guarded in [&["--lease", "30s"][..], &[]] {
         let place = Place::new();
