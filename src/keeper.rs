@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, Trouble, TroubleKind};
+use crate::backend::{Acquired, Backend, Remark, Reply, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Sight, WhenFull};
@@ -71,19 +71,15 @@ impl Keeper {
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let (mut told, mut cut) = (false, None);
             while let Some(errand) = work.next(&inbox) {
-                let answer = work.answer(&errand);
+                let (answer, remark) = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
-                let released = matches!(answer, Event::Released(Ok(_)));
-                if let Some(trouble) = (granted || released).then(|| work.backend.unrecorded()).flatten() {
-                    // A run without a record has none that could be closed.
-                    if granted || !told {
-                        let _ =
-                            outbox.send(if granted { Event::Unrecorded(trouble) } else { Event::Unclosed(trouble) });
-                    }
+                // A run without a record has none that could be closed.
+                if let Some(trouble) = remark.unrecorded.filter(|_| !held && !told) {
                     told = true;
+                    let _ = outbox.send(if granted { Event::Unrecorded(trouble) } else { Event::Unclosed(trouble) });
                 }
-                if let Some(until) = work.backend.cut().filter(|until| cut.replace(*until) != Some(*until)) {
+                if let Some(until) = remark.cut.filter(|until| cut.replace(*until) != Some(*until)) {
                     let _ = outbox.send(Event::Cut(until));
                 }
                 if outbox.send(answer).is_err() {
@@ -155,12 +151,13 @@ impl Work {
         }
     }
 
-    fn answer(&mut self, errand: &Errand) -> Event {
+    fn answer(&mut self, errand: &Errand) -> (Event, Remark) {
         match &errand.request {
             Request::Acquire(claim, when_full) => {
                 let Told { answer, sent, unclear } =
                     self.persist(errand.number, errand.deadline, *when_full, |backend| backend.acquire(claim));
-                Event::Acquired { answer, sent, unclear }
+                let (answer, remark) = part(answer);
+                (Event::Acquired { answer, sent, unclear }, remark)
             }
             Request::Renew(claim, limit) => {
                 let now = Moment::now();
@@ -169,20 +166,22 @@ impl Work {
                     let left = limit.map_or(claim.lease, |limit| limit.since(Moment::now()));
                     backend.renew(&Claim { lease: claim.lease.min(left), ..claim.clone() })
                 });
-                Event::Renewed { answer, sent }
+                let (answer, remark) = part(answer);
+                (Event::Renewed { answer, sent }, remark)
             }
             Request::Look(claim) => {
                 let Told { answer, sent, .. } =
                     self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
                         backend.locks(&[claim.name.as_str()]).map(|found| sight(claim, &found))
                     });
-                Event::Seen { answer, sent }
+                (Event::Seen { answer, sent }, Remark::default())
             }
             Request::Release(claim, hold, closing) => {
                 let told = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
                     backend.release(claim, *hold, *closing)
                 });
-                Event::Released(told.answer)
+                let (answer, remark) = part(told.answer);
+                (Event::Released(answer), remark)
             }
         }
     }
@@ -245,6 +244,14 @@ impl Work {
     }
 }
 
+/// Takes the remark off an answer.
+fn part<T>(reply: Result<Reply<T>, Trouble>) -> (Result<T, Trouble>, Remark) {
+    match reply {
+        Ok(Reply { answer, remark }) => (Ok(answer), remark),
+        Err(trouble) => (Err(trouble), Remark::default()),
+    }
+}
+
 /// What the claim sees of its lock, of which alone it was asked.
 fn sight(claim: &Claim, found: &Locks) -> Sight {
     match found.locks.first() {
@@ -269,7 +276,7 @@ mod tests {
     use super::*;
     use crate::backend::{Kept, Pace};
     use crate::clock::Timestamp;
-    use crate::lock::{Grant, Lock, LockName, Owner, Record};
+    use crate::lock::{Grant, Lock, LockName, Owner, Purpose, Record};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -307,18 +314,18 @@ mod tests {
     }
 
     impl Backend for Fake {
-        fn acquire(&mut self, _: &Claim) -> Result<Acquired, Trouble> {
+        fn acquire(&mut self, _: &Claim) -> Result<Reply<Acquired>, Trouble> {
             let other = Record { owner: "other".to_owned(), since: None, until: None, left: HOUR };
             let answer = if self.held { Acquired::Held(other) } else { Acquired::Granted(GRANT) };
-            self.answer(Call::Acquire(Moment::now()), answer)
+            self.answer(Call::Acquire(Moment::now()), answer.into())
         }
 
-        fn renew(&mut self, _: &Claim) -> Result<Kept, Trouble> {
-            self.answer(Call::Renew, Kept::Kept)
+        fn renew(&mut self, _: &Claim) -> Result<Reply<Kept>, Trouble> {
+            self.answer(Call::Renew, Kept::Kept.into())
         }
 
-        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Kept, Trouble> {
-            self.answer(Call::Release(hold), Kept::Kept)
+        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Reply<Kept>, Trouble> {
+            self.answer(Call::Release(hold), Kept::Kept.into())
         }
 
         fn locks(&mut self, _: &[&str]) -> Result<Locks, Trouble> {
@@ -375,7 +382,13 @@ mod tests {
     }
 
     fn claim() -> Claim {
-        Claim { name: LockName::new("a").unwrap(), owner: Owner::new("host", 1, 2), lease: HOUR, keep: 100 }
+        Claim {
+            name: LockName::new("a").unwrap(),
+            owner: Owner::new("host", 1, 2),
+            lease: HOUR,
+            keep: 100,
+            purpose: Purpose::Run,
+        }
     }
 
     /// Returns the next answer, waiting for the bell.

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
-use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Record, Verdict};
+use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Purpose, Record, Verdict};
 use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -114,7 +114,13 @@ fn open(store: &dyn Store) -> Box<dyn Operate> {
 }
 
 fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
-    Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, owner), lease, keep: 100 }
+    Claim {
+        name: LockName::new(name).unwrap(),
+        owner: Owner::new("host", 1, owner),
+        lease,
+        keep: 100,
+        purpose: Purpose::Run,
+    }
 }
 
 /// The claim of a run of this number for a minute, for the backends' own tests.
@@ -143,7 +149,7 @@ fn persist<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> T {
 
 #[track_caller]
 fn take(backend: &mut dyn Backend, claim: &Claim) -> Grant {
-    match persist(|| backend.acquire(claim)) {
+    match persist(|| backend.acquire(claim)).answer {
         Acquired::Granted(grant) => grant,
         Acquired::Held(record) => panic!("held by {record:?}"),
     }
@@ -151,7 +157,7 @@ fn take(backend: &mut dyn Backend, claim: &Claim) -> Grant {
 
 #[track_caller]
 fn refused(backend: &mut dyn Backend, claim: &Claim) -> Record {
-    match persist(|| backend.acquire(claim)) {
+    match persist(|| backend.acquire(claim)).answer {
         Acquired::Held(record) => record,
         Acquired::Granted(grant) => panic!("{grant:?} was granted to {}", claim.owner),
     }
@@ -161,7 +167,7 @@ fn refused(backend: &mut dyn Backend, claim: &Claim) -> Record {
 #[track_caller]
 fn take_when_free(backend: &mut dyn Backend, claim: &Claim) -> Duration {
     let begun = Instant::now();
-    while let Acquired::Held(_) = persist(|| backend.acquire(claim)) {
+    while let Acquired::Held(_) = persist(|| backend.acquire(claim)).answer {
         assert!(begun.elapsed() < PATIENCE, "it never becomes free");
         thread::sleep(Duration::from_millis(5));
     }
@@ -170,12 +176,12 @@ fn take_when_free(backend: &mut dyn Backend, claim: &Claim) -> Duration {
 
 #[track_caller]
 fn renew(backend: &mut dyn Backend, claim: &Claim) -> Kept {
-    persist(|| backend.renew(claim))
+    persist(|| backend.renew(claim)).answer
 }
 
 #[track_caller]
 fn release(backend: &mut dyn Backend, claim: &Claim, hold: Duration) -> Kept {
-    persist(|| backend.release(claim, hold, SUCCESS))
+    persist(|| backend.release(claim, hold, SUCCESS)).answer
 }
 
 #[track_caller]
@@ -420,7 +426,10 @@ pub(super) fn an_answer_that_was_lost_locks_nobody_out(store: &dyn Store) {
 pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     let first = claim("job", 1, MINUTE);
     // It had not been taken, and there may be no table yet.
-    assert_eq!(persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::Unused)), Kept::Lost);
+    assert_eq!(
+        persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::Unused)).answer,
+        Kept::Lost
+    );
     // It had.
     take(&mut *open(store), &first);
     assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Kept);
@@ -513,7 +522,7 @@ pub(super) fn many_first_takings_at_once_give_one_lock(store: &dyn Store) {
                 scope.spawn(move || {
                     let mut backend = open(store);
                     start.wait();
-                    matches!(persist(|| backend.acquire(&claim("job", owner, MINUTE))), Acquired::Granted(_))
+                    matches!(persist(|| backend.acquire(&claim("job", owner, MINUTE))).answer, Acquired::Granted(_))
                 })
             })
             .collect();
@@ -673,7 +682,7 @@ pub(super) fn tokens_of_racing_takers_grow_in_the_order_of_the_takings(store: &d
                     let claim = claim("job", worker * ROUNDS + round, MINUTE);
                     let begun = Instant::now();
                     let grant = loop {
-                        match persist(|| backend.acquire(&claim)) {
+                        match persist(|| backend.acquire(&claim)).answer {
                             Acquired::Granted(grant) => break grant,
                             Acquired::Held(_) => thread::sleep(Duration::from_millis(1)),
                         }
@@ -768,7 +777,7 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
     assert!(!is_held(store, "job"));
     // Nor of a lock that has never been.
     let other = claim("other", 1, MINUTE);
-    assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::Unused)), Kept::Lost);
+    assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::Unused)).answer, Kept::Lost);
     open(store).acquire(&other).unwrap_err();
     assert!(!is_held(store, "other"));
 }
@@ -849,7 +858,10 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
         };
         assert_eq!(run, open);
         let before = wait_for_age(store, "job", 20).now;
-        assert_eq!(persist(|| backend.release(&claim, MINUTE / 2, Closing::Ended { verdict, exit_code })), Kept::Kept);
+        assert_eq!(
+            persist(|| backend.release(&claim, MINUTE / 2, Closing::Ended { verdict, exit_code })).answer,
+            Kept::Kept
+        );
         let run = record(store, &claim);
         let ended = run.ended.unwrap();
         assert!((before - ROUNDING..=stored(store, "job").now + ROUNDING).contains(&ended), "{before} {run:?}");
@@ -882,7 +894,7 @@ pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) 
         }
         lose(name);
         let others = store.history(name).into_iter().filter(|run| run.owner != ours.owner.as_str()).collect::<Vec<_>>();
-        assert_eq!(persist(|| backend.release(&ours, Duration::ZERO, lost)), Kept::Lost, "{name}");
+        assert_eq!(persist(|| backend.release(&ours, Duration::ZERO, lost)).answer, Kept::Lost, "{name}");
         let run = record(store, &ours);
         assert!(run.ended.is_some_and(|ended| ended >= run.started - ROUNDING), "{name}: {run:?}");
         let closed = Run { ended: run.ended, exit_code: Some(123), outcome: Some("lost".to_owned()), ..open };
@@ -904,13 +916,13 @@ pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
     take(&mut *backend, &unused);
     assert_eq!(tokens(store, "job").len(), 2);
     for _ in 0..2 {
-        assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Kept);
+        assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)).answer, Kept::Kept);
         assert_eq!(store.history("job"), before);
     }
     let unused = claim("job", 4, MINUTE);
     take(&mut *backend, &unused);
     store.delete("job");
-    assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)), Kept::Lost);
+    assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)).answer, Kept::Lost);
     assert_eq!(store.history("job"), before);
     grows(&mut last, &take(&mut *backend, &claim("job", 3, MINUTE)));
 }
@@ -963,7 +975,7 @@ pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {
     let before = store.history("job");
     wait_for_age(store, "job", 100);
     let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: Some(1) };
-    assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)), Kept::Kept);
+    assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)).answer, Kept::Kept);
     assert_eq!(store.history("job"), before);
 }
 
@@ -984,7 +996,6 @@ pub(super) fn a_missing_history_is_made_beside_a_table_made_for_java(store: &dyn
     let mut backend = open(store);
     let first = claim("job", 1, MINUTE);
     let token = run(&mut *backend, &first);
-    assert_eq!(backend.unrecorded(), None);
     let run = record(store, &first);
     assert_eq!((run.token, run.outcome.as_deref()), (token, Some("success")));
 }

@@ -1,14 +1,15 @@
 //! Whether a backend may keep a history of the runs. Without one there is no token, and the lock works all the same.
 
-use super::Trouble;
+use super::{Remark, Trouble};
+use crate::lock::Purpose;
 
 /// What is known of a history; one that may not be kept is not asked for again.
 #[derive(Debug, Default)]
 pub(super) enum History {
     #[default]
     Kept,
-    /// With the reason, until it was told.
-    Barred(Option<Trouble>),
+    /// With the reason.
+    Barred(Trouble),
 }
 
 impl History {
@@ -17,14 +18,15 @@ impl History {
     }
 
     pub(super) fn bar(&mut self, why: Trouble) {
-        *self = Self::Barred(Some(why));
+        *self = Self::Barred(why);
     }
 
-    /// Why there is none; said once.
-    pub(super) fn take_reason(&mut self) -> Option<Trouble> {
-        match self {
-            Self::Kept => None,
-            Self::Barred(why) => why.take(),
-        }
+    /// Returns what to say beside an answer that would have had a record, of which a pause has none.
+    pub(super) fn remark(&self, purpose: Purpose) -> Remark {
+        let unrecorded = match self {
+            Self::Barred(why) if purpose == Purpose::Run => Some(why.clone()),
+            _ => None,
+        };
+        Remark { unrecorded, cut: None }
     }
 }

@@ -39,26 +39,15 @@ pub(crate) use url::Url;
 pub(crate) trait Backend: Send {
     /// Takes the lock if it is free, or was already taken by the same owner, and notes that in the history, from which the
     /// token comes. Every taking has a token of its own; taking again leaves one record.
-    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble>;
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble>;
 
     /// Makes the lock ours for `claim.lease` from now on, if it still is ours; it never shortens.
-    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble>;
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble>;
 
     /// Gives the lock back if it still is ours. It stays held until `hold` after it was taken, and bears its owner
     /// marked as ended; doing it again is answered like the first time. The history's record is closed also where the lock
     /// is lost, and the oldest beyond `claim.keep` go.
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble>;
-
-    /// Why the last taking has no token, or the last release has not closed its record; said once.
-    fn unrecorded(&mut self) -> Option<Trouble> {
-        None
-    }
-
-    /// The end that the last operation gave the lock, if it is sooner than was asked for because the store holds no later times;
-    /// said once.
-    fn cut(&mut self) -> Option<Timestamp> {
-        None
-    }
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble>;
 
     /// Closes the connection; the next operation opens one.
     fn disconnect(&mut self);
@@ -161,6 +150,28 @@ pub(crate) enum Kept {
     Kept,
     /// The lock is not ours any more.
     Lost,
+}
+
+/// An answer of the store, and what the user should know beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply<T> {
+    pub(crate) answer: T,
+    pub(crate) remark: Remark,
+}
+
+/// What is wrong although the store did what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Remark {
+    /// Why a taking has no token, or a release has not closed its record.
+    pub(crate) unrecorded: Option<Trouble>,
+    /// The lock's end, if it is sooner than was asked for because the store holds no later times.
+    pub(crate) cut: Option<Timestamp>,
+}
+
+impl<T> From<T> for Reply<T> {
+    fn from(answer: T) -> Self {
+        Self { answer, remark: Remark::default() }
+    }
 }
 
 /// For how long a lock is said to stay held that has no end, as only a person's or another program's has none: ten years.

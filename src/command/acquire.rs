@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::config::{Settings, Surroundings};
 use crate::exit::Exit;
 use crate::job;
-use crate::lock::{Claim, Owner};
+use crate::lock::{Claim, Owner, Purpose};
 use crate::report::Reporter;
 use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
@@ -31,6 +31,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         owner: Owner::new(&host(), std::process::id(), random).with_at_least(settings.policy.at_least),
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
+        purpose: Purpose::Run,
     };
     let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
     if !settings.unknown_variables.is_empty() {

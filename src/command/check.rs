@@ -7,13 +7,13 @@ use clap::ArgMatches;
 
 use super::operator::Operator;
 use super::run::host;
-use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Trouble};
+use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Reply, Trouble};
 use crate::clock::Moment;
 use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
-use crate::lock::{Claim, Closing, LockName, Owner};
+use crate::lock::{Claim, Closing, LockName, Owner, Purpose};
 use crate::report::Findings;
 
 /// The lock that a check takes.
@@ -86,18 +86,17 @@ impl Trial<'_> {
     fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
         let deadline = Moment::now() + self.operator.timeout() + MORE;
         loop {
-            let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
-            let finding = match answer {
-                Ok(Acquired::Granted(grant)) => {
-                    let unrecorded = self.operator.backend().unrecorded();
+            let (reply, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
+            let finding = match reply.map(|Reply { answer, remark }| (answer, remark.unrecorded)) {
+                Ok((Acquired::Granted(grant), unrecorded)) => {
                     self.findings.tell(taken(grant.token, unrecorded, took));
                     return Some(grant.token);
                 }
-                Ok(Acquired::Held(_)) if Moment::now() < deadline => {
+                Ok((Acquired::Held(_), _)) if Moment::now() < deadline => {
                     thread::sleep(PAUSE);
                     continue;
                 }
-                Ok(Acquired::Held(record)) => Finding::bad(
+                Ok((Acquired::Held(record), _)) => Finding::bad(
                     "take",
                     format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
                     match record.left <= LEASE {
@@ -122,7 +121,7 @@ impl Trial<'_> {
 
     fn renew(&mut self, claim: &Claim) -> bool {
         let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.renew(claim)));
-        self.tell("renew", answer, |kept| match kept {
+        self.tell("renew", answer, |reply| match reply.answer {
             Kept::Kept => Ok(format!("renewed it in {}", brief(took))),
             Kept::Lost => Err("the lock was lost as soon as it was taken".to_owned()),
         })
@@ -131,7 +130,7 @@ impl Trial<'_> {
     /// Another owner must not get it.
     fn refuse(&mut self, other: &Claim) -> bool {
         let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(other)));
-        self.tell("refuse", answer, |acquired| match acquired {
+        self.tell("refuse", answer, |reply| match reply.answer {
             Acquired::Held(_) => Ok(format!("a second owner was refused in {}", brief(took))),
             Acquired::Granted(_) => Err("a second owner got the lock while the first one had it".to_owned()),
         })
@@ -151,7 +150,7 @@ impl Trial<'_> {
     /// Whoever lost an answer must not be locked out of the own lock; the token is a new one, and larger.
     fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
         let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
-        self.tell("again", answer, |acquired| match (acquired, before) {
+        self.tell("again", answer, |reply| match (reply.answer, before) {
             (Acquired::Held(record), _) => Err(format!("its own owner was refused; it is held by {}", record.owner)),
             (Acquired::Granted(grant), Some(before)) if grant.token.is_some_and(|token| token <= before) => {
                 Err(format!("the token {} does not follow {before}", grant.token.unwrap_or_default()))
@@ -168,7 +167,7 @@ impl Trial<'_> {
             operator.try_ask(|backend| backend.release(claim, Duration::ZERO, Closing::Unused))
         };
         let (answer, took) = self.timed(release);
-        self.tell("release", answer, |kept| match kept {
+        self.tell("release", answer, |reply| match reply.answer {
             Kept::Kept => Ok(format!("gave it back in {}", brief(took))),
             Kept::Lost => Err("the lock was lost before it was given back".to_owned()),
         });
@@ -202,7 +201,13 @@ impl Trial<'_> {
 /// A run's claim to the lock, of an owner of its own.
 fn claim() -> anyhow::Result<Claim> {
     let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
-    Ok(Claim { name, owner: Owner::new(&host(), std::process::id(), getrandom::u64()?), lease: LEASE, keep: KEEP })
+    Ok(Claim {
+        name,
+        owner: Owner::new(&host(), std::process::id(), getrandom::u64()?),
+        lease: LEASE,
+        keep: KEEP,
+        purpose: Purpose::Run,
+    })
 }
 
 /// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.

@@ -7,17 +7,18 @@ use super::remark;
 use crate::backend::Kept;
 use crate::config;
 use crate::exit::Exit;
-use crate::lock::Claim;
+use crate::lock::{Claim, Purpose};
 
 /// Makes a lock ours for so long from now on, if it still is ours and does not end later anyway.
 pub(crate) fn extend(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let text = matches.get_one::<String>("DURATION").map(String::as_str).unwrap_or_default();
     let lease = config::at_least_a_second(text).map_err(|why| wrong("DURATION", &why))?;
     let (handle, mut operator) = own(matches)?;
-    let claim = Claim { name: handle.name.clone(), owner: handle.owner.clone(), lease, keep: 0 };
-    Ok(match operator.ask(|backend| backend.renew(&claim))? {
+    let claim = Claim { name: handle.name.clone(), owner: handle.owner.clone(), lease, keep: 0, purpose: Purpose::Run };
+    let reply = operator.ask(|backend| backend.renew(&claim))?;
+    Ok(match reply.answer {
         Kept::Kept => {
-            if let Some(until) = operator.backend().cut() {
+            if let Some(until) = reply.remark.cut {
                 remark(&format!("warning: the lock ends at {until}, the latest time that the backend holds"), None);
             }
             Exit { code: 0, raise: None }

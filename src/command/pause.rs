@@ -16,7 +16,7 @@ use crate::config::{self, Mistake};
 use crate::exit::{Exit, Outcome};
 use crate::home;
 use crate::job::Signals;
-use crate::lock::{Change, Claim, Holder, LockName, Owner, Record, Wanted};
+use crate::lock::{Change, Claim, Holder, LockName, Owner, Purpose, Record, Wanted};
 use crate::run::Patience;
 use crate::signal::Signal;
 
@@ -147,8 +147,14 @@ impl Wish {
                 }
                 None => {
                     // A pause is no run, and has no record.
-                    let claim = Claim { name: self.name.clone(), owner: owner.clone(), lease: self.lasting, keep: 0 };
-                    backend.acquire(&claim).map(|answer| matches!(answer, Acquired::Granted(_)))
+                    let claim = Claim {
+                        name: self.name.clone(),
+                        owner: owner.clone(),
+                        lease: self.lasting,
+                        keep: 0,
+                        purpose: Purpose::Pause,
+                    };
+                    backend.acquire(&claim).map(|reply| matches!(reply.answer, Acquired::Granted(_)))
                 }
             };
             let Err(trouble) = answer else { return answer.map(Ok) };

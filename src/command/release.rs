@@ -8,7 +8,7 @@ use super::own::{lost, own, wrong};
 use crate::backend::Kept;
 use crate::config;
 use crate::exit::Exit;
-use crate::lock::{Claim, Closing, Verdict};
+use crate::lock::{Claim, Closing, Purpose, Verdict};
 
 /// Gives a lock back, to stay held for its at-least, and says in the history how it went.
 pub(crate) fn release(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -21,10 +21,11 @@ pub(crate) fn release(matches: &ArgMatches) -> anyhow::Result<Exit> {
         owner: handle.owner.clone(),
         lease: Duration::ZERO,
         keep: config::history_keep_of(matches, &handle.name)?,
+        purpose: Purpose::Run,
     };
     let closing = Closing::Ended { verdict, exit_code };
     let hold = handle.owner.at_least();
-    Ok(match operator.ask(|backend| backend.release(&claim, hold, closing))? {
+    Ok(match operator.ask(|backend| backend.release(&claim, hold, closing))?.answer {
         Kept::Kept => Exit { code: 0, raise: None },
         Kept::Lost => lost(&handle, &mut operator),
     })

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::config::{Mistake, Settings, Surroundings};
 use crate::exit::{Exit, Outcome};
 use crate::job::Command;
-use crate::lock::{Claim, Owner};
+use crate::lock::{Claim, Owner, Purpose};
 use crate::report::{Metrics, Reporter};
 use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
@@ -35,6 +35,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         owner: Owner::new(&host(), std::process::id(), random),
         lease: settings.policy.first_lease(),
         keep: settings.history_keep,
+        purpose: Purpose::Run,
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
     if !settings.unknown_variables.is_empty() {

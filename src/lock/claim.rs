@@ -14,6 +14,15 @@ pub(crate) struct Claim {
     pub(crate) lease: Duration,
     /// How many runs of the lock the history keeps.
     pub(crate) keep: u32,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a lock is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Run,
+    /// A pause is no run: it leaves no record, draws no token, and outlives a reboot.
+    Pause,
 }
 
 /// A lock that is to change hands, or its end: only if it is held by `from`.

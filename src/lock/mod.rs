@@ -7,7 +7,7 @@ mod listing;
 mod name;
 mod owner;
 
-pub(crate) use claim::{Change, Claim, Closing, Grant, Record, Verdict};
+pub(crate) use claim::{Change, Claim, Closing, Grant, Purpose, Record, Verdict};
 pub(crate) use handle::Handle;
 pub(crate) use holder::Holder;
 pub(crate) use listing::{Lock, Locks, PastRun, Runs, Wanted};

@@ -235,7 +235,7 @@ mod tests {
     use crate::backend::Trouble;
     use crate::clock::Timestamp;
     use crate::exit::Outcome;
-    use crate::lock::{Claim, Grant, LockName, Owner, Record};
+    use crate::lock::{Claim, Grant, LockName, Owner, Purpose, Record};
     use crate::report::{Format, Reporter};
     use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost, SpawnTrouble, SpawnTroubleKind};
     use crate::signal::Signal;
@@ -326,6 +326,7 @@ mod tests {
             owner: Owner::new("host", 1, 2),
             lease: Duration::from_secs(1),
             keep: 0,
+            purpose: Purpose::Run,
         };
         // A later version may add fields, so that the schema does not forbid them.
         let mut schema = schema();

@@ -19,10 +19,10 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Remark, Reply, Trouble, TroubleKind, Url};
 use crate::clock::Timestamp;
 use crate::duration::brief;
-use crate::lock::{Change, Claim, Closing, Grant, Locks};
+use crate::lock::{Change, Claim, Closing, Grant, Locks, Purpose};
 use answer::{Answer, Row};
 use connect::Servers;
 use statements::{History, Message, ROLLBACK, Step, Tables};
@@ -38,11 +38,17 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 enum End {
     AsAsked,
     /// The last time that its column holds.
-    Last,
+    Last(Option<Timestamp>),
     /// The last time of a `TIMESTAMP`, in a column that holds later ones: it is to be written again.
     Unneeded,
     /// Something else has changed it.
     Sooner,
+}
+
+impl End {
+    fn cut(self) -> Option<Timestamp> {
+        if let Self::Last(until) = self { until } else { None }
+    }
 }
 
 /// Locks in a MySQL or MariaDB table.
@@ -51,10 +57,8 @@ pub(crate) struct MySql {
     address: String,
     tables: Tables,
     history: History,
-    /// Why there are no tokens, until it is said.
+    /// Why there are no tokens.
     unrecorded: Option<Trouble>,
-    /// The end of the lock that was written last, if its column could hold no later one, until it is said.
-    cut: Option<Timestamp>,
     connection: Option<Conn>,
 }
 
@@ -66,7 +70,7 @@ impl MySql {
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let tables = Tables::new(&table, &servers);
         let (history, address) = (History::With, url.public());
-        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, cut: None, connection: None }))
+        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, connection: None }))
     }
 
     /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over.
@@ -178,6 +182,11 @@ impl MySql {
         self.unrecorded = Some(self.no_history(&failure.cause(), failure.is_denied()));
     }
 
+    /// Why this claim has no record; a pause would have none anyway.
+    fn unrecorded_of(&self, claim: &Claim) -> Option<Trouble> {
+        self.unrecorded.clone().filter(|_| claim.purpose == Purpose::Run)
+    }
+
     fn no_history(&self, why: &str, denied: bool) -> Trouble {
         let (history, create) = (self.tables.history(), self.tables.create_history());
         let trouble = Trouble::lasting(format!("{}: no history in the table {history}: {why}", self.servers.label()));
@@ -221,7 +230,7 @@ impl MySql {
                 let left = if row.held { brief(row.record.left) } else { "no time".to_owned() };
                 Err(self.altered(&format!("holds the lock for {left} instead of {}", crate::duration::format(lease))))
             }
-            End::Last if !row.held => Err(self.past_the_end()),
+            End::Last(_) if !row.held => Err(self.past_the_end()),
             end => Ok(end),
         }
     }
@@ -233,10 +242,7 @@ impl MySql {
         }
         match (row.last, answer.ends) {
             (false, _) => End::Sooner,
-            (true, true) => {
-                self.cut = row.record.until;
-                End::Last
-            }
+            (true, true) => End::Last(row.record.until),
             (true, false) => {
                 self.tables.endless = true;
                 End::Unneeded
@@ -267,28 +273,30 @@ impl MySql {
 }
 
 impl Backend for MySql {
-    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
-        let (mut missed, is_pause) = (false, claim.owner.is_pause());
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
+        let (mut missed, is_pause) = (false, claim.purpose == Purpose::Pause);
         for _ in 0..RACES {
             let mut answer = self.ask(|tables, history| tables.acquire(claim, history.of_a(is_pause)))?;
             let rows = std::mem::take(&mut answer.rows);
-            if let Some(row) = rows.iter().find(|row| row.ours)
-                && self.judge_end(&answer, row, claim.lease)? == End::Unneeded
-            {
+            let ours = rows.iter().find(|row| row.ours);
+            let end = ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()?;
+            if end == Some(End::Unneeded) {
                 continue;
             }
             let token = answer.token;
             match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
                 Ok(Some(row)) if row.held => match row.grant() {
                     Some(grant) => {
-                        if token.is_none() && self.history.of_a(is_pause) == History::With {
-                            self.unrecorded = Some(self.no_history("its column `id` draws no number", false));
-                        }
-                        return Ok(Acquired::Granted(Grant { token, ..grant }));
+                        let unrecorded = match (token, self.history.of_a(is_pause)) {
+                            (None, History::With) => Some(self.no_history("its column `id` draws no number", false)),
+                            _ => self.unrecorded_of(claim),
+                        };
+                        let answer = Acquired::Granted(Grant { token, ..grant });
+                        return Ok(Reply { answer, remark: Remark { unrecorded, cut: end.and_then(End::cut) } });
                     }
                     None if !row.ours => {
                         self.disconnect();
-                        return Ok(Acquired::Held(row.record));
+                        return Ok(Acquired::Held(row.record).into());
                     }
                     None => {}
                 },
@@ -315,47 +323,44 @@ impl Backend for MySql {
         Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())))
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
         loop {
             let answer = self.ask(|tables, _| tables.renew(claim))?;
             // A row that has the end already is not counted as changed.
             let ours = answer.rows.iter().find(|row| row.ours && (answer.changed > 0 || row.held));
             match ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()? {
                 Some(End::Unneeded) => {}
-                ours => return Ok(kept(ours.is_some() || answer.changed > 0)),
+                end => {
+                    let remark = Remark { unrecorded: None, cut: end.and_then(End::cut) };
+                    return Ok(Reply { answer: kept(end.is_some() || answer.changed > 0), remark });
+                }
             }
         }
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
-        let answer =
-            self.ask(|tables, history| tables.release(claim, hold, closing, history.of_a(claim.owner.is_pause())))?;
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
+        let is_pause = claim.purpose == Purpose::Pause;
+        let answer = self.ask(|tables, history| tables.release(claim, hold, closing, history.of_a(is_pause)))?;
         self.disconnect();
         if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.record.left > hold + MILLISECOND) {
             return Err(self.altered("holds the lock on although it was given back"));
         }
         let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
+        let mut remark = Remark { unrecorded: self.unrecorded_of(claim), cut: None };
         match last {
-            Some(row) if answer.ends => self.cut = row.record.until,
+            Some(row) if answer.ends => remark.cut = row.record.until,
             // Its column holds a later end.
             Some(row) => {
                 self.tables.endless = true;
                 let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.record.left;
                 let (name, owner) = (claim.name.clone(), claim.owner.ended());
-                return self.change(&Change { name, from: owner.clone(), to: owner, left });
+                let answer = self.change(&Change { name, from: owner.clone(), to: owner, left })?;
+                return Ok(Reply { answer, remark });
             }
             None => {}
         }
         // Another may have taken it before we looked.
-        Ok(kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)))
-    }
-
-    fn unrecorded(&mut self) -> Option<Trouble> {
-        self.unrecorded.take()
-    }
-
-    fn cut(&mut self) -> Option<Timestamp> {
-        self.cut.take()
+        Ok(Reply { answer: kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)), remark })
     }
 
     /// Also after what is the last for a while: the server writes a warning of every connection that ends without a word, as
@@ -415,14 +420,20 @@ mod tests {
     /// Whoever scanned the history for a change would lock gaps between its records, in which others insert theirs.
     #[test]
     fn runs_under_different_names_are_not_in_each_others_way() {
-        use crate::lock::{LockName, Owner, Verdict};
+        use crate::lock::{LockName, Owner, Purpose, Verdict};
         use crate::servers::stores::Store;
 
         let store = crate::servers::stores::MariaDbStore::new();
         let lease = Duration::from_secs(60);
         open(&store.url()).unwrap().acquire(&claim("warm", 0, lease)).unwrap();
         fn claim(name: &str, number: u64, lease: Duration) -> Claim {
-            Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease, keep: 1 }
+            Claim {
+                name: LockName::new(name).unwrap(),
+                owner: Owner::new("host", 1, number),
+                lease,
+                keep: 1,
+                purpose: Purpose::Run,
+            }
         }
         std::thread::scope(|scope| {
             for name in ["a", "b", "c", "d", "e", "f"] {
@@ -432,9 +443,9 @@ mod tests {
                     let mut backend = MySql::open(&Url::parse(&url).unwrap(), &access).unwrap();
                     for number in 0..100 {
                         let claim = claim(name, number, lease);
-                        assert!(matches!(backend.acquire(&claim).unwrap(), Acquired::Granted(_)));
+                        assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(_)));
                         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
-                        assert_eq!(backend.release(&claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
+                        assert_eq!(backend.release(&claim, Duration::ZERO, closing).unwrap().answer, Kept::Kept);
                     }
                 });
             }

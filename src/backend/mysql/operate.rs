@@ -158,7 +158,7 @@ mod tests {
 
     fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
-        backend.release(claim, Duration::ZERO, closing).unwrap()
+        backend.release(claim, Duration::ZERO, closing).unwrap().answer
     }
 
     fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
@@ -341,8 +341,7 @@ mod tests {
             let mut backend = open(&url);
             let first = claim("job", 1);
             assert!(take(&mut *backend, &first).is_some());
-            assert_eq!(backend.unrecorded(), None);
-            assert_eq!(backend.renew(&first).unwrap(), Kept::Kept);
+            assert_eq!(backend.renew(&first).unwrap().answer, Kept::Kept);
             assert_eq!(change(&mut *backend, "job", first.owner.as_str(), first.owner.as_str(), MINUTE), Kept::Kept);
             assert_eq!(listed(&mut *backend, &[]), [held("job", first.owner.as_str())]);
             assert_eq!(release(&mut *backend, &first), Kept::Kept);

@@ -306,12 +306,18 @@ fn micros(duration: Duration) -> u128 {
 mod tests {
     use super::super::super::{Access, Url};
     use super::*;
-    use crate::lock::{LockName, Owner, Verdict};
+    use crate::lock::{LockName, Owner, Purpose, Verdict};
 
     #[test]
     fn no_name_ends_a_statement() {
         let name = LockName::new("a'; DROP TABLE `shedlock`; -- \\ {owner} ä").unwrap();
-        let claim = Claim { name, owner: Owner::new("o'h", 1, 2), lease: Duration::from_micros(1500), keep: 100 };
+        let claim = Claim {
+            name,
+            owner: Owner::new("o'h", 1, 2),
+            lease: Duration::from_micros(1500),
+            keep: 100,
+            purpose: Purpose::Run,
+        };
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };

@@ -22,9 +22,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::history::History;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Reply, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Closing, Grant, Locks, Record};
+use crate::lock::{Claim, Closing, Grant, Locks, Purpose, Record};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{ACQUIRE, DIGITS, GIVE_BACK, IN_THE_WAY, PAUSE, RELEASE, RENEW, Statement, Table, Tables};
@@ -145,7 +145,7 @@ impl Postgres {
 }
 
 impl Backend for Postgres {
-    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
         let lease = Interval(claim.lease);
         let values: Values<'_> = &[
             (&claim.name.as_str(), Type::TEXT),
@@ -154,13 +154,13 @@ impl Backend for Postgres {
             (&claim.owner.host(), Type::TEXT),
         ];
         for _ in 0..RACES {
-            let rows = self.ask(if claim.owner.is_pause() { &PAUSE } else { &ACQUIRE }, values)?;
+            let rows = self.ask(if claim.purpose == Purpose::Pause { &PAUSE } else { &ACQUIRE }, values)?;
             if let Some(row) = rows.first() {
                 let (acquired, end) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
                 if matches!(acquired, Acquired::Granted(_)) {
                     self.judge(end, claim.lease)?;
                 }
-                return Ok(acquired);
+                return Ok(Reply { answer: acquired, remark: self.history.remark(claim.purpose) });
             }
         }
         let rows = self.ask(&IN_THE_WAY, &values[..1])?;
@@ -172,7 +172,7 @@ impl Backend for Postgres {
         })
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
         let lease = Interval(claim.lease);
         let rows = self.change_ours(
             &RENEW,
@@ -182,10 +182,10 @@ impl Backend for Postgres {
             let end = ending(row, 1).map_err(|error| self.explain(&Failure::Said(error)))?;
             self.judge(end, claim.lease)?;
         }
-        Ok(kept(&rows))
+        Ok(kept(&rows).into())
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let hold = Interval(hold);
         let (exit_code, outcome) = match closing {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
@@ -204,14 +204,10 @@ impl Backend for Postgres {
             (&keep, Type::INT8),
         ];
         if closing == Closing::Unused && kept(&self.change_ours(&GIVE_BACK, values)?) == Kept::Kept {
-            return Ok(Kept::Kept);
+            return Ok(Kept::Kept.into());
         }
         let rows = self.change_ours(if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE }, values)?;
-        Ok(kept(&rows))
-    }
-
-    fn unrecorded(&mut self) -> Option<Trouble> {
-        self.history.take_reason()
+        Ok(Reply { answer: kept(&rows), remark: self.history.remark(claim.purpose) })
     }
 
     fn disconnect(&mut self) {

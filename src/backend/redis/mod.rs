@@ -22,8 +22,8 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, Url};
-use crate::lock::{Claim, Closing, Locks};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Remark, Reply, Trouble, Url};
+use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
 use connect::{Call, Network, Route};
 use link::Terms;
@@ -53,9 +53,8 @@ pub(crate) struct Redis {
     asked: bool,
     /// A taking may still be on its way, since its answer was lost.
     doubtful: bool,
-    history: History,
-    /// Why the last taking has no token.
-    unrecorded: Option<Trouble>,
+    /// Why the keys beside the lock cannot be had: the user has no rights to them, and will have none while we live.
+    denied: Option<Trouble>,
 }
 
 /// What may lie beside a lock.
@@ -79,14 +78,6 @@ impl Beside {
             Self::Void => "}:void:",
         }
     }
-}
-
-/// Whether the keys beside the lock can be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum History {
-    Wanted,
-    /// The user has no rights to them, and will have none while we live.
-    Denied,
 }
 
 impl Redis {
@@ -121,19 +112,25 @@ impl Redis {
             released: None,
             asked: false,
             doubtful: false,
-            history: History::Wanted,
-            unrecorded: None,
+            denied: None,
         }))
     }
 
-    /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us.
-    fn run(&mut self, script: &'static str, beside: &[Beside], claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
+    /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us, and says why.
+    fn run(
+        &mut self,
+        script: &'static str,
+        beside: &[Beside],
+        claim: &Claim,
+        more: &[&str],
+    ) -> Result<(Value, Option<Trouble>), Trouble> {
         let key = self.key(claim.name.as_str())?;
         let arguments = [&[claim.owner.as_str()], more].concat();
         let alone = Call { script, keys: slice::from_ref(&key), arguments: &arguments };
         // A pause is no run: it leaves no record and draws no token.
-        if beside.is_empty() || self.history == History::Denied || claim.owner.is_pause() {
-            return self.network.run(&alone);
+        if beside.is_empty() || self.denied.is_some() || claim.purpose == Purpose::Pause {
+            let why = self.denied.clone().filter(|_| claim.purpose == Purpose::Run);
+            return Ok((self.network.run(&alone)?, why));
         }
         let mut keys = vec![key.clone()];
         keys.extend(beside.iter().map(|beside| match beside {
@@ -142,14 +139,14 @@ impl Redis {
         }));
         let refusal = match self.network.run(&Call { keys: &keys, ..alone })? {
             Value::ServerError(refusal) => refusal,
-            answer => return Ok(answer),
+            answer => return Ok((answer, None)),
         };
         let answer = self.network.run(&alone)?;
+        let why = self.no_history(&key, &trouble::of_answer(&refusal).message);
         if trouble::code(&refusal) == "NOPERM" {
-            self.history = History::Denied;
+            self.denied = Some(why.clone());
         }
-        self.unrecorded = Some(self.no_history(&key, &trouble::of_answer(&refusal).message));
-        Ok(answer)
+        Ok((answer, Some(why)))
     }
 
     /// Closes a record by itself: while a slot is on its way, the lock and what is beside it may be on two nodes.
@@ -190,7 +187,7 @@ impl Redis {
 }
 
 impl Backend for Redis {
-    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
         let lease = millis(claim.lease);
         let record = match (claim.keep, self.asked) {
             (0, _) => "0",
@@ -202,31 +199,27 @@ impl Backend for Redis {
         let (lease_text, record_and_name) = (lease.to_string(), format!("{record}{}", claim.name));
         let more = [lease_text.as_str(), record_and_name.as_str()];
         let beside = [Beside::History, Beside::Token, Beside::Void];
-        let answer =
+        let (answer, mut unrecorded) =
             self.run(ACQUIRE, &beside, claim, &more).inspect_err(|trouble| self.doubtful |= trouble.unclear)?;
         if answer == Value::Array(vec![Value::Int(2)]) {
             return Err(Trouble::given_up(&format!("backend {}", self.address)));
         }
         let (acquired, failure) = answer::of_acquire(&answer, lease).ok_or_else(|| self.strange(&answer))?;
-        if let Acquired::Granted(grant) = acquired {
+        if matches!(acquired, Acquired::Granted(_)) {
             self.released = None;
-            // An earlier try may have gone without.
-            if grant.token.is_some() {
-                self.unrecorded = None;
-            }
         }
         if let Some(failure) = failure {
-            self.unrecorded = Some(self.no_history(&self.key(claim.name.as_str())?, &failure));
+            unrecorded = Some(self.no_history(&self.key(claim.name.as_str())?, &failure));
         }
-        Ok(acquired)
+        Ok(Reply { answer: acquired, remark: Remark { unrecorded, cut: None } })
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        let answer = self.run(RENEW, &[], claim, &[&millis(claim.lease).to_string()])?;
-        self.kept(&answer)
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
+        let (answer, _) = self.run(RENEW, &[], claim, &[&millis(claim.lease).to_string()])?;
+        Ok(self.kept(&answer)?.into())
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
         let beside: &[Beside] = match closing == Closing::Unused || self.doubtful {
             true => &[Beside::History, Beside::Void],
@@ -240,31 +233,24 @@ impl Backend for Redis {
             Closing::Unused => String::new(),
         };
         let more = [ended.as_str(), &hold, &keep, &closing];
-        let answer = self.run(RELEASE, beside, claim, &more);
-        if answer.is_ok() && self.unrecorded.is_some() && self.network.is_cluster() && self.close(claim, &more).is_ok()
-        {
-            self.unrecorded = None;
-        }
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
-        match answer.and_then(|answer| self.kept(&answer)) {
-            Ok(Kept::Lost) if again => Ok(Kept::Kept),
-            Ok(Kept::Lost) => Ok(Kept::Lost),
-            Ok(Kept::Kept) => {
+        let answer = self.run(RELEASE, beside, claim, &more).inspect_err(|trouble| {
+            if trouble.unclear {
                 self.released = Some(owner.to_owned());
-                Ok(Kept::Kept)
             }
-            Err(trouble) => {
-                if trouble.unclear {
-                    self.released = Some(owner.to_owned());
-                }
-                Err(trouble)
-            }
+        });
+        let (answer, mut unrecorded) = answer?;
+        if unrecorded.is_some() && self.network.is_cluster() && self.close(claim, &more).is_ok() {
+            unrecorded = None;
         }
-    }
-
-    fn unrecorded(&mut self) -> Option<Trouble> {
-        self.unrecorded.take()
+        let mut answer = self.kept(&answer)?;
+        if answer == Kept::Kept {
+            self.released = Some(owner.to_owned());
+        } else if again {
+            answer = Kept::Kept;
+        }
+        Ok(Reply { answer, remark: Remark { unrecorded, cut: None } })
     }
 
     fn disconnect(&mut self) {

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
 use super::survey::escaped;
-use super::{Beside, CHANGE, History, LIST, Redis, millis, trouble};
+use super::{Beside, CHANGE, LIST, Redis, millis, trouble};
 use crate::backend::{Finding, Kept, Operate, Trouble};
 use crate::clock::Timestamp;
 use crate::lock::{Change, Lock, Locks, PastRun, Record, Runs, Wanted};
@@ -41,7 +41,7 @@ impl Redis {
         if !self.network.is_cluster() || names.len() == 1 {
             let with_tokens: Vec<String> =
                 keys.iter().cloned().chain(keys.iter().map(|key| Beside::Token.key(key))).collect();
-            let denied = self.history == History::Denied;
+            let denied = self.denied.is_some();
             for keys in [with_tokens.as_slice(), keys.as_slice()].iter().skip(usize::from(denied)) {
                 let call = Call { script: LIST, keys, arguments: &[&names.len().to_string()] };
                 // The tokens are not needed to know who holds the locks.
@@ -262,7 +262,7 @@ mod tests {
     #[track_caller]
     fn release(backend: &mut dyn Backend, claim: &Claim) {
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
-        assert_eq!(backend.release(claim, Duration::ZERO, closing).unwrap(), Kept::Kept);
+        assert_eq!(backend.release(claim, Duration::ZERO, closing).unwrap().answer, Kept::Kept);
     }
 
     fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
@@ -556,7 +556,9 @@ mod tests {
         let (first, second) = (claim("job", 1), claim("job", 2));
         backend.make().map_err(told)?;
         for claim in [&first, &second] {
-            let Acquired::Granted(grant) = backend.acquire(claim).map_err(told)? else { return Err("held".to_owned()) };
+            let Acquired::Granted(grant) = backend.acquire(claim).map_err(told)?.answer else {
+                return Err("held".to_owned());
+            };
             grant.token.ok_or("no token")?;
             backend.renew(claim).map_err(told)?;
             let owner = claim.owner.as_str().to_owned();
@@ -567,10 +569,10 @@ mod tests {
             }
             backend.locks(&["job"]).map_err(told)?;
             let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
-            backend.release(&Claim { keep: 1, ..claim.clone() }, Duration::ZERO, closing).map_err(told)?;
+            let reply = backend.release(&Claim { keep: 1, ..claim.clone() }, Duration::ZERO, closing).map_err(told)?;
             let runs = backend.runs(&all()).map_err(told)?.runs;
             let closed: Vec<bool> = runs.iter().map(|run| run.ended_at.is_some()).collect();
-            if backend.unrecorded().is_some() || closed != [true] {
+            if reply.remark.unrecorded.is_some() || closed != [true] {
                 return Err("no history".to_owned());
             }
         }

@@ -28,7 +28,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::history::History;
 use super::url::percent_decode;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Trouble, Url};
+use super::{Access, Acquired, Backend, Kept, Operate, Pace, Reply, Trouble, Url};
 use crate::lock::{Claim, Closing, Locks};
 use file::{Directory, File};
 use statements::{Fault, Form, Statements};
@@ -227,8 +227,8 @@ impl Sqlite {
 }
 
 impl Backend for Sqlite {
-    fn acquire(&mut self, claim: &Claim) -> Result<Acquired, Trouble> {
-        self.with_table(|connection, statements| {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
+        let answer = self.with_table(|connection, statements| {
             for _ in 0..RACES {
                 if let Some(record) = statements.peek(connection, claim)? {
                     return Ok(Acquired::Held(record));
@@ -238,23 +238,20 @@ impl Backend for Sqlite {
                 }
             }
             Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
-        })
+        })?;
+        Ok(Reply { answer, remark: self.history.remark(claim.purpose) })
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Kept, Trouble> {
-        self.with_table(|connection, statements| statements.renew(connection, claim))
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
+        Ok(self.with_table(|connection, statements| statements.renew(connection, claim))?.into())
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Kept, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let answer = self.with_table(|connection, statements| statements.release(connection, claim, hold, closing))?;
         if self.file.log_size() > LONG_LOG {
             self.fold_log();
         }
-        Ok(answer)
-    }
-
-    fn unrecorded(&mut self) -> Option<Trouble> {
-        self.history.take_reason()
+        Ok(Reply { answer, remark: self.history.remark(claim.purpose) })
     }
 
     fn disconnect(&mut self) {

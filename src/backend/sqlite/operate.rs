@@ -286,7 +286,7 @@ mod tests {
     use super::super::file::{Directory, File};
     use super::*;
     use crate::backend::{Acquired, TroubleKind, from_url};
-    use crate::lock::{Claim, Closing, LockName, Owner, Verdict};
+    use crate::lock::{Claim, Closing, LockName, Owner, Purpose, Verdict};
 
     const MINUTE: Duration = Duration::from_secs(60);
     const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
@@ -352,23 +352,28 @@ mod tests {
     }
 
     fn claim(name: &str, number: u64) -> Claim {
-        Claim { name: LockName::new(name).unwrap(), owner: Owner::new("host", 1, number), lease: MINUTE, keep: 100 }
+        Claim {
+            name: LockName::new(name).unwrap(),
+            owner: Owner::new("host", 1, number),
+            lease: MINUTE,
+            keep: 100,
+            purpose: Purpose::Run,
+        }
     }
 
     fn pausing(name: &str) -> Claim {
-        Claim { owner: Owner::of_pause("ada", "host", 7, None, "disk"), ..claim(name, 7) }
+        Claim { owner: Owner::of_pause("ada", "host", 7, None, "disk"), purpose: Purpose::Pause, ..claim(name, 7) }
     }
 
     fn is_granted(backend: &mut dyn Operate, claim: &Claim) -> bool {
-        matches!(backend.acquire(claim).unwrap(), Acquired::Granted(_))
+        matches!(backend.acquire(claim).unwrap().answer, Acquired::Granted(_))
     }
 
     fn works(backend: &mut dyn Operate) {
         let claim = claim("works", 1);
-        assert!(matches!(backend.acquire(&claim).unwrap(), Acquired::Granted(grant) if grant.token.is_some()));
-        assert_eq!(backend.unrecorded(), None);
+        assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(grant) if grant.token.is_some()));
         let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
-        assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept));
+        assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept.into()));
     }
 
     fn change(name: &str, from: &str, to: &str, left: Duration) -> Change {

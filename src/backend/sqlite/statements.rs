@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row};
 use super::history;
 use crate::backend::Kept;
 use crate::clock::Timestamp;
-use crate::lock::{Claim, Closing, Grant, Record};
+use crate::lock::{Claim, Closing, Grant, Purpose, Record};
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
 /// application or a person, has changed the row since.
@@ -172,7 +172,7 @@ impl Statements<'_> {
     /// Takes the lock and notes it; `None` if another was quicker.
     pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Fault> {
         let (lease, lease_ms) = modifier(claim.lease);
-        let is_pause = claim.owner.is_pause();
+        let is_pause = claim.purpose == Purpose::Pause;
         let (boot, synchronous) = if is_pause { (None, SYNCHRONOUS_FULL) } else { (self.boot, self.synchronous) };
         let boot = boot.map(str::to_owned);
         let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into()), (":alive_in", boot.into())];
