@@ -79,6 +79,9 @@ fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
         Ok(matches) => matches,
         Err(error) => return usage::answer(&error, arguments),
     };
+    if let Some(mistake) = usage::without_value(&matches, arguments) {
+        return Err(mistake.into());
+    }
     match matches.subcommand() {
         Some(("run", matches)) => command::run::run(matches, started),
         Some(("completions", matches)) => command::completions::completions(matches),

@@ -1,12 +1,12 @@
 //! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Write, stdout};
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Error};
 
-use crate::cli::{OPTIONS, SUBS, Sub};
+use crate::cli::{Kind, OPTIONS, Opt, SUBS, Sub};
 use crate::command::nearest;
 use crate::config::Mistake;
 use crate::exit::Exit;
@@ -25,6 +25,34 @@ pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Ex
         };
     }
     Err(mistake(error, arguments).into())
+}
+
+/// Returns the mistake of an option that has taken the `--` before the command for its value. A lock may be called so, but then
+/// it is attached: `--name=--`.
+pub(crate) fn without_value(matches: &ArgMatches, arguments: &[OsString]) -> Option<Mistake> {
+    let (_, matches) = matches.subcommand()?;
+    let has = |id: &str| matches.ids().any(|known| known == id);
+    let command = if has("command") { matches.get_many::<OsString>("command") } else { None };
+    let typed = &arguments[..arguments.len().saturating_sub(command.map_or(0, Iterator::count))];
+    let taken = |option: &&Opt| {
+        let is_of_text = matches!(option.kind, Kind::Value(_) | Kind::Choice(_)) && has(option.long);
+        is_of_text
+            && matches.get_one::<String>(option.long).is_some_and(|value| value == "--")
+            && !typed.iter().any(|word| attaches(option, word))
+    };
+    let option = OPTIONS.iter().find(taken)?;
+    let what = if option.kind == Kind::Value("DURATION") { "duration" } else { "value" };
+    let message = format!("--{} needs a {what}", option.long);
+    Some(Mistake::new(message).hint("`--` stands between the options and the command"))
+}
+
+/// Whether a word has both the option and `--` as its value.
+fn attaches(option: &Opt, word: &OsStr) -> bool {
+    let Some(before) = word.to_str().and_then(|word| word.strip_suffix("--")) else { return false };
+    match before.strip_prefix("--") {
+        Some(long) => long.strip_suffix('=') == Some(option.long),
+        None => before.trim_end_matches('=').ends_with(|last| option.short == Some(last)),
+    }
 }
 
 /// The command that was given.

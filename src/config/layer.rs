@@ -69,9 +69,6 @@ impl Layers {
         }
         let typed: Layer =
             OPTIONS.iter().filter_map(|option| Some((option.long, from_command_line(option, matches)?))).collect();
-        if let Some(given) = typed.values().find(|given| given.text == "--") {
-            return Err(without_value(given));
-        }
         unknown.sort_unstable();
         Ok(Self { layers: vec![typed, variables], unknown })
     }
@@ -186,16 +183,6 @@ fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given
 fn begins_as_ours(name: &OsStr) -> bool {
     let start = name.as_encoded_bytes().get(..unknown::PREFIX.len());
     start.is_some_and(|start| start.eq_ignore_ascii_case(unknown::PREFIX.as_bytes()))
-}
-
-/// Says that an option has taken the `--` before the command for its value.
-fn without_value(given: &Given) -> Mistake {
-    let option = OPTIONS.iter().find(|option| given.source.to_string() == format!("--{}", option.long));
-    let what = match option.map(|option| option.kind) {
-        Some(Kind::Value("DURATION")) => "duration",
-        _ => "value",
-    };
-    Mistake::new(format!("{} needs a {what}", given.source)).hint("`--` stands between the options and the command")
 }
 
 /// An empty variable counts as unset.

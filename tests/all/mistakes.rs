@@ -43,6 +43,18 @@ const TYPED: &[(&str, &str, &str)] = &[
         "--signal needs a value",
         "`--` stands between the options and the command",
     ),
+    ("run --name -- true", "--name needs a value", "`--` stands between the options and the command"),
+    (
+        "run --name=-- --at-most 1m -w -- true",
+        "--wait needs a duration",
+        "`--` stands between the options and the command",
+    ),
+    (
+        "run --name -- --at-most 1m env --name=--",
+        "--name needs a value",
+        "`--` stands between the options and the command",
+    ),
+    ("acquire --name --", "--name needs a value", "`--` stands between the options and the command"),
     (
         "run --name a --at-most 1m --wait -v true",
         "--wait needs a duration, and `-v` is none; write for example 90s, 1.5h, 1h30m, 2days or PT1H30M",

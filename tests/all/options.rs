@@ -119,7 +119,7 @@ fn names_that_differ_in_anything_are_different_locks() {
         "'",
         "\"",
         "-v",
-        "---",
+        "--",
         "{job}",
         "任务",
     ];

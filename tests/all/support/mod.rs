@@ -66,9 +66,9 @@ impl Place {
         command
     }
 
-    /// `shedlock run --name NAME --at-most 1m ARGUMENTS`.
+    /// `shedlock run --name=NAME --at-most 1m ARGUMENTS`. The name is attached, since a lock may be called `--`.
     pub(crate) fn run<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(&self, name: &str, arguments: I) -> Command {
-        let mut command = self.shedlock(["run", "--name", name, "--at-most", "1m"]);
+        let mut command = self.shedlock(["run", &format!("--name={name}"), "--at-most", "1m"]);
         command.args(arguments);
         command
     }
