@@ -13,8 +13,8 @@ const OF_THE_LOCK: &str = "SHEDLOCK_LOCK_";
 /// Holds the password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
 pub(super) const PASSWORD: &str = "SHEDLOCK_BACKEND_PASSWORD";
 
-/// How many letters a name may be off to be taken for a slip.
-const SLIPS: usize = 2;
+/// How many letters an option's name may have, without the prefix, to count as short: many words that others use resemble it.
+const SHORT: usize = 5;
 
 /// Returns the name of a variable that no option has, to be listed, unless it is shedlock's own after all. One that resembles
 /// an option's is a mistake.
@@ -45,14 +45,27 @@ pub(crate) fn is_of_a_service(name: &str) -> bool {
         || name.rsplit_once("_PORT_").is_some_and(|(_, port)| of_a_port(port))
 }
 
-/// The variable that was probably meant: two letters off, or the beginning of the name.
+/// The variable that was probably meant: the nearest of which the name is a slip, or the longest with which it begins.
 fn nearest(name: &str) -> Option<String> {
     let name = name.to_ascii_uppercase();
-    let known: Vec<String> = OPTIONS.iter().map(Opt::variable).chain([PASSWORD.to_owned()]).collect();
-    let near = known.iter().filter(|known| known.len().abs_diff(name.len()) <= SLIPS);
-    let near = near.map(|known| (strsim::damerau_levenshtein(&name, known), known)).min();
-    let near = near.filter(|(distance, _)| *distance <= SLIPS).map(|(_, known)| known);
-    near.or_else(|| known.iter().filter(|known| name.starts_with(*known)).max_by_key(|known| known.len())).cloned()
+    let name = name.strip_prefix(PREFIX)?;
+    let options = OPTIONS.iter().map(Opt::variable).chain([PASSWORD.to_owned()]);
+    let known: Vec<String> = options.filter_map(|known| known.strip_prefix(PREFIX).map(str::to_owned)).collect();
+    let distances = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
+    let slip = distances.filter(|(distance, known)| *distance <= slips(known)).min().map(|(_, known)| known);
+    let begins = known.iter().filter(|known| begins_with(name, known)).max_by_key(|known| known.len());
+    slip.or(begins).map(|known| format!("{PREFIX}{known}"))
+}
+
+/// How many letters a name may be off to be taken for this one. `HOME`, `DATE` and `MODE` are two off `NAME`, and `EVENT` off
+/// `EVERY`.
+fn slips(known: &str) -> usize {
+    if known.len() <= SHORT { 1 } else { 2 }
+}
+
+/// Whether a name is this one with more behind it. `NAMESPACE` is no `NAME`, but `BACKENDURL` is a `BACKEND`.
+fn begins_with(name: &str, known: &str) -> bool {
+    name.strip_prefix(known).is_some_and(|more| more.starts_with('_') || known.len() > SHORT)
 }
 
 #[cfg(test)]
@@ -65,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_two_letters_off_or_with_more_behind_it_is_a_slip() {
+    fn a_name_that_is_almost_an_options_or_has_more_behind_it_is_a_slip() {
         for (typed, known) in [
             ("SHEDLOCK_BACKND", "SHEDLOCK_BACKEND"),
             ("SHEDLOCK_BAKCEDN", "SHEDLOCK_BACKEND"),
@@ -79,6 +92,14 @@ mod tests {
             ("SHEDLOCK_AT-MOST", "SHEDLOCK_AT_MOST"),
             ("SHEDLOCK_ATMOST", "SHEDLOCK_AT_MOST"),
             ("SHEDLOCK_NMAE", "SHEDLOCK_NAME"),
+            ("SHEDLOCK_NAM", "SHEDLOCK_NAME"),
+            ("SHEDLOCK_NAME_", "SHEDLOCK_NAME"),
+            ("SHEDLOCK_NAME_PREFIX", "SHEDLOCK_NAME"),
+            ("SHEDLOCK_LEASES", "SHEDLOCK_LEASE"),
+            ("SHEDLOCK_LEAST", "SHEDLOCK_LEASE"),
+            ("SHEDLOCK_WAIT_FRO", "SHEDLOCK_WAIT_FOR"),
+            ("SHEDLOCK_CONF", "SHEDLOCK_CONFIG"),
+            ("SHEDLOCK_SIGNALS", "SHEDLOCK_SIGNAL"),
             ("SHEDLOCK_CONFIG_FILE", "SHEDLOCK_CONFIG"),
             ("SHEDLOCK_BACK\u{fffd}ND", "SHEDLOCK_BACKEND"),
         ] {
@@ -91,9 +112,28 @@ mod tests {
         for other in [
             "SHEDLOCK_",
             "SHEDLOCK_URL",
+            "SHEDLOCK_BACKUP",
             "SHEDLOCK_VERSION",
             "SHEDLOCK_BLESS",
             "SHEDLOCK_CHECKER_INSIDE",
+            // Near to a short one, which words of other meanings are
+            "SHEDLOCK_HOME",
+            "SHEDLOCK_DATE",
+            "SHEDLOCK_MODE",
+            "SHEDLOCK_NODE",
+            "SHEDLOCK_NM",
+            "SHEDLOCK_RELEASE",
+            "SHEDLOCK_RELAY",
+            // Longer than a short one, without a `_` between
+            "SHEDLOCK_NAMESPACE",
+            "SHEDLOCK_WAITING",
+            "SHEDLOCK_LEASEHOLDER",
+            "SHEDLOCK_EVERYWHERE",
+            // What a command is told of a run that has ended
+            "SHEDLOCK_EVENT",
+            "SHEDLOCK_EXIT_CODE",
+            "SHEDLOCK_DURATION",
+            "SHEDLOCK_MESSAGE",
             "shedlock_name",
         ] {
             assert_eq!(judge(other), Ok(Some(other.to_owned())));
