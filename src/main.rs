@@ -49,10 +49,14 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     }
     job::fill_standard_descriptors();
     std::panic::set_hook(Box::new(|panic| {
-        report::error(
-            &format!("internal error: {panic}").replace('\n', " "),
-            Some("this is a bug in shedlock; please report it"),
-        );
+        match command::random() {
+            // Drivers cannot go on without random numbers.
+            Err(mistake) => report::error(&mistake.message, mistake.hint.as_deref()),
+            Ok(_) => report::error(
+                &format!("internal error: {panic}").replace('\n', " "),
+                Some("this is a bug in shedlock; please report it"),
+            ),
+        }
         // A driver that panics is a backend that does not answer, and the metrics' thread a directory that does not: the job
         // that may be running goes on, and ends as ever.
         while matches!(std::thread::current().name(), Some(keeper::THREAD | report::METRICS_THREAD)) {

@@ -3,6 +3,7 @@
 use clap::ArgMatches;
 use nix::unistd::{getpid, getsid};
 
+use super::random;
 use super::run::{has_terminal, host};
 use crate::clock::Moment;
 use crate::config::{Settings, Surroundings};
@@ -17,7 +18,7 @@ use crate::supervise::{Supervisor, Work};
 pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
     // Who has closed the pipe gets no handle, and what must not stay taken is given back.
     job::ignore_pipe();
-    let random = getrandom::u64()?;
+    let random = random()?;
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use super::operator::Operator;
+use super::random;
 use super::run::host;
 use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Reply, Trouble};
 use crate::clock::Moment;
@@ -203,7 +204,7 @@ fn claim() -> anyhow::Result<Claim> {
     let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
     Ok(Claim {
         name,
-        owner: Owner::new(&host(), std::process::id(), getrandom::u64()?),
+        owner: Owner::new(&host(), std::process::id(), random()?),
         lease: LEASE,
         keep: KEEP,
         purpose: Purpose::Run,

@@ -41,6 +41,16 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
     }
 }
 
+/// Returns a random number, by which an owner is told from all others.
+pub(crate) fn random() -> Result<u64, Mistake> {
+    getrandom::u64().map_err(|error| {
+        let why = error.raw_os_error().map(|code| plain(&io::Error::from_raw_os_error(code)));
+        let why = why.unwrap_or_else(|| error.to_string());
+        Mistake::new(format!("the system gives no random number: {why}"))
+            .hint("shedlock needs getrandom(2); a filter of system calls, such as a container's, may forbid it")
+    })
+}
+
 /// Ends with the answer no, and says why.
 fn refuse(message: &str, hint: Option<&str>) -> Exit {
     remark(message, hint);

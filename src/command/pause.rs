@@ -9,7 +9,7 @@ use super::held::{LOOKS, Seen, rest, say, suggestion};
 use super::operator::{self, Operator};
 use super::run::host;
 use super::waiting::Waiting;
-use super::{refuse, remark};
+use super::{random, refuse, remark};
 use crate::backend::{Acquired, FOR_EVER, Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::config::{self, Mistake};
@@ -105,7 +105,7 @@ impl Wish {
             name: operator::name(matches)?,
             user: user(),
             host: host(),
-            random: getrandom::u64()?,
+            random: random()?,
             reason: reason(text("reason").unwrap_or_default()).map_err(|why| of("reason", why))?,
             lasting: text("for").map_or(Ok(FOR_EVER), config::at_least_a_second).map_err(|why| of("for", why))?,
             wait: text("wait")

@@ -8,6 +8,7 @@ use clap::ArgMatches;
 use nix::libc;
 use nix::unistd::{getpid, getsid};
 
+use super::random;
 use crate::clock::Moment;
 use crate::config::{Mistake, Settings, Surroundings};
 use crate::exit::{Exit, Outcome};
@@ -20,7 +21,7 @@ use crate::variables;
 
 /// Runs the command under the lock. `started` is when the process began.
 pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
-    let random = getrandom::u64()?;
+    let random = random()?;
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use super::stage::{among_mounts, by_nobody, change, names_in, open_to_nobody};
-use super::support::process::{beside, write_script};
-use super::support::{Place, finish};
+use super::support::process::{beside, under, write_script};
+use super::support::{Finished, Place, finish};
 
 /// What is typed after `shedlock`, cut at blanks; the message; and the hint, if there is one.
 const TYPED: &[(&str, &str, &str)] = &[
@@ -238,4 +238,93 @@ fn what_cannot_be_run_says_what_to_do() {
         finished.stderr.contains("hint: the directory that shedlock was started in has been removed"),
         "{finished:?}"
     );
+}
+
+/// A script of a user who is not root, with the directory `home` of this place; `$0` is shedlock.
+fn nobody(place: &Place, script: &str) -> Finished {
+    let home = place.path("home");
+    let mut command = place.shedlock::<_, &str>([]);
+    command.env_remove("SHEDLOCK_BACKEND").env_remove("XDG_STATE_HOME").env("HOME", &home).current_dir(&home);
+    finish(&mut by_nobody(&under(&["sh", "-c", script], &command)))
+}
+
+const RUN: &str = "\"$0\" run --name a --at-most 1m";
+
+#[test]
+fn a_umask_that_takes_its_users_own_rights_is_named_and_nothing_is_left_behind() {
+    for umask in ["0777", "0700", "0277"] {
+        let place = Place::new();
+        let home = open_to_nobody(&place, "home");
+        for backend in ["", "--backend sqlite:locks.db"] {
+            let finished = nobody(&place, &format!("umask {umask}; {RUN} {backend} true"));
+            finished.complains(125, &format!("with the umask {umask} not even its own user could use it"));
+            assert!(
+                finished.stderr.contains("\nhint: set another before shedlock, such as `umask 077`"),
+                "{finished:?}"
+            );
+            assert_eq!(names_in(&home), [""; 0]);
+        }
+        // A mode that is asked for by name is given.
+        let mode = format!("umask {umask}; {RUN} --backend 'sqlite:locks.db?mode=0600' \"$0\" verify");
+        nobody(&place, &mode).is_silent_with(0);
+    }
+}
+
+#[test]
+fn a_mode_that_keeps_out_its_own_user_is_named() {
+    for (make, shut, mode) in [
+        ("mkdir -p .local/state; chmod 0 .local", ".local", "0000"),
+        ("mkdir -p .local/state/shedlock; chmod 0500 .local/state/shedlock", ".local/state/shedlock", "0500"),
+        (
+            "mkdir -p .local/state/shedlock; cd .local/state/shedlock; : >shedlock.db; chmod 0 shedlock.db",
+            ".local/state/shedlock/shedlock.db",
+            "0000",
+        ),
+    ] {
+        let place = Place::new();
+        let shut = open_to_nobody(&place, "home").join(shut).display().to_string();
+        let finished = nobody(&place, &format!("({make}); {RUN} true"));
+        finished.complains(125, &format!("the mode {mode} of {shut} keeps out its own user"));
+        assert!(finished.stderr.contains(&format!("\nhint: chmod u+rwX {shut}; ")), "{finished:?}");
+        nobody(&place, &format!("chmod u+rwX {shut}; {RUN} true")).is_silent_with(0);
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_named() {
+    for blocks in [1, 4, 16] {
+        let place = Place::new();
+        for made_before in [false, true] {
+            if made_before {
+                finish(&mut place.run("a", ["true"])).is_silent_with(0);
+            }
+            let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+            let finished = finish(&mut under(&["bash", "-c", &script], &place.run("a", ["true"])));
+            finished.complains(125, &format!("no file may have more than {blocks} KiB here, which is too little"));
+            assert!(finished.stderr.ends_with("hint: raise the limit with `ulimit -f`\n"), "{finished:?}");
+        }
+    }
+}
+
+#[test]
+fn a_system_without_random_numbers_is_named() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    for error in ["ENOSYS", "EPERM"] {
+        let inject = format!("inject=getrandom:error={error}");
+        let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=getrandom", "-e", &inject];
+        for words in [
+            &["run", "--name", "a", "--at-most", "1m", "true"][..],
+            &["acquire", "--name", "a", "--at-most", "1m"],
+            &["pause", "a"],
+        ] {
+            let finished = finish(&mut under(&strace, &place.shedlock(words)));
+            finished.complains(125, "the system gives no random number: ");
+            assert!(finished.stderr.contains("\nhint: shedlock needs getrandom(2)"), "{finished:?}");
+        }
+        for words in [&["status"][..], &["history"], &["init"]] {
+            let finished = finish(&mut under(&strace, &place.shedlock(words)));
+            assert_eq!((finished.code(), &finished.stderr[..]), (Some(0), ""), "{words:?}");
+        }
+    }
 }

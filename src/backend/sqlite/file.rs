@@ -14,13 +14,16 @@ use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::entry::Entry;
-use super::mount;
+use super::{limits, mount};
 use crate::backend::{Trouble, TroubleKind};
 use crate::home;
 use crate::plain::plain;
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
+
+/// More than one run makes any of the files grow, in bytes.
+const ONE_RUN: u64 = 64 * 1024;
 
 /// What is not any user's own.
 const SYSTEM: &str = "/var";
@@ -90,9 +93,7 @@ impl File {
 
     /// How long the write-ahead log beside the file is, in bytes.
     pub(super) fn log_size(&self) -> u64 {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        fs::metadata(log).map_or(0, |data| data.len())
+        fs::metadata(self.beside("-wal")).map_or(0, |data| data.len())
     }
 
     /// Refuses a file on a network file system, where locks between hosts are not to be trusted.
@@ -130,6 +131,7 @@ impl File {
     /// A database that is made in place can be seen half made, and switching a new file to WAL fails for those who
     /// look at it at that moment.
     pub(super) fn create(&self, sql: &str) -> Result<(), Trouble> {
+        self.refuse_umask()?;
         if self.directory == Directory::Make {
             self.make_directory().map_err(|error| self.cannot_make(&error))?;
         }
@@ -138,6 +140,20 @@ impl File {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.cannot_make(&error)),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to make what its own user could not use, and which would stay in the way.
+    fn refuse_umask(&self) -> Result<(), Trouble> {
+        let needed = match (self.directory, self.mode) {
+            (Directory::Make, _) if !self.directory().exists() => 0o700,
+            // What is asked for by name is given whatever the umask is.
+            (_, Some(_)) => 0,
+            (_, None) => 0o600,
+        };
+        let Some(umask) = limits::umask().filter(|umask| umask & needed != 0) else { return Ok(()) };
+        let path = self.path.display();
+        Err(Trouble::lasting(format!("backend {path}: with the umask {umask:04o} not even its own user could use it"))
+            .hint("set another before shedlock, such as `umask 077`"))
     }
 
     /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is
@@ -240,11 +256,12 @@ impl File {
                 "backend {path}: another process is making it, or has {} locked",
                 directory.display()
             )),
-            io::ErrorKind::PermissionDenied => {
+            io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
                 Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
                     "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
                 )
-            }
+            }),
+            io::ErrorKind::FileTooLarge if limits::largest_file().is_some() => self.too_large(),
             _ => {
                 let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
                 let kind = if passes { TroubleKind::Passing } else { TroubleKind::Lasting };
@@ -260,10 +277,10 @@ impl File {
         if let Err(error) = fs::metadata(&self.path) {
             return match error.kind() {
                 io::ErrorKind::NotFound => Trouble::passing(format!("backend {path}: the file is gone")),
-                io::ErrorKind::PermissionDenied => {
+                io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
                     Trouble::lasting(format!("backend {path}: no permission to enter its directory"))
                         .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
-                }
+                }),
                 _ => Trouble::lasting(format!("backend {path}: {}", plain(&error))),
             };
         }
@@ -274,16 +291,18 @@ impl File {
             Some(nix::errno::Errno::EROFS) => {
                 Trouble::lasting(format!("backend {path}: its file system is mounted read-only"))
             }
-            Some(_) => {
+            Some(_) => self.shut().unwrap_or_else(|| {
                 let owner = home::name_of(fs::metadata(&self.path).map_or(0, |data| data.uid()));
                 Trouble::lasting(format!(
                     "backend {path}: no permission to read and write it; it belongs to user {owner}"
                 ))
                 .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
-            }
-            None if access(self.directory(), AccessFlags::W_OK).is_err() => Trouble::lasting(format!(
-                "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
-            )),
+            }),
+            None if access(self.directory(), AccessFlags::W_OK).is_err() => self.shut().unwrap_or_else(|| {
+                Trouble::lasting(format!(
+                    "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
+                ))
+            }),
             None => {
                 // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
                 let kind = if self.is_all_ours() { TroubleKind::Passing } else { TroubleKind::Lasting };
@@ -294,18 +313,49 @@ impl File {
         }
     }
 
+    /// A mode that keeps us out of what is ours, if that is why the file cannot be used.
+    fn shut(&self) -> Option<Trouble> {
+        let (place, mode) = limits::shut(&self.path)?;
+        let (path, place) = (self.path.display(), place.display());
+        Some(
+            Trouble::lasting(format!("backend {path}: the mode {mode:04o} of {place} keeps out its own user"))
+                .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
+        )
+    }
+
+    /// The file, or one beside it, may not become as large as it has to.
+    fn too_large(&self) -> Trouble {
+        let (path, limit) = (self.path.display(), limits::largest_file().unwrap_or_default() / 1024);
+        Trouble::lasting(format!("backend {path}: no file may have more than {limit} KiB here, which is too little"))
+            .hint("raise the limit with `ulimit -f`")
+    }
+
+    /// Whether what is written next to the file, or to those beside it, exceeds a limit.
+    fn is_at_the_limit(&self) -> bool {
+        let sizes = ["", "-wal", "-shm"].map(|end| fs::metadata(self.beside(end)).map_or(0, |data| data.len()));
+        limits::largest_file().is_some_and(|limit| limit < sizes.into_iter().max().unwrap_or_default() + ONE_RUN)
+    }
+
+    /// The file whose name ends so in addition.
+    fn beside(&self, end: &str) -> PathBuf {
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(end);
+        beside.into()
+    }
+
     /// Whether we may read and write what lies beside the file, as far as that is there.
     fn is_all_ours(&self) -> bool {
         ["-wal", "-shm"].iter().all(|end| {
-            let mut beside = self.path.clone().into_os_string();
-            beside.push(end);
-            let refused = access(Path::new(&beside), AccessFlags::R_OK | AccessFlags::W_OK).err();
+            let refused = access(&self.beside(end), AccessFlags::R_OK | AccessFlags::W_OK).err();
             refused.is_none_or(|error| error == nix::errno::Errno::ENOENT)
         })
     }
 
     /// It may be gone in a moment, when somebody has made room, or a disk has been given a second chance.
     pub(super) fn explain_io(&self, error: &rusqlite::Error) -> Trouble {
+        if self.is_at_the_limit() {
+            return self.too_large();
+        }
         Trouble::passing(format!("backend {}: {error}", self.path.display()))
             .hint("the disk may be full or failing; `dmesg` and `df` tell more")
     }

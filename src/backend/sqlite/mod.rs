@@ -17,6 +17,7 @@ mod connect;
 mod entry;
 mod file;
 mod history;
+mod limits;
 mod mount;
 mod operate;
 mod statements;
