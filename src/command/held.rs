@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{Operate, Trouble};
 use crate::clock::{Moment, Timestamp};
+use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::{Lock, LockName, Locks, Record};
 use crate::report;
@@ -12,6 +13,9 @@ use super::operator::{self, Operator};
 
 /// How often a lock that changes hands is looked at again before that is told instead.
 pub(super) const LOOKS: usize = 10;
+
+/// How far the end of a lock may be from what was asked for, for a store's roundings and the time that the asking took.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(15);
 
 /// A lock as it was seen.
 pub(super) struct Seen {
@@ -62,6 +66,28 @@ impl Seen {
     pub(super) fn state(&self) -> String {
         self.held().map_or_else(|| "is free".to_owned(), |record| report::holding(record, Some(self.now)))
     }
+}
+
+/// Fails if a lock that was held is as it was before, or held for longer than it was to be from then on by the owner `to`. A table
+/// may take a statement and keep its row, by a trigger or row security.
+pub(super) fn must_be(
+    operator: &mut Operator,
+    name: &LockName,
+    before: &Record,
+    to: &str,
+    left: Duration,
+) -> anyhow::Result<()> {
+    // What could not be looked at is believed.
+    let Ok(after) = Seen::of(operator, name) else { return Ok(()) };
+    let is_left = |record: &&Record| record.owner == before.owner && record.since == before.since;
+    let is_longer = |record: &&Record| record.owner == to && record.left > left + TOLERANCE;
+    if after.held().filter(|record| is_left(record) || is_longer(record)).is_none() {
+        return Ok(());
+    }
+    let message = format!("the backend did not change the lock `{name}` as it was asked to: it {}", after.state());
+    Err(Mistake::new(message)
+        .hint("a trigger or row security of its table may do that; `shedlock check` looks for them")
+        .into())
 }
 
 /// For how long a lock is to be held that is to stay held until then, at `now`.

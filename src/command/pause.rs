@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, rest, say, suggestion};
+use super::held::{LOOKS, Seen, TOLERANCE, must_be, rest, say, suggestion};
 use super::operator::{self, Operator};
 use super::run::host;
 use super::waiting::Waiting;
@@ -19,9 +19,6 @@ use crate::job::Signals;
 use crate::lock::{Change, Claim, Holder, LockName, Owner, Purpose, Record, Wanted};
 use crate::run::Patience;
 use crate::signal::Signal;
-
-/// How much sooner than was asked for a pause may end, for a store's roundings and the time that the asking took.
-const TOLERANCE: Duration = Duration::from_secs(15);
 
 /// What somebody wants.
 struct Wish {
@@ -174,7 +171,12 @@ impl Wish {
         }
         match (stopped, answer) {
             (Some(stopped), _) => Ok(Ok(Taken::Stopped(stopped.signal))),
-            (None, Ok(answer)) => Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not })),
+            (None, Ok(answer)) => {
+                if let (Ok(_), Some(kept)) = (&answer, seen.held()) {
+                    must_be(operator, &self.name, kept, owner.as_str(), self.lasting.max(kept.left))?;
+                }
+                Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not }))
+            }
             (None, Err(error)) if unclear => {
                 let hint = format!("it may be paused all the same: `shedlock status {}` tells", self.name);
                 Err(Mistake::new(format!("{error:#}")).hint(hint).into())

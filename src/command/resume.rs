@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, rest, say, suggestion};
+use super::held::{LOOKS, Seen, must_be, rest, say, suggestion};
 use super::operator::{self, Operator};
 use super::refuse;
 use crate::backend::Kept;
@@ -26,6 +26,7 @@ pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
             left = rest(kept_until, seen.clock());
             backend.change(&Change { name: name.clone(), from: record.owner.clone(), to: ended.clone(), left })
         })?;
+        must_be(&mut operator, &name, record, &ended, left)?;
         let end = kept_until.filter(|_| !left.is_zero());
         let after = match done {
             Kept::Kept => None,

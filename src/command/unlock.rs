@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, say, suggestion};
+use super::held::{LOOKS, Seen, must_be, say, suggestion};
 use super::operator::{self, Operator};
 use super::refuse;
 use crate::backend::Kept;
@@ -57,6 +57,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
         // The owner stays, without a mark: a run that finds its lock free with the mark would take that for its own release.
         let change = Change { name: name.clone(), from: owner.clone(), to: owner.clone(), left: Duration::ZERO };
         let freed = operator.ask(|backend| backend.change(&change))?;
+        must_be(&mut operator, &name, record, owner, Duration::ZERO)?;
         if freed == Kept::Lost {
             seen = Seen::of(&mut operator, &name)?;
         }

@@ -65,5 +65,7 @@ mod surroundings;
 mod sweeps;
 mod terminal;
 mod troubleshooting;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+mod unchanged;
 mod upgrade;
 mod variables;
