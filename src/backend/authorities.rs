@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -20,8 +21,14 @@ const BUNDLES: [&str; 5] = [
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const END: &[u8] = b"-----END CERTIFICATE-----";
 
-/// Reads the authorities of the system in PEM, without what is broken; `None` if there are none.
-pub(super) fn of_the_system() -> Option<Vec<u8>> {
+/// Returns the authorities of the system in PEM, without what is broken; `None` if there are none. They are read at the first
+/// call: to read them takes longer than to connect, and each attempt to connect asks for them.
+pub(super) fn of_the_system() -> Option<&'static [u8]> {
+    static READ: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    READ.get_or_init(read).as_deref()
+}
+
+fn read() -> Option<Vec<u8>> {
     let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
     let pem = match (named("SSL_CERT_FILE"), named("SSL_CERT_DIR")) {
         (None, None) => BUNDLES.iter().map(|path| usable(Path::new(path))).find(|pem| !pem.is_empty())?,

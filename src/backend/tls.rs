@@ -1,5 +1,6 @@
 //! TLS in the words of libpq (`sslmode`, `sslrootcert`, `sslcert`, `sslkey`), the same for every backend.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,11 +104,19 @@ impl Tls {
     }
 
     /// The authorities in PEM; `None` for those that are built in, or if none are asked.
-    pub(super) fn authorities(&self) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(super) fn authorities(&self) -> Result<Option<Cow<'static, [u8]>>, Trouble> {
         match &self.roots {
-            Some(Roots::File(path)) => read("sslrootcert", path).map(Some),
+            Some(Roots::File(path)) => read("sslrootcert", path).map(|pem| Some(Cow::Owned(pem))),
             _ if self.checks() == Checks::Nothing => Ok(None),
-            _ => Ok(authorities::of_the_system()),
+            _ => Ok(authorities::of_the_system().map(Cow::Borrowed)),
+        }
+    }
+
+    /// Looks at the files that are named, for a driver that reads them too and does not say which one is wrong.
+    pub(super) fn judge_files(&self) -> Result<(), Trouble> {
+        match (&self.roots, &self.identity) {
+            (None | Some(Roots::System), None) => Ok(()),
+            _ => self.config().map(drop),
         }
     }
 

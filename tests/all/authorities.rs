@@ -107,3 +107,32 @@ fn authorities_are_read_only_where_they_are_asked() {
         }
     }
 }
+
+#[test]
+fn the_list_is_read_once() {
+    let (place, databases, certificates) = (Place::new(), secure(), servers::certificates());
+    for url in urls(&databases, "sslmode=verify-full") {
+        let words = ["strace", "-f", "-qq", "-e", "trace=open,openat", "-o", "trace"];
+        let mut command = run(&place, &url);
+        finish(&mut under(&words, command.env("SSL_CERT_FILE", certificates.authority()))).is_silent_with(0);
+        let trace = place.read("trace");
+        assert_eq!(trace.matches(&certificates.authority()).count(), 1, "{url} {trace}");
+    }
+}
+
+/// The driver for PostgreSQL asks for them in a way of its own, and panics.
+#[test]
+fn a_driver_that_gets_no_random_numbers_says_so() {
+    let (place, databases, certificates) = (Place::new(), secure(), servers::certificates());
+    for (url, code) in urls(&databases, "sslmode=verify-full").iter().zip([125, 0, 0]) {
+        let inject = "inject=getrandom:error=EPERM";
+        let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=getrandom", "-e", inject];
+        let mut command = place.shedlock(["status"]);
+        command.env("SHEDLOCK_BACKEND", url).env("SSL_CERT_FILE", certificates.authority());
+        let finished = finish(&mut under(&words, &command));
+        match code {
+            0 => assert_eq!(finished.code(), Some(0), "{finished:?}"),
+            code => finished.complains(code, "the system gives no random number: operation not permitted"),
+        }
+    }
+}

@@ -172,8 +172,7 @@ impl Servers {
         addresses: &[SocketAddr],
     ) -> Result<Result<Conn, Error>, Trouble> {
         tls::install_provider();
-        // The driver reads the same files, and does not say which one is wrong.
-        self.tls.config().map_err(|trouble| trouble.of(&self.label))?;
+        self.tls.judge_files().map_err(|trouble| trouble.of(&self.label))?;
         let checks = self.tls.checks();
         let mut ssl = SslOpts::default()
             .with_danger_accept_invalid_certs(checks == Checks::Nothing)

@@ -1,5 +1,6 @@
 //! A connection to one server: how it is opened, and how commands and answers go over it.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -172,8 +173,7 @@ fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, Tro
     }
     let Some(tls) = &terms.tls else { return Ok(ConnectionAddr::Tcp(host.name.clone(), port)) };
     tls::install_provider();
-    // It is what says best which file cannot be used.
-    tls.config()?;
+    tls.judge_files()?;
     let certificates = TlsCertificates {
         client_tls: match &tls.identity {
             None => None,
@@ -182,7 +182,7 @@ fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, Tro
                 client_key: tls::read("sslkey", &identity.key)?,
             }),
         },
-        root_cert: tls.authorities()?,
+        root_cert: tls.authorities()?.map(Cow::into_owned),
     };
     let insecure = tls.checks() == Checks::Nothing;
     let bare = ConnectionAddr::TcpTls { host: host.name.clone(), port, insecure, tls_params: None };
