@@ -102,8 +102,9 @@ fn at_least_keeps_the_lock_and_every_does_too<S: Store>(site: &Site<S>) {
 fn a_job_that_gives_its_own_lock_back_has_lost_nothing<S: Store>(site: &Site<S>) {
     let handle = "\"$SHEDLOCK_LOCK_NAME@$SHEDLOCK_LOCK_OWNER\"";
     let script = format!("{0} release {handle} && {0} release {handle}", env!("CARGO_BIN_EXE_shedlock"));
+    finish(&mut site.run("unrecorded", &["--history-keep", "0", "sh", "-c", &script])).is_silent_with(0);
     finish(&mut site.run("job", &["sh", "-c", &script])).is_silent_with(0);
-    assert!(!site.is_held("job"));
+    assert!(!site.is_held("job") && !site.is_held("unrecorded"));
     let history = finish(&mut site.shedlock(&["history", "job"]));
     assert!(history.stdout.contains("success"), "{history:?}");
 }

@@ -221,9 +221,15 @@ impl Backend for Redis {
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
-        let beside: &[Beside] = match closing == Closing::Unused || self.doubtful {
-            true => &[Beside::History, Beside::Void],
-            false => &[Beside::History],
+        let mark = match (closing == Closing::Unused || self.doubtful, self.asked) {
+            (true, _) => "1",
+            // By a handle; the run is to learn of it.
+            (false, false) => "2",
+            (false, true) => "",
+        };
+        let beside: &[Beside] = match mark.is_empty() && claim.keep > 0 {
+            true => &[Beside::History],
+            false => &[Beside::History, Beside::Void],
         };
         let closing = match closing {
             Closing::Ended { verdict, exit_code } => {
@@ -232,7 +238,7 @@ impl Backend for Redis {
             }
             Closing::Unused => String::new(),
         };
-        let more = [ended.as_str(), &hold, &keep, &closing];
+        let more = [ended.as_str(), &hold, &keep, &closing, mark];
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
         let answer = self.run(RELEASE, beside, claim, &more).inspect_err(|trouble| {
