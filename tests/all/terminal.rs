@@ -1,13 +1,14 @@
-//! Runs on a terminal, where a shell, the kernel and people send signals to whole groups.
+//! Runs on a terminal, where a shell, the kernel and people send signals to whole groups. What shells may do differently stands
+//! in `sweeps/shells.rs`, for bash too.
 
 use std::fs;
 
 use super::support::process::{
-    children, is_free, is_held, logger, pid_in, stat, touch, until_exists, wait_for_child, wait_for_end, wait_for_more,
-    wait_for_state, wait_until_free, wait_until_held, wait_until_it_listens,
+    children, is_free, is_held, logger, pid_in, stat, touch, wait_for_child, wait_for_end, wait_for_more,
+    wait_until_free,
 };
 use super::support::pty::Terminal;
-use super::support::{Place, is_alive, kill, wait_until};
+use super::support::{Place, is_alive, kill};
 
 /// What a person types before a command.
 const RUN: &str = "$PROGRAM run --name job --at-most 1m";
@@ -26,56 +27,6 @@ fn start_logger(place: &Place, terminal: &mut Terminal, command: &str) -> (i32, 
 }
 
 #[test]
-fn ctrl_c_reaches_the_job_exactly_once() {
-    for option in ["", "--new-group", "--foreground"] {
-        let place = Place::new();
-        let mut terminal = Terminal::bash(&place);
-        let (wrapper, _) = start_logger(&place, &mut terminal, &format!("{RUN} {option} ./logger log; echo $? > code"));
-        for (keys, count) in [("\x03", 2), ("\x1c", 3), ("\x03", 4)] {
-            terminal.type_keys(keys);
-            place.wait_for_lines("log", count);
-        }
-        // What came twice would be in the log before this.
-        kill(wrapper, "USR1");
-        assert_eq!(place.wait_for_lines("log", 5), ["ready", "INT", "QUIT", "INT", "USR1"], "{option}");
-        touch(&place, "done");
-        assert_eq!(place.wait_for_lines("code", 1), ["0"]);
-        is_free(&place, "job");
-    }
-}
-
-#[test]
-fn ctrl_c_ends_the_loop_of_the_shell() {
-    for option in ["", "--new-group"] {
-        let place = Place::new();
-        let mut terminal = Terminal::bash(&place);
-        let job = format!("echo ready >> log; {}", until_exists("never"));
-        terminal.type_line(&format!("for n in 1 2 3; do {RUN} {option} sh -c '{job}'; echo after >> log; done"));
-        place.wait_for_lines("log", 1);
-        terminal.type_keys("\x03");
-        terminal.type_line("echo $? prompt >> log");
-        assert_eq!(place.wait_for_lines("log", 2), ["ready", "130 prompt"], "{option}");
-        is_free(&place, "job");
-    }
-}
-
-#[test]
-fn ctrl_c_while_we_wait_ends_the_loop_of_the_shell() {
-    let place = Place::new();
-    let mut holder = Terminal::bash(&place);
-    holder.type_line(&format!("{RUN} sh -c '{}'", until_exists("done")));
-    wait_until_held(&place, "job");
-    let mut terminal = Terminal::bash(&place);
-    terminal.type_line(&format!("for n in 1 2 3; do {RUN} --wait forever echo ran >> log; echo after >> log; done"));
-    wait_until_it_listens(wrapper(&terminal));
-    terminal.type_keys("\x03");
-    terminal.type_line("echo $? prompt >> log");
-    assert_eq!(place.wait_for_lines("log", 1), ["130 prompt"]);
-    touch(&place, "done");
-    wait_until_free(&place, "job");
-}
-
-#[test]
 fn ctrl_backslash_ends_the_job_and_us() {
     let place = Place::new();
     let mut terminal = Terminal::bash(&place);
@@ -84,40 +35,6 @@ fn ctrl_backslash_ends_the_job_and_us() {
     terminal.type_keys("\x1c");
     assert_eq!(place.wait_for_lines("code", 1), ["131"]);
     is_free(&place, "job");
-}
-
-#[test]
-fn ctrl_z_gives_the_prompt_back_and_fg_and_bg_go_on() {
-    for option in ["", "--new-group"] {
-        let place = Place::new();
-        let mut terminal = Terminal::bash(&place);
-        // Not sh: dash makes its children by vfork(2), and a ^Z just then stops the child and not dash, with or without us.
-        let job = "while echo >> beats && [ ! -e done ]; do sleep 0.02; done; exit 3";
-        terminal.type_line(&format!("{RUN} {option} bash -c '{job}'; echo $? >> stopped"));
-        place.wait_for_lines("beats", 1);
-        let wrapper = wrapper(&terminal);
-        let job = wait_for_child(wrapper);
-
-        terminal.type_keys("\x1a");
-        assert_eq!(place.wait_for_lines("stopped", 1), ["148"], "{option}");
-        wait_for_state(wrapper, "T");
-        wait_for_state(job, "T");
-        is_held(&place, "job");
-
-        terminal.type_line("fg; echo $? >> stopped");
-        wait_for_more(&place, "beats");
-        terminal.type_keys("\x1a");
-        assert_eq!(place.wait_for_lines("stopped", 2), ["148", "148"], "{option}");
-        wait_for_state(job, "T");
-
-        terminal.type_line("bg; echo prompt > background");
-        place.wait_for_lines("background", 1);
-        wait_for_more(&place, "beats");
-        touch(&place, "done");
-        terminal.type_line("wait %1; echo $? > code");
-        assert_eq!(place.wait_for_lines("code", 1), ["3"], "{option}");
-        is_free(&place, "job");
-    }
 }
 
 #[test]
@@ -345,19 +262,4 @@ fn at_expiry_a_stopped_run_is_not_stopped_again_by_its_job() {
     ));
     assert_eq!(place.wait_for_lines("code", 1), ["124"]);
     is_free(&place, "job");
-}
-
-#[test]
-fn a_run_in_the_background_of_a_terminal_is_not_reached_by_its_keys() {
-    let place = Place::new();
-    let mut terminal = Terminal::bash(&place);
-    let (wrapper, _) = start_logger(&place, &mut terminal, &format!("{RUN} ./logger log &"));
-    terminal.type_line("trap 'echo >> interrupted' INT; echo > ready");
-    place.wait_for_lines("ready", 1);
-    terminal.type_keys("\x03");
-    place.wait_for_lines("interrupted", 1);
-    kill(wrapper, "USR1");
-    assert_eq!(place.wait_for_lines("log", 2), ["ready", "USR1"]);
-    touch(&place, "done");
-    wait_until("its end", || (!is_alive(wrapper)).then_some(()));
 }

@@ -12,6 +12,9 @@ use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use super::Place;
 use super::process::{LOGGER, beside, under, write_script};
 
+/// An interactive bash without its line editor and without anybody's settings.
+pub(crate) const BASH: [&str; 5] = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+
 /// A pseudoterminal. Dropping it hangs up.
 pub(crate) struct Terminal {
     /// `None` once it was hung up.
@@ -36,7 +39,7 @@ impl Terminal {
 
     /// An interactive bash in the place, without echo, prompts and cores. `./logger FILE` logs its signals there.
     pub(crate) fn bash(place: &Place) -> Self {
-        Self::shell(place, &["bash", "--norc", "--noprofile", "--noediting", "-i"])
+        Self::shell(place, &BASH)
     }
 
     /// The same with another shell.

@@ -165,7 +165,7 @@ fn a_signal_to_us_to_the_job_or_to_a_group_reaches_the_job_exactly_once() {
 }
 
 /// The kernel does not say whether a process has signalled us alone or all of our group. What the terminal sends it marks,
-/// and that reaches the job once: `terminal::ctrl_c_reaches_the_job_exactly_once`.
+/// and that reaches the job once: `shells::ctrl_c_reaches_the_job_exactly_once`.
 #[test]
 fn a_signal_of_a_process_to_a_shared_group_reaches_the_job_and_at_most_twice() {
     for standing in [Standing::DetachedShared, Standing::Shared] {

@@ -1,14 +1,14 @@
-//! Job control under dash and zsh, as `terminal.rs` has it for bash.
+//! Job control under each shell.
 
 use super::super::support::process::{
     beside, is_free, is_held, stat, touch, until_exists, wait_for_child, wait_for_more, wait_for_state,
     wait_until_held, wait_until_it_listens,
 };
-use super::super::support::pty::Terminal;
+use super::super::support::pty::{BASH, Terminal};
 use super::super::support::{Place, kill, wait_until};
 
 /// Without the line editors, which would draw on the terminal, and without anybody's settings.
-const SHELLS: [&[&str]; 2] = [&["dash", "-i"], &["zsh", "-f", "-i", "+Z"]];
+const SHELLS: [&[&str]; 3] = [&BASH, &["dash", "-i"], &["zsh", "-f", "-i", "+Z"]];
 
 /// What a person types before a command.
 const RUN: &str = "$PROGRAM run --name job --at-most 1m";
@@ -16,7 +16,7 @@ const RUN: &str = "$PROGRAM run --name job --at-most 1m";
 #[test]
 fn ctrl_c_reaches_the_job_exactly_once() {
     for shell in SHELLS {
-        for option in ["", "--new-group"] {
+        for option in ["", "--new-group", "--foreground"] {
             let place = Place::new();
             let mut terminal = Terminal::shell(&place, shell);
             terminal.type_line(&format!("{RUN} {option} ./logger log; echo $? > code"));
