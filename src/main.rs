@@ -59,7 +59,7 @@ extern "C" fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
         }
         // A driver that panics is a backend that does not answer, and the metrics' thread a directory that does not: the job
         // that may be running goes on, and ends as ever.
-        while matches!(std::thread::current().name(), Some(keeper::THREAD | report::METRICS_THREAD)) {
+        while matches!(std::thread::current().name(), Some(keeper::THREAD | backend::FOLDER | report::METRICS_THREAD)) {
             std::thread::park();
         }
         job::exit(exit::FAILED);

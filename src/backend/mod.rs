@@ -174,6 +174,9 @@ impl<T> From<T> for Reply<T> {
     }
 }
 
+/// The name of a thread that puts a store in order. A run does without it.
+pub(crate) const FOLDER: &str = "folder";
+
 /// For how long a lock is said to stay held that has no end, as only a person's or another program's has none: ten years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 

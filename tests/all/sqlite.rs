@@ -510,31 +510,110 @@ fn the_write_ahead_log_stays_short() {
     assert!(longest.unwrap() < 40 * 1024, "{longest:?}");
 }
 
+/// Makes the log longer than a run leaves it, as leases do that are renewed for long. Who closes the last connection would fold
+/// it, so this one stays open.
+fn grow_log(place: &Place) -> Connection {
+    let writer = open(place);
+    writer.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    while log_size(place) < 64 * 1024 {
+        // A row that stays as it is would not be written.
+        let sql = "UPDATE shedlock SET locked_by = hex(randomblob(9)) || ':ended'";
+        assert_eq!(writer.execute(sql, ()).unwrap(), 1);
+    }
+    writer
+}
+
+fn log_size(place: &Place) -> u64 {
+    fs::metadata(place.path("locks.db-wal")).unwrap().len()
+}
+
+/// Has each fsync of a run of the lock `a` made only after so many milliseconds; `trace` shows those that have begun.
+fn slow_to_sync(place: &Place, delay_ms: u64, arguments: &[&str]) -> Command {
+    let inject = format!("inject=fsync,fdatasync:delay_enter={}", delay_ms * 1000);
+    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=fsync,fdatasync", "-e", &inject];
+    under(&tracer, &place.run("a", arguments.iter().copied()))
+}
+
+/// That the run ends before its fsync is a remark of strace's own.
+#[track_caller]
+fn ends_with(code: i32, finished: &Finished) {
+    let ours: Vec<&str> = finished.stderr.lines().filter(|line| !line.starts_with("strace: ")).collect();
+    assert_eq!((finished.code(), ours), (Some(code), vec![]));
+}
+
+/// A job that runs until the file `runs` is gone.
+const WHILE_RUNS: &str = "touch runs; while [ -e runs ]; do sleep 0.01; done; exit 7";
+
 #[test]
-fn the_write_ahead_log_is_emptied_while_a_job_runs() {
+fn a_long_write_ahead_log_is_emptied_while_a_job_runs() {
     let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let _writer = grow_log(&place);
     let holder = hold(&place, "a");
-    let log = place.path("locks.db-wal");
-    wait_until("the log to be empty", || (fs::metadata(&log).unwrap().len() == 0).then_some(()));
+    wait_until("the log to be short", || (log_size(&place) < 4 * 1024).then_some(()));
     holder.end().is_silent_with(0);
     finish(&mut place.run("a", ["-E", "75", "true"])).is_silent_with(0);
+}
+
+#[test]
+fn a_run_waits_for_the_disk_only_if_it_folds_the_log() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let syncs: Vec<usize> = (0..30)
+        .map(|_| {
+            finish(&mut slow_to_sync(&place, 0, &["true"])).is_silent_with(0);
+            place.read("trace").matches("sync(").count()
+        })
+        .collect();
+    // The log, its directory, the file, and the next log. The next run finds nothing to sync.
+    assert!(syncs.contains(&4) && syncs.iter().all(|count| [0, 4].contains(count)), "{syncs:?}");
+    assert!(!syncs.windows(2).any(|pair| pair == [4, 4]), "{syncs:?}");
+}
+
+#[test]
+fn a_lease_shorter_than_a_sync_of_the_disk_is_renewed() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let _writer = grow_log(&place);
+    let run = start(&mut slow_to_sync(&place, 3_000, &["--lease", "2s", "sh", "-c", WHILE_RUNS]));
+    wait_until("the job", || place.path("runs").exists().then_some(()));
+    wait_until("three leases", || (span(&place, "a") > 6_000).then_some(()));
+    fs::remove_file(place.path("runs")).unwrap();
+    ends_with(7, &finish_child(run));
+    assert!(place.read("trace").contains("DELAYED"), "the log was being folded");
+}
+
+#[test]
+fn a_lock_is_said_to_be_given_back_however_slow_the_disk() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let _writer = grow_log(&place);
+    ends_with(0, &finish(&mut slow_to_sync(&place, 6_000, &["true"])));
+    assert!(place.read("trace").contains("sync("), "the log was to be folded");
+    assert!(!place.row("a").unwrap().held);
 }
 
 #[test]
 fn a_disk_that_is_slow_to_sync_keeps_no_other_run_waiting() {
     let place = Place::new();
     finish(&mut place.run("a", ["true"])).is_silent_with(0);
-    let inject = "inject=fsync,fdatasync:delay_enter=2000000";
-    let tracer = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=fsync,fdatasync", "-e", inject];
-    let job = ["sh", "-c", "touch runs; while [ -e runs ]; do sleep 0.01; done"];
-    let slow = start(&mut under(&tracer, &place.run("a", job)));
+    let _writer = grow_log(&place);
+    let slow = start(&mut slow_to_sync(&place, 2_000, &["sh", "-c", WHILE_RUNS]));
     wait_until("the job", || place.path("runs").exists().then_some(()));
-    // The log is folded while the job runs, with an fsync of the log and one of the file.
-    while place.read("trace").matches("DELAYED").count() < 2 {
-        finish(&mut place.run("b", ["--backend-timeout", "1s", "true"])).is_silent_with(0);
-    }
+    let other = || finish(&mut place.run("b", ["--backend-timeout", "1s", "true"])).is_silent_with(0);
+    let synced = || place.read("trace").matches("DELAYED").count();
+    wait_until("a sync", || place.read("trace").contains("sync(").then_some(()));
+    // The log, its directory, and the file; and again the first and the last, since others have written meanwhile.
+    wait_until("the log to be folded", || {
+        other();
+        (synced() > 2).then_some(())
+    });
+    wait_until("the log to be empty", || (log_size(&place) < 4 * 1024).then_some(()));
+    // The header of the next log.
+    other();
+    assert!(synced() < 6);
     fs::remove_file(place.path("runs")).unwrap();
-    finish_child(slow).is_silent_with(0);
+    ends_with(7, &finish_child(slow));
 }
 
 /// Makes the row what it would be if the clock had been set after the taking: all of it is another time, and whole.

@@ -49,6 +49,8 @@ impl Sqlite {
         let prepare = || {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;
+            // Folding the log is not for whoever happens to commit, who has a deadline.
+            connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
             connection
                 .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
             connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)

@@ -14,6 +14,7 @@ use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::entry::Entry;
+use super::fold::Log;
 use super::{limits, mount};
 use crate::backend::{Trouble, TroubleKind};
 use crate::home;
@@ -91,9 +92,9 @@ impl File {
         access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).is_ok()
     }
 
-    /// How long the write-ahead log beside the file is, in bytes.
-    pub(super) fn log_size(&self) -> u64 {
-        fs::metadata(self.beside("-wal")).map_or(0, |data| data.len())
+    /// The write-ahead log beside the file.
+    pub(super) fn log(&self) -> Log {
+        Log(self.beside("-wal"))
     }
 
     /// Refuses a file on a network file system, where locks between hosts are not to be trusted.

@@ -16,6 +16,7 @@ mod check;
 mod connect;
 mod entry;
 mod file;
+mod fold;
 mod history;
 mod limits;
 mod mount;
@@ -33,18 +34,6 @@ use super::{Access, Acquired, Backend, Kept, Operate, Pace, Reply, Trouble, Url}
 use crate::lock::{Claim, Closing, Locks};
 use file::{Directory, File};
 use statements::{Fault, Form, Statements};
-
-/// Folds the write-ahead log into the file, and empties it. Whoever opens the file first has to read the whole log, so
-/// it is kept short; a mere checkpoint would not do, since that reader does not learn how far it got, and the log would
-/// grow. It takes two fsyncs, for which no job should wait: it is done while a job runs, when the connection is closed,
-/// or by a release that finds the log longer than [`LONG_LOG`].
-const FOLD_LOG: &str = "PRAGMA wal_checkpoint(PASSIVE)";
-/// Nobody can write meanwhile, so there must be nothing left to fold: a busy disk may take seconds for an fsync, and others
-/// would lose their leases.
-const EMPTY_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-
-/// In bytes; some 15 commits.
-const LONG_LOG: u64 = 32 * 1024;
 
 /// What to do about a file that is no database of ours.
 const DAMAGED: &str = "see whether the path is the right one; if it is, move it away while no job runs, together with its -wal and \
@@ -190,17 +179,6 @@ impl Sqlite {
         ))
     }
 
-    fn fold_log(&self) {
-        if let Some(connection) = &self.connection {
-            // If others are at work it fails, and is theirs to do.
-            let before = self.file.log_size();
-            let folded = connection.query_row(FOLD_LOG, (), |_| Ok(()));
-            if folded.is_ok() && self.file.log_size() == before {
-                let _ = connection.query_row(EMPTY_LOG, (), |_| Ok(()));
-            }
-        }
-    }
-
     /// Says in one line what SQLite means, and what to do.
     fn explain(&self, error: &rusqlite::Error) -> Trouble {
         let path = self.file.path().display();
@@ -249,17 +227,22 @@ impl Backend for Sqlite {
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let answer = self.with_table(|connection, statements| statements.release(connection, claim, hold, closing))?;
-        if self.file.log_size() > LONG_LOG {
-            self.fold_log();
+        let log = self.file.log();
+        if log.is_long()
+            && let Some(connection) = self.connection.take()
+        {
+            log.fold(connection).wait();
         }
         Ok(Reply { answer, remark: self.history.remark(claim.purpose) })
     }
 
     fn disconnect(&mut self) {
-        if self.connection.as_ref().is_some_and(|connection| connection.total_changes() > 0) {
-            self.fold_log();
+        let log = self.file.log();
+        if let Some(connection) = self.connection.take().filter(|connection| connection.total_changes() > 0)
+            && log.is_worth_a_fold()
+        {
+            log.fold(connection);
         }
-        self.connection = None;
     }
 
     fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
