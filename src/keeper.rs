@@ -71,6 +71,10 @@ impl Keeper {
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let (mut told, mut cut) = (false, None);
             while let Some(errand) = work.next(&inbox) {
+                if let Request::Renew(..) = errand.request {
+                    // It is worth no ring: it matters when there is no answer in time.
+                    let _ = outbox.send(Event::Renewing(Moment::now()));
+                }
                 let (answer, remark) = work.answer(&errand);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
@@ -394,8 +398,10 @@ mod tests {
     /// Returns the next answer, waiting for the bell.
     fn answer(keeper: &Keeper) -> Event {
         loop {
-            if let Some(event) = keeper.answer() {
-                return event;
+            match keeper.answer() {
+                Some(Event::Renewing(_)) => continue,
+                Some(event) => return event,
+                None => {}
             }
             let mut bells = [PollFd::new(keeper.bell(), PollFlags::POLLIN)];
             assert_eq!(poll(&mut bells, PollTimeout::from(20_000_u16)), Ok(1), "no answer came");

@@ -297,7 +297,14 @@ mod tests {
         }
         for on_lost in [OnLost::Kill, OnLost::Ignore] {
             all.extend(
-                [NoticeKind::Gone, NoticeKind::Late, NoticeKind::NotRenewed].map(|kind| Notice::Lost(kind, on_lost)),
+                [
+                    NoticeKind::Gone,
+                    NoticeKind::Late,
+                    NoticeKind::NotRenewed(None),
+                    NoticeKind::NotRenewed(Some(trouble.clone())),
+                    NoticeKind::NotAsked(Duration::from_secs(2)),
+                ]
+                .map(|kind| Notice::Lost(kind, on_lost)),
             );
         }
         for outcome in [Outcome::Exited(255), Outcome::Killed(Signal::KILL), Outcome::Expired, Outcome::Lost] {

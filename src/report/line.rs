@@ -43,8 +43,8 @@ const TAKEN_AWAY: &str =
     "somebody freed or took it while the job ran, or the server has forgotten it, by a failover or a flush";
 const TOO_LATE: &str =
     "nobody need have taken it: this host was too busy, or shedlock stood still; choose a longer time";
-const NOT_REACHED: &str = "the backend was not reached, or shedlock stood still, for most of the lease; choose a lease \
-                           several times as long as that lasts";
+const SILENT: &str =
+    "the backend did not answer for most of the lease; choose a lease several times as long as that lasts";
 
 /// An event as it is told.
 pub(super) struct Line {
@@ -183,23 +183,30 @@ impl Line {
                 Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet")
             }
             Notice::Lost(kind, on_lost) => {
+                let not_renewed = "the lock could not be renewed in time";
                 let (how, hint) = match kind {
-                    NoticeKind::Gone => ("the lock was lost", TAKEN_AWAY),
-                    NoticeKind::Late => ("the lock's time ran out before it was renewed", TOO_LATE),
-                    NoticeKind::NotRenewed => ("the lock could not be renewed in time", NOT_REACHED),
+                    NoticeKind::Gone => ("the lock was lost", Some(TAKEN_AWAY.to_owned())),
+                    NoticeKind::Late => ("the lock's time ran out before it was renewed", Some(TOO_LATE.to_owned())),
+                    NoticeKind::NotRenewed(None) => (not_renewed, Some(SILENT.to_owned())),
+                    NoticeKind::NotRenewed(Some(trouble)) => (not_renewed, trouble.hint.clone()),
+                    NoticeKind::NotAsked(late) => (not_renewed, Some(starved(*late))),
+                };
+                let why = match kind {
+                    NoticeKind::NotRenewed(Some(trouble)) => format!(": {}", trouble.message),
+                    _ => String::new(),
                 };
                 let line = match on_lost {
-                    OnLost::Kill => Line::new(Verbosity::Errors, "lost", format!("{how}, so the job is stopped")),
+                    OnLost::Kill => Line::new(Verbosity::Errors, "lost", format!("{how}, so the job is stopped{why}")),
                     OnLost::Ignore => {
-                        Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it"))
+                        Line::new(Verbosity::Warnings, "lost", format!("{how}, and the job runs on without it{why}"))
                     }
                 };
-                line.hint(hint)
+                Line { hint, ..line }
             }
             Notice::LostUnnoticed(kind) => {
                 let (message, hint) = match kind {
                     NoticeKind::Gone => ("the lock was no longer ours when the job ended", TAKEN_AWAY),
-                    NoticeKind::Late | NoticeKind::NotRenewed => {
+                    NoticeKind::Late | NoticeKind::NotRenewed(_) | NoticeKind::NotAsked(_) => {
                         ("the lock's time ran out before it could be given back", TOO_LATE)
                     }
                 };
@@ -286,6 +293,12 @@ impl Line {
     }
 }
 
+/// Says why a renewal was asked for so much too late, in tenths of a second.
+fn starved(late: Duration) -> String {
+    let late = duration::format(late - Duration::from_nanos(u64::from(late.subsec_nanos() % 100_000_000)));
+    format!("shedlock asked {late} late: this host was too busy, or shedlock stood still; choose a longer lease")
+}
+
 /// An at-most, and until when it was extended.
 fn limit(at_most: Duration, extended: Option<Timestamp>) -> String {
     let at_most = duration::format(at_most);
@@ -342,12 +355,20 @@ mod tests {
 
     #[test]
     fn whoever_loses_a_lock_is_told_how_that_may_have_happened() {
-        let kinds =
-            [(NoticeKind::Gone, "somebody"), (NoticeKind::Late, "too busy"), (NoticeKind::NotRenewed, "not reached")];
+        let refused = Trouble::lasting("backend x: the column is too coarse").hint("make it a finer one");
+        let kinds = [
+            (NoticeKind::Gone, "somebody"),
+            (NoticeKind::Late, "too busy"),
+            (NoticeKind::NotAsked(Duration::from_micros(1_401_137)), "asked 1.4s late"),
+            (NoticeKind::NotRenewed(None), "did not answer"),
+            (NoticeKind::NotRenewed(Some(refused)), "finer"),
+        ];
         for (kind, word) in kinds {
             for on_lost in [OnLost::Kill, OnLost::Ignore] {
-                let line = Line::of(&Notice::Lost(kind, on_lost));
+                let line = Line::of(&Notice::Lost(kind.clone(), on_lost));
                 assert!(line.hint.is_some_and(|hint| hint.contains(word)));
+                let coarse = line.message.ends_with(": backend x: the column is too coarse");
+                assert_eq!(coarse, matches!(kind, NoticeKind::NotRenewed(Some(_))));
             }
         }
     }

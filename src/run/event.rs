@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Unclosed(Trouble),
     /// The lock whose taking, renewal or release is answered next ends then, since the backend holds no later times.
     Cut(Timestamp),
+    /// The backend is being asked for what [`Action::Renew`] wants, since this moment.
+    Renewing(Moment),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, Trouble>, sent: Moment },
     /// The backend's answer to [`Action::Look`].

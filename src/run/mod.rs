@@ -148,6 +148,7 @@ impl Run {
             }
             Event::Unclosed(trouble) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
             Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
+            Event::Renewing(since) => self.on_renewing(since),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
             Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, &mut todo),
             Event::Released(answer) => self.on_released(answer, now, &mut todo),

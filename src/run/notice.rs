@@ -75,14 +75,16 @@ pub(crate) enum MetricsTrouble {
 }
 
 /// How a lock was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoticeKind {
     /// The backend says that it is not ours, and its time was not up.
     Gone,
     /// The backend says that it is not ours, and its time was up before that answer: shedlock was too late.
     Late,
-    /// It could not be renewed in time.
-    NotRenewed,
+    /// The backend was asked in time to renew it and did not, with the last trouble that it answered; without any it was silent.
+    NotRenewed(Option<Trouble>),
+    /// The backend was not asked in time: for so long shedlock stood still, or got no processor.
+    NotAsked(Duration),
 }
 
 impl NoticeKind {

@@ -36,7 +36,39 @@ impl Run {
         };
         todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
         let Phase::Running(running) = &mut self.phase else { return };
-        running.renewal = Renewal::InFlight { asked: now, limit };
+        let due = match running.renewal {
+            Renewal::Due(at) => at.min(now),
+            Renewal::Off | Renewal::InFlight { .. } => now,
+        };
+        running.renewal = Renewal::InFlight { due, asked: now, sent: None, limit };
+    }
+
+    /// The thread that talks to the backend has come to it, which takes long on a busy host.
+    pub(super) fn on_renewing(&mut self, since: Moment) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        if let Renewal::InFlight { asked, sent, .. } = &mut running.renewal
+            && since >= *asked
+        {
+            *sent = Some(since);
+        }
+    }
+
+    /// Why a lock that is given up at `now` was not renewed.
+    pub(super) fn why_not_renewed(&self, running: &Running, now: Moment) -> NoticeKind {
+        if let Some(trouble) = &running.unrenewed {
+            return NoticeKind::NotRenewed(Some(trouble.clone()));
+        }
+        let give_up = self.give_up_at(running);
+        let overslept = now.since(give_up);
+        match running.renewal {
+            Renewal::Due(due) => NoticeKind::NotAsked(now.since(due)),
+            Renewal::InFlight { due, sent: None, .. } => NoticeKind::NotAsked(now.since(due)),
+            // The backend had less time than we took from it.
+            Renewal::InFlight { due, sent: Some(sent), .. } if give_up.since(sent) <= sent.since(due) + overslept => {
+                NoticeKind::NotAsked(sent.since(due) + overslept)
+            }
+            Renewal::InFlight { .. } | Renewal::Off => NoticeKind::NotRenewed(None),
+        }
     }
 
     pub(super) fn on_renewed(
@@ -60,7 +92,7 @@ impl Run {
             }
             Err(_) if !running.is_in_flight() => {}
             Err(trouble) => {
-                let first = !std::mem::replace(&mut running.unrenewed, true);
+                let first = running.unrenewed.replace(trouble.clone()).is_none();
                 if let (Some(extent), Some(limit)) = (&mut running.extent, running.limit) {
                     // It may have been carried out all the same, or will be.
                     extent.renewed(self.policy.lease().min(limit.since(sent)), now);
@@ -83,9 +115,9 @@ impl Run {
     fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let lease = self.policy.lease();
         let Phase::Running(running) = &mut self.phase else { return };
-        running.unrenewed = false;
+        running.unrenewed = None;
         let (asked, limit) = match running.renewal {
-            Renewal::InFlight { asked, limit } => (asked, limit),
+            Renewal::InFlight { asked, limit, .. } => (asked, limit),
             Renewal::Off | Renewal::Due(_) => (sent, running.limit),
         };
         let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
@@ -121,7 +153,7 @@ impl Run {
     /// The lock is not ours any more, or cannot be kept.
     pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Running(running) = &mut self.phase else { return };
-        running.lost |= kind != NoticeKind::NotRenewed;
+        running.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
         running.renewal = Renewal::Off;
         if !std::mem::replace(&mut running.lost_told, true) {
             todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::ending::{Ending, Why};
 use super::extending::{Extent, Look};
-use super::{
-    Action, GRACE, JobEnd, Notice, NoticeKind, OnExpiry, OnLost, Phase, Rest, Run, Taken, Then, Unanswered, WaitFor,
-};
+use super::{Action, GRACE, JobEnd, Notice, OnExpiry, OnLost, Phase, Rest, Run, Taken, Then, Unanswered, WaitFor};
+use crate::backend::Trouble;
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Grant;
@@ -40,8 +39,8 @@ pub(super) struct Running {
     /// That at-most is used up and the job runs on was told.
     expired_told: bool,
     pub(super) renewal: Renewal,
-    /// The last renewal failed, and that was told.
-    pub(super) unrenewed: bool,
+    /// What the last renewal met, if it failed; that was told.
+    pub(super) unrenewed: Option<Trouble>,
     /// When `--stop-timeout` is over.
     stop_at: Option<Moment>,
     pub(super) ending: Option<Ending>,
@@ -62,9 +61,11 @@ pub(super) struct Running {
 pub(super) enum Renewal {
     Off,
     Due(Moment),
-    /// It was asked for at `asked`, and for no longer than until `limit`.
+    /// It was due at `due`, and asked for at `asked` and for no longer than until `limit`; the backend was asked at `sent`.
     InFlight {
+        due: Moment,
         asked: Moment,
+        sent: Option<Moment>,
         limit: Option<Moment>,
     },
 }
@@ -142,7 +143,7 @@ impl Run {
             lost_told: false,
             expired_told: false,
             renewal: Renewal::Off,
-            unrenewed: false,
+            unrenewed: None,
             stop_at: None,
             ending: None,
             ended: None,
@@ -295,7 +296,7 @@ impl Run {
         }
         let Phase::Running(running) = &self.phase else { return };
         if self.is_watched(running) && now >= self.give_up_at(running) {
-            self.on_lost(NoticeKind::NotRenewed, now, todo);
+            self.on_lost(self.why_not_renewed(running, now), now, todo);
         }
         let Phase::Running(running) = &self.phase else { return };
         if running.ending.is_some() {

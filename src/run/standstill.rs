@@ -26,9 +26,11 @@ impl Run {
             todo.push(Action::Tell(Notice::Checking));
             todo.push(Action::Hold);
         }
-        if !running.is_in_flight() {
-            running.renewal = Renewal::Due(now);
-        }
+        running.renewal = match running.renewal {
+            Renewal::Due(at) => Renewal::Due(at.min(now)),
+            Renewal::Off => Renewal::Due(now),
+            asked @ Renewal::InFlight { .. } => asked,
+        };
     }
 
     /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.

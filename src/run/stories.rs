@@ -163,6 +163,9 @@ impl Story {
                 action => todo.push(action),
             }
         }
+        if todo.iter().any(|action| matches!(action, Action::Renew { .. })) {
+            self.run.on(Event::Renewing(t(at)), t(at));
+        }
         todo
     }
 
@@ -1053,7 +1056,7 @@ fn a_lock_whose_time_ran_out_is_told_from_one_that_another_took() {
         let mut story = Story::running(policy());
         story.on(60_000, exited(0));
         story.on(answered, Event::Released(Ok(Kept::Lost)));
-        assert_eq!(story.told(|notice| *notice == Notice::LostUnnoticed(kind)), 1, "{kind:?}");
+        assert_eq!(story.told(|notice| *notice == Notice::LostUnnoticed(kind.clone())), 1, "{kind:?}");
         let mut story = Story::running(extend());
         story.tick(66_667);
         story.on(answered, renewed(Ok(Kept::Lost), 66_670));
@@ -1147,13 +1150,13 @@ fn a_renewal_that_failed_is_tried_again() {
 fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends() {
     for answers in [false, true] {
         let mut story = Story::running(extend());
-        story.tick(66_667);
+        story.tick(33_334);
         if answers {
-            story.on(STOP_AT - 1, renewed(Err(Trouble::passing("down")), 66_670));
+            story.on(STOP_AT - 1, renewed(Err(Trouble::passing("down")), 33_340));
         }
         assert_eq!(story.due(), STOP_AT);
         assert_eq!(story.tick(STOP_AT), first_signals());
-        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, _))), 1);
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), _))), 1);
         assert_eq!(story.due(), KILL_AT);
         assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
         story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
@@ -2018,7 +2021,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
     assert_eq!(story.tick(10_000), [renew_leased(LEASE_STOP_AT)]);
     assert_eq!(story.due(), LEASE_STOP_AT);
     assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, OnLost::Kill))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), OnLost::Kill))), 1);
     assert_eq!(story.due(), LEASE_KILL_AT);
     assert!(story.tick(LEASE_KILL_AT).contains(&Action::KillTree));
     story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
@@ -2028,12 +2031,49 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
 }
 
 #[test]
+fn a_backend_that_does_not_answer_is_told_from_a_run_that_did_not_ask() {
+    let told = |story: &Story, wanted: &NoticeKind| {
+        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(kind, _) if kind == wanted)), 1, "{wanted:?}");
+    };
+    // (asked at, given up at)
+    for (asked, gave_up, kind) in [
+        (10_000, LEASE_STOP_AT, NoticeKind::NotRenewed(None)),
+        (15_000, LEASE_STOP_AT, NoticeKind::NotRenewed(None)),
+        (17_000, LEASE_STOP_AT, NoticeKind::NotAsked(ms(7_000))),
+        (10_000, LEASE_STOP_AT + 13_000, NoticeKind::NotAsked(ms(13_000))),
+    ] {
+        let mut story = Story::running(leased());
+        story.tick(asked);
+        story.tick(gave_up);
+        told(&story, &kind);
+    }
+    let mut stalled = Story::running(leased());
+    stalled.tick(LEASE_STOP_AT);
+    told(&stalled, &NoticeKind::NotAsked(ms(LEASE_STOP_AT - 10_000)));
+    // The thread that asks got no processor.
+    let mut starved = Story::running(leased());
+    starved.run.on(Event::Tick, t(10_000));
+    starved.tick(LEASE_STOP_AT);
+    told(&starved, &NoticeKind::NotAsked(ms(LEASE_STOP_AT - 10_000)));
+
+    let mut troubled = Story::running(leased());
+    let (first, last) = (Trouble::lasting("away"), Trouble::lasting("coarse"));
+    troubled.tick(10_000);
+    troubled.on(10_010, renewed(Err(first), 10_000));
+    let again = troubled.due();
+    troubled.tick(again);
+    troubled.on(again, renewed(Err(last.clone()), again));
+    troubled.tick(LEASE_STOP_AT);
+    told(&troubled, &NoticeKind::NotRenewed(Some(last)));
+}
+
+#[test]
 fn with_on_lost_ignore_a_renewal_is_tried_until_the_lease_has_ended() {
     let mut story = Story::running(Policy { on_lost: OnLost::Ignore, ..leased() });
     assert_eq!(story.tick(10_000), [renew_leased(30_000)]);
     assert_eq!(story.due(), 30_000);
     assert_eq!(story.tick(30_000), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed, OnLost::Ignore))), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), OnLost::Ignore))), 1);
     assert_eq!(story.due(), STOP_AT, "at-most is the longest that a job may run all the same");
     assert_eq!(story.tick(STOP_AT), first_signals());
 }
