@@ -15,6 +15,7 @@ mod build;
 mod ci;
 mod container;
 mod contents;
+mod crates;
 mod crontabs;
 mod deb;
 mod debian;
