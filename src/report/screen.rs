@@ -57,11 +57,8 @@ fn has_colours(no_color: &str, term: &str) -> bool {
 }
 
 impl Paint {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Plain, Self::Heading, Self::Good, Self::Bad, Self::Warning, Self::Live, Self::Faint];
-
     /// What sets it on a terminal.
-    pub(super) fn code(self) -> Option<&'static str> {
+    fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
             Self::Heading => Some("1"),

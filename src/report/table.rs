@@ -1,7 +1,5 @@
 //! A table that fits where it is shown. How it is made narrower, step by step, is for those to say who know what matters in it.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table as Layout};
 use unicode_width::UnicodeWidthStr;
 
 use super::reporter::visible;
@@ -94,25 +92,25 @@ pub(crate) fn table(mut columns: Vec<Column>, gives: &[Give], screen: &Screen) -
     if let Some(width) = screen.width {
         fit(&mut columns, gives, width);
     }
-    let mut layout = Layout::new();
-    layout.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    layout.set_header(columns.iter().map(|column| marked(column.heading, Paint::Heading)));
+    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let rows = columns.first().map_or(0, |column| column.cells().len());
-    for row in 0..rows {
-        layout.add_row(columns.iter().map(|column| {
-            let cell = &column.cells()[row];
-            marked(&cell.text, cell.paint)
-        }));
+    let heading = line(columns.iter().map(|column| (column.heading, Paint::Heading)), &widths, screen);
+    let below = (0..rows).map(|row| {
+        let cells = columns.iter().map(|column| &column.cells()[row]);
+        line(cells.map(|cell| (cell.text.as_str(), cell.paint)), &widths, screen)
+    });
+    std::iter::once(heading).chain(below).collect()
+}
+
+/// Returns a line with each text below the others of its column, and no blanks at its end.
+fn line<'a>(cells: impl Iterator<Item = (&'a str, Paint)>, widths: &[usize], screen: &Screen) -> String {
+    let (mut line, mut blanks) = (String::new(), 0);
+    for ((text, paint), width) in cells.zip(widths) {
+        line += &" ".repeat(blanks);
+        line += &screen.painted(text, paint);
+        blanks = width + GAP - text.width();
     }
-    for column in layout.column_iter_mut() {
-        column.set_padding((0, u16::try_from(GAP).expect("a gap is small")));
-    }
-    let mut text = String::new();
-    for line in layout.lines() {
-        text += painted(line.trim_end(), screen).trim_end();
-        text.push('\n');
-    }
-    text
+    line + "\n"
 }
 
 /// Gives up what has to be given up for this width: as few things as will do, and of those the texts are cut no shorter than
@@ -180,41 +178,6 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
         }
     }
     kept.trim_end().to_owned() + "…"
-}
-
-/// The table's layout is made of characters that are seen; what colours a cell is put in their place only afterwards, by these,
-/// which take no room and are never in a text of ours: [`visible`] has none of them left.
-const MARKS: u32 = 0xE0041;
-const END: char = '\u{E007F}';
-
-fn marked(text: &str, paint: Paint) -> String {
-    let number = Paint::ALL.iter().position(|known| *known == paint).and_then(|number| u32::try_from(number).ok());
-    let mark = number.and_then(|number| char::from_u32(MARKS + number)).unwrap_or(END);
-    format!("{mark}{text}{END}")
-}
-
-/// The line with colours for its marks, or without marks.
-fn painted(line: &str, screen: &Screen) -> String {
-    let mut text = String::new();
-    let mut inside = Paint::Plain;
-    for letter in line.chars() {
-        let mark = u32::from(letter).checked_sub(MARKS).and_then(|number| Paint::ALL.get(number as usize));
-        let code = match mark {
-            Some(paint) => {
-                inside = *paint;
-                paint.code()
-            }
-            None if letter == END => inside.code().map(|_| "0"),
-            None => {
-                text.push(letter);
-                continue;
-            }
-        };
-        if let Some(code) = code.filter(|_| screen.colour) {
-            text += &format!("\x1b[{code}m");
-        }
-    }
-    text
 }
 
 #[cfg(test)]
