@@ -24,6 +24,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+
 use crate::config::Mistake;
 use crate::exit::{self, Exit};
 use crate::plain::plain;
@@ -66,7 +68,11 @@ fn remark(message: &str, hint: Option<&str>) {
 /// Says on stderr why a command failed.
 pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
-    report::error(&unnumbered(&format!("{error:#}")), hint);
+    let code = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<Errno>().copied();
+    let is_of_files = error.chain().filter_map(code).any(|code| matches!(code, Errno::EMFILE | Errno::ENFILE));
+    let words = error.chain().map(|cause| code(cause).map_or_else(|| cause.to_string(), |code| plain(&code.into())));
+    let text = words.collect::<Vec<_>>().join(": ");
+    report::error(&unnumbered(&text), hint.or(is_of_files.then_some("raise the limit of open files with `ulimit -n`")));
 }
 
 /// Leaves out the number that Rust adds to what the system says, ` (os error 11)`.

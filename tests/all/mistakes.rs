@@ -307,6 +307,18 @@ fn a_limit_on_the_size_of_files_is_named() {
 }
 
 #[test]
+fn a_limit_on_open_files_is_named() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    for files in [4, 5] {
+        let script = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let finished = finish(&mut under(&["bash", "-c", &script], &place.run("a", ["true"])));
+        finished.complains(125, ": too many open files");
+        assert!(finished.stderr.ends_with("\nhint: raise the limit of open files with `ulimit -n`\n"), "{finished:?}");
+    }
+}
+
+#[test]
 fn a_system_without_random_numbers_is_named() {
     let place = Place::new();
     finish(&mut place.run("a", ["true"])).is_silent_with(0);
