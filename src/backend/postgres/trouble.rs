@@ -137,7 +137,6 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
         Failure::Pooled => {
             return Trouble::passing(format!("{label}: no answer in time from the server behind the pooler"))
                 .hint(LOGIN_RETRY)
-                .lingering()
                 .unclear();
         }
         Failure::Cancelled => return locked(label, &format!("a row of the table {table}, or all of it,")),

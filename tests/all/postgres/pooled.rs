@@ -1,8 +1,10 @@
 //! PgBouncer in transaction mode, with another client in the pool that leaves its session as it likes.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::{Site, row, row_in};
+use crate::relay::{Act, Relay};
 use crate::servers::{self, PgBouncer, Postgres, PostgresDatabase};
 use crate::support::{finish, wait_until};
 
@@ -162,6 +164,21 @@ fn a_lock_is_given_back_when_the_server_was_started_again_behind_a_pooler() {
     server.start();
     job.end(3).is_silent_with(3);
     assert!(!row(&database, "job").held);
+}
+
+/// It lets clients in and says no more: it may be frozen, and nothing says that it would answer soon.
+#[test]
+fn a_pooler_that_says_nothing_does_not_prolong_a_release() {
+    let database = servers::postgres().database();
+    let pooler = PgBouncer::fresh(servers::postgres().port(), &[]);
+    let silent = |chunk: &crate::relay::Chunk<'_>| if chunk.has(b":ended") { Act::Freeze(0) } else { Act::Pass };
+    let (url, relay) = Relay::before(&pooler.url(&database), silent);
+    let site = Site::new(url);
+    let job = site.job("job", ["--backend-timeout", "2s"]);
+    let begun = Instant::now();
+    job.end(3).complains(3, "the lock frees when its time is up");
+    assert!(begun.elapsed() < Duration::from_secs(15), "it took {:?}", begun.elapsed());
+    assert!(relay.frozen() > 0);
 }
 
 #[test]
