@@ -427,7 +427,7 @@ pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     let first = claim("job", 1, MINUTE);
     // It had not been taken, and there may be no table yet.
     assert_eq!(
-        persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::Unused)).answer,
+        persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::GivenUp)).answer,
         Kept::Lost
     );
     // It had.
@@ -757,7 +757,7 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
     let before = store.history("job");
     for keep in [100, 1] {
         let late = Claim { keep, ..late.clone() };
-        persist(|| open(store).release(&late, Duration::ZERO, Closing::Unused));
+        persist(|| open(store).release(&late, Duration::ZERO, Closing::GivenUp));
         let trouble = open(store).acquire(&late).unwrap_err();
         assert!(trouble.message.contains("was given up"), "{trouble:?}");
         assert!(!is_held(store, "job"), "{:?}", store.stored("job"));
@@ -777,7 +777,7 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
     assert!(!is_held(store, "job"));
     // Nor of a lock that has never been.
     let other = claim("other", 1, MINUTE);
-    assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::Unused)).answer, Kept::Lost);
+    assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::GivenUp)).answer, Kept::Lost);
     open(store).acquire(&other).unwrap_err();
     assert!(!is_held(store, "other"));
 }
@@ -799,7 +799,7 @@ pub(super) fn a_taking_beside_its_giving_back_takes_nothing(store: &dyn Store) {
                 taker.acquire(&given_up)
             });
             barrier.wait();
-            persist(|| giver.release(&given_up, Duration::ZERO, Closing::Unused));
+            persist(|| giver.release(&given_up, Duration::ZERO, Closing::GivenUp));
             match late.join().unwrap() {
                 Ok(_) => taken += 1,
                 Err(_) => refused += 1,
@@ -913,11 +913,13 @@ pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
     grows(&mut last, &take(&mut *backend, &first));
     release(&mut *backend, &first, Duration::ZERO);
     let before = store.history("job");
-    take(&mut *backend, &unused);
-    assert_eq!(tokens(store, "job").len(), 2);
-    for _ in 0..2 {
-        assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)).answer, Kept::Kept);
-        assert_eq!(store.history("job"), before);
+    for closing in [Closing::Unused, Closing::GivenUp] {
+        take(&mut *backend, &unused);
+        assert_eq!(tokens(store, "job").len(), 2);
+        for _ in 0..2 {
+            assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, closing)).answer, Kept::Kept);
+            assert_eq!(store.history("job"), before);
+        }
     }
     let unused = claim("job", 4, MINUTE);
     take(&mut *backend, &unused);

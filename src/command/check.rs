@@ -1,5 +1,6 @@
 //! `shedlock check`: whether this host can lock here. What a backend has to say comes first; then a lock is really taken.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     findings_of(operator.unknown_variables()).into_iter().for_each(|finding| findings.tell(finding));
     let reached = operator.backend().check(&mut |finding| findings.tell(finding));
     if reached == Reached::Yes {
-        Trial { operator: &mut operator, findings: &mut findings }.all();
+        Trial { operator: &mut operator, findings: &mut findings, closing: Closing::Unused }.all();
         operator.backend().disconnect();
     }
     findings.finish(reached)?;
@@ -65,6 +66,8 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
 struct Trial<'a> {
     operator: &'a mut Operator,
     findings: &'a mut Findings,
+    /// How what was taken is given back: no mark is left where every request was answered.
+    closing: Closing,
 }
 
 impl Trial<'_> {
@@ -87,7 +90,7 @@ impl Trial<'_> {
     fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
         let deadline = Moment::now() + self.operator.timeout() + MORE;
         loop {
-            let (reply, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
+            let (reply, took) = self.acquire(claim);
             let finding = match reply.map(|Reply { answer, remark }| (answer, remark.unrecorded)) {
                 Ok((Acquired::Granted(grant), unrecorded)) => {
                     self.findings.tell(taken(grant.token, unrecorded, took));
@@ -110,7 +113,7 @@ impl Trial<'_> {
                 Err(trouble) => {
                     if trouble.unclear {
                         // It may have been taken all the same. If it cannot be given back either it frees itself.
-                        let _ = self.operator.backend().release(claim, Duration::ZERO, Closing::Unused);
+                        let _ = self.operator.backend().release(claim, Duration::ZERO, self.closing);
                     }
                     Finding::of_trouble("take", trouble)
                 }
@@ -130,7 +133,7 @@ impl Trial<'_> {
 
     /// Another owner must not get it.
     fn refuse(&mut self, other: &Claim) -> bool {
-        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(other)));
+        let (answer, took) = self.acquire(other);
         self.tell("refuse", answer, |reply| match reply.answer {
             Acquired::Held(_) => Ok(format!("a second owner was refused in {}", brief(took))),
             Acquired::Granted(_) => Err("a second owner got the lock while the first one had it".to_owned()),
@@ -150,7 +153,7 @@ impl Trial<'_> {
 
     /// Whoever lost an answer must not be locked out of the own lock; the token is a new one, and larger.
     fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
-        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim)));
+        let (answer, took) = self.acquire(claim);
         self.tell("again", answer, |reply| match (reply.answer, before) {
             (Acquired::Held(record), _) => Err(format!("its own owner was refused; it is held by {}", record.owner)),
             (Acquired::Granted(grant), Some(before)) if grant.token.is_some_and(|token| token <= before) => {
@@ -163,10 +166,23 @@ impl Trial<'_> {
         })
     }
 
-    fn release(&mut self, claim: &Claim) {
-        let release = |operator: &mut Operator| {
-            operator.try_ask(|backend| backend.release(claim, Duration::ZERO, Closing::Unused))
+    /// Asks for the lock, and notes whether an answer was lost.
+    fn acquire(&mut self, claim: &Claim) -> (Result<Reply<Acquired>, Trouble>, Duration) {
+        let closing = Cell::new(self.closing);
+        let note = |trouble: &Trouble| {
+            if trouble.unclear {
+                closing.set(Closing::GivenUp);
+            }
         };
+        let answer = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim).inspect_err(note)));
+        self.closing = closing.get();
+        answer
+    }
+
+    fn release(&mut self, claim: &Claim) {
+        let closing = self.closing;
+        let release =
+            |operator: &mut Operator| operator.try_ask(|backend| backend.release(claim, Duration::ZERO, closing));
         let (answer, took) = self.timed(release);
         self.tell("release", answer, |reply| match reply.answer {
             Kept::Kept => Ok(format!("gave it back in {}", brief(took))),

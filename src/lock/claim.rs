@@ -53,6 +53,8 @@ pub(crate) enum Closing {
     Ended { verdict: Verdict, exit_code: Option<u8> },
     /// No job has run under it: the record goes.
     Unused,
+    /// The same, and a request for it may still be on its way: a mark refuses that when it arrives.
+    GivenUp,
 }
 
 /// How a run ended, in the words of the history.

@@ -277,7 +277,7 @@ fn a_lock_that_nobody_takes_over_goes_back_unused() {
     let mut story = Story::begun(Policy { at_least: ms(50_000), on_failure: OnFailure::Hold, ..policy() });
     story.on(5, granted(0));
     assert_eq!(story.on(6, Event::NotHandedOver("no".to_owned())), [release(0, 10_006)]);
-    assert_eq!(story.closed, [Closing::Unused]);
+    assert_eq!(story.closed, [Closing::GivenUp]);
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
     assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
 }
@@ -2359,5 +2359,5 @@ fn the_history_is_told_how_the_run_ended() {
 
     let mut late = Story::begun(policy());
     late.on(60_000, granted(0));
-    assert_eq!(late.closed, [Closing::Unused], "nothing has run");
+    assert_eq!(late.closed, [Closing::GivenUp], "nothing has run");
 }

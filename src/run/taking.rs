@@ -240,7 +240,7 @@ impl Run {
 
     /// Returns a lock under which no job has run.
     pub(super) fn return_unused(&mut self, taken: Taken, deadline: Moment, todo: &mut Vec<Action>) {
-        todo.push(Action::Release { hold: Duration::ZERO, closing: Closing::Unused, deadline });
+        todo.push(Action::Release { hold: Duration::ZERO, closing: Closing::GivenUp, deadline });
         self.unanswered = Unanswered::Return(taken);
         self.unclear = false;
     }

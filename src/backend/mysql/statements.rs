@@ -71,9 +71,9 @@ const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
 const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {name} AND owner = {owner}";
 const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
     WHERE id = @shedlock AND ended_at IS NULL";
+const DISCARD: &str = "DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL";
 /// A taking that was given up may still be on its way: this marks it as void.
-const FORGET: &str = "DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL; \
-    INSERT INTO {history} (name, owner, host, started_at, ended_at, outcome) VALUES ({name}, {owner}, '', {now}, {now}, 'void')";
+const VOID: &str = "INSERT INTO {history} (name, owner, host, started_at, ended_at, outcome) VALUES ({name}, {owner}, '', {now}, {now}, 'void')";
 /// Tells the record of a run from the mark that a taking is void.
 const RUN: &str = "COALESCE(outcome, '') <> 'void'";
 /// The server would rather walk along the primary key, through the records of all names.
@@ -237,7 +237,8 @@ impl Tables {
                 let code = exit_code.map_or_else(|| "NULL".to_owned(), |code| code.to_string());
                 CLOSE.replace("{code}", &code).replace("{outcome}", &literal(verdict.as_str()))
             }
-            Closing::Unused => FORGET.to_owned(),
+            Closing::Unused => DISCARD.to_owned(),
+            Closing::GivenUp => format!("{DISCARD}; {VOID}"),
         };
         self.message(&[RELEASE, OWN, &close, PRUNE], claim, hold)
     }
@@ -332,7 +333,7 @@ mod tests {
             (tables.acquire(&claim, History::Without), 5),
             (tables.renew(&claim), 5),
             (tables.release(&claim, claim.lease, closing, History::With), 9),
-            (tables.release(&claim, claim.lease, Closing::Unused, History::With), 10),
+            (tables.release(&claim, claim.lease, Closing::GivenUp, History::With), 10),
             (tables.release(&claim, claim.lease, closing, History::Without), 5),
             (tables.change(&change(&claim, claim.owner.as_str())), 5),
             (tables.change(&change(&claim, "another's")), 5),

@@ -27,7 +27,7 @@ use crate::clock::{Moment, Timestamp};
 use crate::lock::{Claim, Closing, Grant, Locks, Purpose, Record};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, DIGITS, GIVE_BACK, IN_THE_WAY, PAUSE, RELEASE, RENEW, Statement, Table, Tables};
+use statements::{ACQUIRE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, PAUSE, RELEASE, RENEW, Statement, Table, Tables};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -189,7 +189,7 @@ impl Backend for Postgres {
         let hold = Interval(hold);
         let (exit_code, outcome) = match closing {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
-            Closing::Unused => (None, None),
+            Closing::Unused | Closing::GivenUp => (None, None),
         };
         let ended = claim.owner.ended();
         // The newest stays with every backend, since some count on from it.
@@ -203,10 +203,15 @@ impl Backend for Postgres {
             (&outcome, Type::TEXT),
             (&keep, Type::INT8),
         ];
-        if closing == Closing::Unused && kept(&self.change_ours(&GIVE_BACK, values)?) == Kept::Kept {
-            return Ok(Kept::Kept.into());
-        }
-        let rows = self.change_ours(if closing == Closing::Unused { &GIVE_BACK } else { &RELEASE }, values)?;
+        let statement = match closing {
+            Closing::Ended { .. } => &RELEASE,
+            Closing::Unused => &DISCARD,
+            Closing::GivenUp if kept(&self.change_ours(&GIVE_BACK, values)?) == Kept::Kept => {
+                return Ok(Kept::Kept.into());
+            }
+            Closing::GivenUp => &GIVE_BACK,
+        };
+        let rows = self.change_ours(statement, values)?;
         Ok(Reply { answer: kept(&rows), remark: self.history.remark(claim.purpose) })
     }
 

@@ -150,6 +150,17 @@ pub(super) const RELEASE: Statement = Statement {
     missing: Missing::Trouble,
 };
 
+/// Gives back a taking that was answered, and under which no job has run. The parameters are those of [`RELEASE`].
+pub(super) const DISCARD: Statement = Statement {
+    lock: RELEASE.lock,
+    history: Some((
+        ", discarded AS (DELETE FROM {history} USING zone \
+                         WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL)",
+        "",
+    )),
+    missing: Missing::Trouble,
+};
+
 /// Gives back a taking that was given up, which may still be on its way: the record that it has, or would have, is marked as
 /// void, and then [`ACQUIRE`] fails. The mark stays for as long as a network could keep the taking; the next release after that
 /// removes it. The parameters are those of [`RELEASE`].

@@ -221,7 +221,7 @@ impl Backend for Redis {
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
-        let mark = match (closing == Closing::Unused || self.doubtful, self.asked) {
+        let mark = match (closing == Closing::GivenUp || self.doubtful, self.asked) {
             (true, _) => "1",
             // By a handle; the run is to learn of it.
             (false, false) => "2",
@@ -236,7 +236,7 @@ impl Backend for Redis {
                 let code = exit_code.map(|code| format!("\"exit_code\":{code},")).unwrap_or_default();
                 format!("{code}\"outcome\":\"{}\"", verdict.as_str())
             }
-            Closing::Unused => String::new(),
+            Closing::Unused | Closing::GivenUp => String::new(),
         };
         let more = [ended.as_str(), &hold, &keep, &closing, mark];
         let owner = claim.owner.as_str();

@@ -60,7 +60,8 @@ pub(super) fn close(
                 [(":exit_code", exit_code.map(i64::from).into()), (":outcome", verdict.as_str().to_owned().into())];
             statements.rows(connection, CLOSE, claim, &values, |_| Ok(()))?;
         }
-        Closing::Unused => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,
+        // Nothing arrives late.
+        Closing::Unused | Closing::GivenUp => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,
     }
     // The newest stays, since the next token follows it.
     statements.rows(connection, PRUNE, claim, &[(":keep", claim.keep.max(1).into())], |_| Ok(()))?;
