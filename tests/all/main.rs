@@ -67,5 +67,6 @@ mod terminal;
 mod troubleshooting;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 mod unchanged;
+mod unread;
 mod upgrade;
 mod variables;
