@@ -12,12 +12,12 @@ use crate::lock::{Claim, Closing, Grant, Purpose, Record};
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
 /// application or a person, has changed the row since.
-const OURS: &str = "(boot_for = locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
+const OURS: &str = "(boot_for IS locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
 
 /// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say. What was freed
-/// stays free whatever clock is set.
-const HELD: &str = "CASE WHEN NOT {ours} THEN {held_by_wall_clock} WHEN boot_id = :boot THEN boot_until > boot_ms() \
-                    ELSE boot_until > 0 AND NOT {before_boot} AND {held_by_wall_clock} END";
+/// stays free whatever clock is set. It is in nearly every statement, and each part of it is compiled by every run.
+const HELD: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until > boot_ms() \
+                    ELSE {held_by_wall_clock} AND NOT ({ours} AND (boot_until <= 0 OR {before_boot})) END";
 
 /// `{before_boot}`: was the lock taken before this machine started? Another boot id alone does not say so: containers of
 /// one kernel may each have one of their own. The minute is for a clock that was set right after the start.
@@ -82,6 +82,9 @@ pub(super) const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD C
                            ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
                            ALTER TABLE {table} ADD COLUMN boot_for TEXT; COMMIT";
 
+/// In bytes, once it is filled.
+const USUAL_LENGTH: usize = 2048;
+
 /// The statements of one table, on one boot of the machine.
 pub(super) struct Statements<'a> {
     pub(super) table: &'a str,
@@ -137,21 +140,32 @@ impl Fault {
 }
 
 impl Statements<'_> {
+    /// Puts in what the words in braces stand for.
     pub(super) fn fill(&self, statement: &str) -> String {
-        let (held, left) = match self.form {
-            Form::Ours => (HELD, LEFT),
-            Form::Javas => (HELD_BY_WALL_CLOCK, LEFT_BY_WALL_CLOCK),
-        };
-        statement
-            .replace("{held}", held)
-            .replace("{left}", left)
-            .replace("{before_boot}", BEFORE_BOOT)
-            .replace("{held_by_wall_clock}", HELD_BY_WALL_CLOCK)
-            .replace("{left_by_wall_clock}", LEFT_BY_WALL_CLOCK)
-            .replace("{ours}", OURS)
-            .replace("{rest}", REST)
-            .replace("{table}", &format!("\"{}\"", self.table))
-            .replace("{history}", &format!("\"{}_history\"", self.table))
+        let mut text = String::with_capacity(USUAL_LENGTH);
+        self.fill_into(&mut text, statement);
+        text
+    }
+
+    /// In one pass, since it is done for every statement of a run.
+    fn fill_into(&self, text: &mut String, statement: &str) {
+        let mut words = statement.split(['{', '}']);
+        while let Some(plain) = words.next() {
+            text.push_str(plain);
+            let Some(word) = words.next() else { return };
+            match (word, self.form) {
+                ("held", Form::Ours) => self.fill_into(text, HELD),
+                ("held" | "held_by_wall_clock", _) => self.fill_into(text, HELD_BY_WALL_CLOCK),
+                ("left", Form::Ours) => self.fill_into(text, LEFT),
+                ("left" | "left_by_wall_clock", _) => self.fill_into(text, LEFT_BY_WALL_CLOCK),
+                ("before_boot", _) => self.fill_into(text, BEFORE_BOOT),
+                ("ours", _) => self.fill_into(text, OURS),
+                ("rest", _) => self.fill_into(text, REST),
+                ("table", _) => text.extend(["\"", self.table, "\""]),
+                ("history", _) => text.extend(["\"", self.table, "_history\""]),
+                (other, _) => text.extend(["{", other, "}"]),
+            }
+        }
     }
 
     /// Who else holds the lock; `None` if nobody does, or we do.
