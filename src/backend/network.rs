@@ -270,7 +270,7 @@ pub(super) fn limit_reading(socket: std::os::fd::RawFd, limit: Duration) -> std:
 
 /// Undoes percent-encoding; `None` for what is empty.
 fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
-    let text = String::from_utf8(percent_decode(text)).map_err(|_| format!("has a {what} that is no text"))?;
+    let text = percent_decode(text).map_err(|_| format!("has a {what} that is no text"))?;
     if text.contains('\0') {
         return Err(format!("has a {what} with a zero byte"));
     }

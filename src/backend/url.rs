@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use percent_encoding::percent_decode_str;
+
 /// The parameters that name files.
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
@@ -33,8 +35,7 @@ impl Url {
                     false => format!("has the parameter `{key}` twice"),
                 });
             }
-            let value = String::from_utf8(percent_decode(value))
-                .map_err(|_| "has bytes that are no text after its `?`".to_owned())?;
+            let value = percent_decode(value).map_err(|_| "has bytes that are no text after its `?`".to_owned())?;
             parameters.push((key.to_owned(), value));
         }
         Ok(Self {
@@ -81,7 +82,7 @@ impl Url {
     pub(crate) fn password(&self) -> Option<String> {
         let login = self.rest.strip_prefix("//").and_then(|after| after.rsplit_once('@'));
         let password = login.and_then(|(login, _)| login.split_once(':')).map(|(_, password)| password);
-        let password = password.and_then(|password| String::from_utf8(percent_decode(password)).ok());
+        let password = password.and_then(|password| percent_decode(password).ok());
         let parameter = || {
             let parameters = self.parameters.borrow();
             parameters.iter().find(|(key, _)| key == "password").map(|(_, value)| value.clone())
@@ -128,28 +129,9 @@ fn without_password(rest: &str) -> String {
     format!("//{}@{host}", user.split_once(':').map_or(user, |(user, _)| user))
 }
 
-/// Undoes `%20`; a percent sign that no two hexadecimal digits follow stays as it is.
-pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes
-            .get(at + 1..at + 3)
-            .filter(|pair| pair.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|pair| std::str::from_utf8(pair).ok());
-        match code.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                decoded.push(byte);
-                at += 3;
-            }
-            _ => {
-                decoded.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    decoded
+/// Undoes `%20`; a percent sign that no two hexadecimal digits follow stays as it is. The error says that it is no text.
+pub(crate) fn percent_decode(text: &str) -> Result<String, std::str::Utf8Error> {
+    percent_decode_str(text).decode_utf8().map(Into::into)
 }
 
 #[cfg(test)]
@@ -168,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_percent_sign_alone_is_itself() {
-        assert_eq!(percent_decode("100%"), b"100%");
-        assert_eq!(percent_decode("%4"), b"%4");
-        assert_eq!(percent_decode("%zz%+4%41"), b"%zz%+4A");
-        assert_eq!(percent_decode("%é"), "%é".as_bytes());
+        assert_eq!(percent_decode("100%").unwrap(), "100%");
+        assert_eq!(percent_decode("%4").unwrap(), "%4");
+        assert_eq!(percent_decode("%zz%+4%41").unwrap(), "%zz%+4A");
+        assert_eq!(percent_decode("%é").unwrap(), "%é");
     }
 
     #[test]

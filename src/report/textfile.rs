@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::tally::{Entry, Tally};
 use crate::lock::LockName;
@@ -102,15 +103,14 @@ impl Textfile {
     }
 }
 
+/// All but letters, digits, `.`, `_` and `-`.
+const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
+
 /// The lock's name as a part of a file's: what is not a letter, a digit, `.`, `_` or `-` becomes `%` and two digits for
 /// each byte. A very long one is cut, and ends in a hash of all of it; it stays longer than any that is not cut.
 fn encoded(name: &LockName) -> String {
     let name = name.as_str();
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    let encoded: String = name.bytes().map(encode).collect();
+    let encoded = utf8_percent_encode(name, UNSAFE).to_string();
     if encoded.len() <= LONGEST { encoded } else { format!("{}-{:032x}", &encoded[..LONGEST], hash(name)) }
 }
 

@@ -67,7 +67,7 @@ impl Sqlite {
             Some(path) if path.starts_with('/') => path,
             Some(_) => return Err("names a host; write sqlite:PATH or sqlite:///ABSOLUTE/PATH".to_owned()),
         };
-        let path = String::from_utf8(percent_decode(rest)).map_err(|_| "has a path that is no text".to_owned())?;
+        let path = percent_decode(rest).map_err(|_| "has a path that is no text".to_owned())?;
         if path.is_empty() {
             return Err("names no file; write sqlite:PATH".to_owned());
         }
