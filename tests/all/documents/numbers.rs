@@ -1,6 +1,6 @@
-//! Numbers in the documents that the sources have too.
+//! Numbers and names in the documents that the sources have too.
 
-use super::{ROOT, markdown, text};
+use super::{ROOT, markdown, marks, text};
 
 /// The number that stands between two texts.
 #[track_caller]
@@ -39,6 +39,28 @@ fn the_guarantee_counts_the_tests_as_they_are() {
     let guarantee = text("docs/guarantee.md");
     for said in said {
         assert!(guarantee.contains(&said), "{said} is not in docs/guarantee.md");
+    }
+}
+
+/// `Run::leave` and `src/run/taking.rs` in its table of rules.
+#[test]
+fn what_the_model_names_of_the_program_is_there() {
+    let model = text("tests/model/main.rs");
+    let rows = model.lines().filter_map(|line| line.strip_prefix("//! | ")?.split(" | ").nth(2));
+    let named: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(named.len() > 15, "{named:?}");
+    let files = marks::sources(std::path::Path::new(ROOT));
+    let program = files.iter().filter(|file| file.starts_with("src"));
+    let sources: Vec<String> = program.map(|file| text(file.to_str().unwrap())).collect();
+    for name in named {
+        let is_there = match name.rsplit_once("::") {
+            _ if name.starts_with("src/") => text(name).len() > 1,
+            Some((_, last)) => sources
+                .iter()
+                .any(|source| [format!("fn {last}("), format!(" {last}: ")].iter().any(|text| source.contains(text))),
+            None => sources.iter().any(|source| source.contains(name)),
+        };
+        assert!(is_there, "{name}");
     }
 }
 
