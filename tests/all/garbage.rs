@@ -208,3 +208,16 @@ fn a_run_is_stopped_while_a_server_that_accepts_says_nothing() {
         drop(connection);
     }
 }
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_postgresql_that_hangs_up_is_said_to_have_closed_the_connection() {
+    let port = server(vec![vec![], vec![]]);
+    let place = Place::new();
+    for mode in ["prefer", "disable"] {
+        let url = format!("postgres://u@127.0.0.1:{port}/x?sslmode={mode}");
+        let mut run = place.run("job", ["--backend-timeout", "1s", "true"]);
+        let finished = finish(run.env("SHEDLOCK_BACKEND", url));
+        finished.complains(125, "the server closed the connection before it let us in");
+    }
+}

@@ -119,6 +119,8 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
             .hint("look whether the server runs, and whether host and port are right"),
         Some(io::ErrorKind::TimedOut) => silence(label),
+        Some(io::ErrorKind::UnexpectedEof) => closed(label),
+        None if error.is_closed() => closed(label),
         // Another kind of server: its first bytes read as the length of a message that never comes.
         _ if cause == "bytes remaining on stream" => {
             Trouble::passing(format!("{label}: what answers there is no PostgreSQL server"))
@@ -127,6 +129,11 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         _ => Trouble::passing(format!("{label}: {cause}"))
             .hint("look whether the server runs, and whether host and port are right"),
     }
+}
+
+fn closed(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: the server closed the connection before it let us in"))
+        .hint("look at its log, and whether host and port are right")
 }
 
 /// Says what an error means that came after the request was sent.
