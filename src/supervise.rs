@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::alarm::{Alarm, GLANCE};
-use crate::backend::Backend;
+use crate::backend::{self, Backend};
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::handover;
@@ -176,6 +176,8 @@ impl Supervisor {
                 }
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
+            // A run that was stopped before the backend was reached has asked for nothing.
+            Action::Tell(Notice::NotGivenBack(..)) if !backend::was_reached() => {}
             Action::Tell(notice) => {
                 if let Notice::Ended(outcome) = notice {
                     self.count(outcome);

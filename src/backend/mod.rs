@@ -26,11 +26,25 @@ pub(crate) mod sqlite;
 mod tls;
 mod url;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::lock::{Change, Claim, Closing, Grant, Locks, Record, Runs, Wanted};
 pub(crate) use url::Url;
+
+/// The backend of this process was reached: a server took its login, or a file was opened.
+static REACHED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the backend was reached: what follows is a request.
+fn note_reached() {
+    REACHED.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether a request may have reached the backend, for a caller that cannot wait for the answer.
+pub(crate) fn was_reached() -> bool {
+    REACHED.load(Ordering::Relaxed)
+}
 
 /// A store of locks. Granted, held, kept and lost are answers; an error says that the store could not be asked.
 ///

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use super::url::percent_decode;
-use super::{Trouble, TroubleKind, Url};
+use super::{Trouble, TroubleKind, Url, note_reached};
 use crate::clock::Moment;
 
 /// Bound of the first attempt to connect, and the least that any attempt gets.
@@ -138,6 +138,7 @@ impl Hosts {
     pub(super) fn tried<T>(&mut self, bound: Bound, answer: Result<(usize, T), Trouble>) -> Result<T, Trouble> {
         match answer {
             Ok((place, connection)) => {
+                note_reached();
                 self.first = place;
                 self.attempts.succeeded();
                 Ok(connection)

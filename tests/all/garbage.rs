@@ -203,7 +203,12 @@ fn a_run_is_stopped_while_a_server_that_accepts_says_nothing() {
         let connection = listener.accept().unwrap();
         let begun = Instant::now();
         kill(i32::try_from(child.id()).unwrap(), "TERM");
-        finish_child(child).is_silent_with(143);
+        let ended = finish_child(child);
+        // A Redis that asks for no password has got the request, and may carry it out later.
+        match url.starts_with("redis:") {
+            true => ended.complains(143, "the lock may be held until"),
+            false => ended.is_silent_with(143),
+        }
         assert!(begun.elapsed() < Duration::from_secs(2), "{url}: {:?}", begun.elapsed());
         drop(connection);
     }

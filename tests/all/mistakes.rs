@@ -284,7 +284,7 @@ fn a_mode_that_keeps_out_its_own_user_is_named() {
         let place = Place::new();
         let shut = open_to_nobody(&place, "home").join(shut).display().to_string();
         let finished = nobody(&place, &format!("({make}); {RUN} true"));
-        finished.complains(125, &format!("the mode {mode} of {shut} keeps out its own user"));
+        finished.complains(125, &format!("the mode {mode} of {shut} leaves its own user too few rights"));
         assert!(finished.stderr.contains(&format!("\nhint: chmod u+rwX {shut}; ")), "{finished:?}");
         nobody(&place, &format!("chmod u+rwX {shut}; {RUN} true")).is_silent_with(0);
     }

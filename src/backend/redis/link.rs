@@ -10,9 +10,9 @@ use ::redis::{
     TlsCertificates, Value, cmd,
 };
 
-use super::super::Trouble;
 use super::super::network::Host;
 use super::super::tls::{self, Checks, Tls};
+use super::super::{Trouble, note_reached};
 use super::trouble;
 
 /// How to open a connection, whichever the server.
@@ -71,6 +71,7 @@ impl Link {
         let connection = connect().map_err(|trouble: Trouble| trouble.named(&name))?;
         let mut link = Self { connection, host: host.clone(), name, limit };
         link.greet(peer, terms).map_err(|trouble| Trouble { unclear: false, ..trouble })?;
+        note_reached();
         Ok(link)
     }
 

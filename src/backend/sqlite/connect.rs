@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::statements::CREATE;
 use super::{Sqlite, history};
-use crate::backend::Trouble;
+use crate::backend::{Trouble, note_reached};
 use crate::clock::Moment;
 
 /// Small pages, since a commit writes whole pages and ours are a row each.
@@ -46,6 +46,7 @@ impl Sqlite {
         // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
         let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
         let connection = if again { open() } else { opened }.map_err(|error| self.explain(&error))?;
+        note_reached();
         let prepare = || {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;

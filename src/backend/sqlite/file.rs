@@ -9,7 +9,7 @@ use std::{fs, io};
 
 use nix::libc;
 use nix::sys::statvfs::statvfs;
-use nix::unistd::{AccessFlags, LinkatFlags, access, linkat};
+use nix::unistd::{AccessFlags, LinkatFlags, access, geteuid, linkat};
 use rusqlite::Connection;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -143,9 +143,10 @@ impl File {
         }
     }
 
-    /// Refuses to make what its own user could not use, and which would stay in the way.
+    /// Refuses to make what its own user could not use, and which would stay in the way. Modes do not bind root.
     fn refuse_umask(&self) -> Result<(), Trouble> {
         let needed = match (self.directory, self.mode) {
+            _ if geteuid().is_root() => 0,
             (Directory::Make, _) if !self.directory().exists() => 0o700,
             // What is asked for by name is given whatever the umask is.
             (_, Some(_)) => 0,
@@ -319,8 +320,10 @@ impl File {
         let (place, mode) = limits::shut(&self.path)?;
         let (path, place) = (self.path.display(), place.display());
         Some(
-            Trouble::lasting(format!("backend {path}: the mode {mode:04o} of {place} keeps out its own user"))
-                .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
+            Trouble::lasting(format!(
+                "backend {path}: the mode {mode:04o} of {place} leaves its own user too few rights"
+            ))
+            .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
         )
     }
 

@@ -124,7 +124,7 @@ fn a_directory_that_cannot_be_written_is_in_the_way() {
     fs::set_permissions(&home, fs::Permissions::from_mode(0o555)).unwrap();
     let inner = on(&place, &url(&home.join("locks.db")), &["check", "--json"]);
     let finished = finish(&mut by_nobody(&inner));
-    checked(&finished).says("bad", "file", "no permission to make it");
+    checked(&finished).says("bad", "file", "the mode 0555 of");
 }
 
 #[test]
