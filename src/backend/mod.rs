@@ -4,8 +4,6 @@
 
 #[cfg(feature = "tls")]
 mod authorities;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-mod columns;
 #[cfg(test)]
 mod conformance;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -20,6 +18,8 @@ mod postgres;
 mod probe;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 #[cfg(feature = "tls")]
@@ -102,6 +102,9 @@ pub(crate) enum Reached {
     Yes,
     No,
 }
+
+/// Whom a check tells what it finds.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Finding);
 
 /// What a check has found out about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,6 +193,13 @@ impl<T> From<T> for Reply<T> {
 
 /// The name of a thread that puts a store in order. A run does without it.
 pub(crate) const FOLDER: &str = "folder";
+
+impl Kept {
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    fn if_so(ours: bool) -> Self {
+        if ours { Self::Kept } else { Self::Lost }
+    }
+}
 
 /// For how long a lock is said to stay held that has no end, as only a person's or another program's has none: ten years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -5,15 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(super) use super::Tell;
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
 use super::{Finding, Grade, Reached, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::duration::brief;
 use crate::plain::plain;
-
-/// Whom a check tells what it finds.
-pub(super) type Tell<'a> = &'a mut dyn FnMut(Finding);
 
 /// How often a server is asked for the time.
 const TRIPS: usize = 7;

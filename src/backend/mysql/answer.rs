@@ -6,12 +6,14 @@ use mysql::consts::ColumnType;
 use mysql::prelude::Queryable;
 use mysql::{Column, Conn, Value};
 
+use super::super::sql::{self, Cell};
 use super::statements::{Message, Step};
 use super::trouble::Failure;
-use crate::clock::{Moment, Timestamp};
+use crate::clock::Moment;
 use crate::lock::{Grant, Record};
 
 /// What the server answered to one operation.
+#[derive(Default)]
 pub(super) struct Answer {
     /// How many rows were changed.
     pub(super) changed: u64,
@@ -54,8 +56,7 @@ impl Row {
 
 /// Sends the statements, and reads all that comes back.
 pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Failure> {
-    let mut answer =
-        Answer { changed: 0, rows: Vec::new(), token: None, coarse: false, ends: false, took: Duration::ZERO };
+    let mut answer = Answer::default();
     let begun = Moment::now();
     let mut results = connection.query_iter(&message.text).map_err(|error| Failure::new(error, Step::Lock))?;
     let mut number = 0;
@@ -71,8 +72,7 @@ pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Fa
             answer.ends = until.column_type() == ColumnType::MYSQL_TYPE_TIMESTAMP;
         }
         for row in result {
-            let read = row.and_then(|row| Ok(mysql::from_row_opt::<Columns>(row)?));
-            answer.rows.push(read.map_err(|error| Failure::new(error, message.step(number)))?.into());
+            answer.rows.push(cells(row.map_err(|error| Failure::new(error, message.step(number)))?).into());
         }
         number += 1;
     }
@@ -80,9 +80,25 @@ pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Fa
     Ok(answer)
 }
 
-/// The columns of the look. What is compared or computed may be no value. Of the last two only the types count.
-type Columns =
-    (Option<i64>, Option<i64>, Option<i64>, Vec<u8>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Value, Value);
+/// Sends statements, and adds the rows of all their answers.
+pub(super) fn read(connection: &mut Conn, statements: &str, rows: &mut Vec<sql::Row>) -> Result<(), mysql::Error> {
+    let mut results = connection.query_iter(statements)?;
+    while let Some(result) = results.iter() {
+        for row in result {
+            rows.push(cells(row?));
+        }
+    }
+    Ok(())
+}
+
+fn cells(row: mysql::Row) -> sql::Row {
+    let cell = |value| match value {
+        Value::NULL => Cell::Nothing,
+        Value::Bytes(bytes) => Cell::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        other => Cell::Text(other.as_sql(true)),
+    };
+    sql::Row(row.unwrap().into_iter().map(cell).collect())
+}
 
 /// Whether this is a time without milliseconds.
 fn is_coarse(column: &Column) -> bool {
@@ -91,14 +107,13 @@ fn is_coarse(column: &Column) -> bool {
     times.contains(&column.column_type()) && column.decimals() < 3
 }
 
-impl From<Columns> for Row {
-    fn from((ours, ended, held, owner, since, until, left, last, ..): Columns) -> Self {
-        let is = |answer| answer == Some(1);
-        let time = |millis: Option<i64>| millis?.try_into().ok().map(Timestamp);
-        let left = Duration::from_micros(left.unwrap_or_default().try_into().unwrap_or_default());
-        let owner = String::from_utf8_lossy(&owner).into_owned();
-        let record = Record { owner, since: time(since), until: time(until), left };
-        Self { ours: is(ours), ended: is(ended), held: is(held), last: is(last), record }
+impl From<sql::Row> for Row {
+    /// Reads a look. What is compared or computed may be no value; of the last two columns only the types count.
+    fn from(row: sql::Row) -> Self {
+        let is = |column| row.number(column) == Some(1);
+        let left = Duration::from_micros(row.number(6).unwrap_or_default().try_into().unwrap_or_default());
+        let record = Record { owner: row.text(3).unwrap_or_default(), since: row.time(4), until: row.time(5), left };
+        Self { ours: is(0), ended: is(1), held: is(2), last: is(7), record }
     }
 }
 
@@ -108,20 +123,11 @@ mod tests {
 
     #[test]
     fn times_that_are_none_make_a_lock_that_is_free() {
-        let row = Row::from((
-            Some(0),
-            None,
-            None,
-            b"h\xff".to_vec(),
-            None,
-            Some(-1),
-            Some(-5),
-            None,
-            Value::NULL,
-            Value::NULL,
-        ));
+        let text = |text: &str| Cell::Text(text.to_owned());
+        let cells = [text("0"), Cell::Nothing, Cell::Nothing, text("h"), Cell::Nothing, text("-1"), text("-5")];
+        let row = Row::from(sql::Row(cells.to_vec()));
         assert!(!row.ours && !row.held && row.grant().is_none());
-        let record = Record { owner: "h\u{fffd}".to_owned(), since: None, until: None, left: Duration::ZERO };
+        let record = Record { owner: "h".to_owned(), since: None, until: None, left: Duration::ZERO };
         assert_eq!(row.record, record);
     }
 }

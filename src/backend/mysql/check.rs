@@ -1,21 +1,20 @@
-//! Whether this host can lock here, one thing after the other.
-
-mod table;
+//! What a server tells of itself and of the tables, for `shedlock check`.
 
 use std::collections::BTreeMap;
 
-use mysql::Value;
-use mysql::prelude::Queryable;
+use mysql::Conn;
 
 use super::MySql;
-use super::statements::Step;
+use super::answer;
+use super::statements::{Step, quoted};
 use super::trouble::Failure;
 use crate::backend::probe::{self, Distance, Tell};
+use crate::backend::sql::{self, Column, Dialect, Facts, Row, Table};
 use crate::backend::{Finding, Reached, Trouble};
 
 const ABOUT: &str = "SELECT CURRENT_USER(), DATABASE(), VERSION()";
 
-/// A server that knows one of them not leaves it out.
+/// Servers omit variables that they don't know.
 const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'transaction_read_only', \
     'tx_read_only', 'sql_mode', 'time_zone', 'system_time_zone', 'wsrep_on', 'group_replication_group_name', \
     'innodb_flush_log_at_trx_commit', 'wait_timeout')";
@@ -34,86 +33,143 @@ const ZONE: &str = "SELECT DISTINCT TIMESTAMPDIFF(SECOND, '1970-01-01', FROM_UNI
      SELECT 10 UNION SELECT 11) AS months) AS moments";
 
 /// A connection is kept for no longer than this, in seconds, between two requests.
-const IDLE: u64 = 10;
+const IDLE: i64 = 10;
+
+/// `{where}` is which table; what a user has no right to is not shown.
+const TABLE: &str = "SELECT table_type, engine FROM information_schema.tables WHERE {where}";
+
+const COLUMNS: &str = "SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default IS NOT NULL \
+    OR extra LIKE '%auto_increment%' OR extra LIKE '%generated%', LOWER(extra), \
+    character_set_name, collation_name FROM information_schema.columns WHERE {where} ORDER BY ordinal_position";
+
+/// The unique keys, and which columns they are of; a part of a column does not count.
+const KEYS: &str = "SELECT GROUP_CONCAT(IF(sub_part IS NULL, COALESCE(LOWER(column_name), '?'), '?') ORDER BY seq_in_index) \
+    FROM information_schema.statistics WHERE {where} AND non_unique = 0 GROUP BY index_name";
+
+/// What asks for a right to the table of locks, and changes no row.
+const RIGHTS: [(&str, &str); 3] = [
+    ("SELECT", "SELECT name, lock_until, locked_at, locked_by FROM {table} WHERE 1 = 0"),
+    (
+        "INSERT",
+        "INSERT INTO {table} (name, lock_until, locked_at, locked_by) SELECT '', NOW(3), NOW(3), '' FROM DUAL WHERE 1 = 0",
+    ),
+    ("UPDATE", "UPDATE {table} SET lock_until = NOW(3), locked_at = NOW(3), locked_by = '' WHERE 1 = 0"),
+];
+
+/// The same for the history.
+const HISTORY_RIGHTS: [(&str, &str); 4] = [
+    ("SELECT", "SELECT id, name, owner, host, started_at, ended_at, exit_code, outcome FROM {table} WHERE 1 = 0"),
+    ("INSERT", "INSERT INTO {table} (name, owner, host, started_at) SELECT '', '', '', NOW(3) FROM DUAL WHERE 1 = 0"),
+    ("UPDATE", "UPDATE {table} SET ended_at = NOW(3), exit_code = 0, outcome = '' WHERE 1 = 0"),
+    ("DELETE", "DELETE FROM {table} WHERE 1 = 0"),
+];
+
+pub(super) const DIALECT: Dialect = Dialect {
+    change: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
+    not_null: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
+    text: ["VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "VARCHAR(255) CHARACTER SET utf8mb4"],
+    time: "TIMESTAMP(3)",
+    digits: 0,
+    add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+};
 
 /// The server's variables, by name.
 type Variables = BTreeMap<String, String>;
 
-/// Rows of texts.
-type Rows = Vec<Vec<Option<String>>>;
-
 impl MySql {
-    /// Tries what a run needs.
-    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
+    /// Tells of the server. The error is that it does not answer any more.
+    pub(super) fn probe(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, Trouble> {
         let distance = self.servers.look(tell);
         if distance == Distance::Unreached {
-            return Reached::No;
+            return Ok(Reached::No);
         }
         self.servers.make_one_attempt();
         match self.servers.connect() {
-            Ok(connection) => self.connection = Some(connection),
+            Ok(opened) => *session = Some(opened),
             Err(trouble) => {
                 tell(Finding::of_trouble(probe::subject(&trouble), trouble));
-                return Reached::No;
+                return Ok(Reached::No);
             }
         }
-        match self.probe_server(distance, tell) {
-            Ok(reached) => reached,
-            Err(trouble) => {
-                tell(Finding::of_trouble("server", trouble));
-                Reached::No
-            }
-        }
-    }
-
-    /// The error is that the server does not answer any more.
-    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<Reached, Trouble> {
-        if let Some(rows) = probe::if_told("TLS", self.text(ENCRYPTION), tell)? {
-            let version = rows.into_iter().flatten().nth(1).flatten().filter(|version| !version.is_empty());
+        if let Some(rows) = probe::if_told("TLS", self.rows(session, ENCRYPTION), tell)? {
+            let version = rows.first().and_then(|row| row.text(1)).filter(|version| !version.is_empty());
             tell(probe::tls(Some(self.servers.tls()), version.as_deref(), distance));
         }
-        let mut variables = self.variables()?;
+        let mut variables = self.variables(session)?;
         for _ in 1..self.servers.count() {
             if !is_read_only(&variables) {
                 break;
             }
             tell(Finding::good("writable", format!("{} can only be read, and is passed over", self.servers.first())));
-            self.connection = None;
+            *session = None;
             self.servers.pass_over();
-            variables = self.variables()?;
+            variables = self.variables(session)?;
         }
-        let about: Vec<String> = self.text(ABOUT)?.into_iter().flatten().map(Option::unwrap_or_default).collect();
-        let [user, database, version] = [0, 1, 2].map(|at| about.get(at).map(String::as_str).unwrap_or_default());
-        tell(Finding::good("login", format!("as {user} to the database {database}")));
-        tell(judge_version(version));
-        probe::clock(|| self.clock(), tell)?;
-        let writing = self.judge_writing(&variables)?;
+        let about = self.rows(session, ABOUT)?;
+        let about = |column| about.first().and_then(|row| row.text(column)).unwrap_or_default();
+        tell(Finding::good("login", format!("as {} to the database {}", about(0), about(1))));
+        tell(judge_version(&about(2)));
+        probe::clock(|| self.clock(session), tell)?;
+        let writing = self.judge_writing(session, &variables)?;
         let reached = probe::reached(&writing);
         tell(writing);
-        self.probe_settings(&variables, tell);
-        if reached == Reached::No {
-            return Ok(reached);
-        }
-        let leaps = self.zone_leaps()?;
-        let told = self.probe_tables(&variables, leaps, tell);
-        probe::if_told("table", told, tell)?;
+        judge_settings(&variables).into_iter().for_each(tell);
         Ok(reached)
     }
 
-    fn variables(&mut self) -> Result<Variables, Trouble> {
-        let pair = |row: Vec<Option<String>>| {
-            let mut row = row.into_iter().map(Option::unwrap_or_default);
-            Some((row.next()?.to_lowercase(), row.next()?))
+    /// Describes a table, whose name has but letters, digits and underscores.
+    pub(super) fn facts(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
+        let name = self.tables.name(table);
+        let clause = match name.split_once('.') {
+            Some((schema, table)) => format!("table_schema = '{schema}' AND table_name = '{table}'"),
+            None => format!("table_schema = DATABASE() AND table_name = '{name}'"),
         };
-        Ok(self.text(VARIABLES)?.into_iter().filter_map(pair).collect())
+        let mut ask = |question: &str| rows(session, &question.replace("{where}", &clause));
+        let there = ask(TABLE)?;
+        let Some(kind) = there.first() else { return Ok(None) };
+        let columns = ask(COLUMNS)?;
+        let keys = ask(KEYS)?.iter().filter_map(|row| row.text(0)).collect();
+        let draws = |row: &Row| {
+            row.text(0).is_some_and(|name| name.eq_ignore_ascii_case("id")) && extra(row).contains("auto_increment")
+        };
+        let mut more: Vec<Finding> = Vec::new();
+        if table == Table::Locks {
+            more.extend(columns.iter().filter_map(|row| judge_column(&name, row)));
+            more.push(judge_zone(session, columns.iter().any(|row| text(row, 1).starts_with("timestamp")))?);
+        }
+        let rights: &[_] = if table == Table::Locks { &RIGHTS } else { &HISTORY_RIGHTS };
+        let mut lacking = Vec::new();
+        for (right, statement) in rights {
+            // That a column is missing is another matter.
+            let answer = rows(session, &statement.replace("{table}", &quoted(&name)));
+            if answer.is_err_and(|failure| failure.is_denied()) {
+                lacking.push((*right).to_owned());
+            }
+        }
+        Ok(Some(Facts {
+            kind: judge_table(&name, kind),
+            // The taking removes its own record if it is taken again, and changes none.
+            records: columns.iter().any(draws),
+            rights_of_ends: &["UPDATE"],
+            columns: columns.iter().map(column).collect(),
+            more,
+            keys,
+            lacking: Some(lacking),
+        }))
     }
 
-    fn clock(&mut self) -> Result<u64, Trouble> {
-        let text = self.text(CLOCK)?.into_iter().flatten().flatten().next().unwrap_or_default();
-        text.parse().map_err(|_| Trouble::lasting(format!("the server's time is `{text}`, which is no number")))
+    fn variables(&mut self, session: &mut Option<Conn>) -> Result<Variables, Trouble> {
+        let pair = |row: &Row| Some((row.text(0)?.to_lowercase(), row.text(1)?));
+        Ok(self.rows(session, VARIABLES)?.iter().filter_map(pair).collect())
     }
 
-    fn judge_writing(&mut self, variables: &Variables) -> Result<Finding, Trouble> {
+    fn clock(&mut self, session: &mut Option<Conn>) -> Result<u64, Trouble> {
+        let rows = self.rows(session, CLOCK)?;
+        let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
+        time.ok_or_else(|| Trouble::lasting("the server's time is no number"))
+    }
+
+    fn judge_writing(&mut self, session: &mut Option<Conn>, variables: &Variables) -> Result<Finding, Trouble> {
         if is_read_only(variables) {
             return Ok(Finding::bad(
                 "writable",
@@ -122,7 +178,7 @@ impl MySql {
             ));
         }
         for statement in REPLICA {
-            if self.try_text(statement)?.is_ok_and(|rows| !rows.is_empty()) {
+            if self.try_rows(session, statement)?.is_ok_and(|rows| !rows.is_empty()) {
                 return Ok(Finding::unwise(
                     "writable",
                     "the server is a replica of another one that can be written: a lock taken there is not seen here in time",
@@ -142,72 +198,60 @@ impl MySql {
         })
     }
 
-    fn probe_settings(&self, variables: &Variables, tell: Tell<'_>) {
-        let is = |name: &str, wanted: &str| variables.get(name).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
-        let has = |name: &str| variables.get(name).is_some_and(|value| !value.is_empty());
-        if is("wsrep_on", "ON") || has("group_replication_group_name") {
-            tell(Finding::unwise(
-                "cluster",
-                "the server is one of a cluster: what is locked on one node may be seen on another a moment later",
-                "name the same node first on all hosts",
-            ));
-        }
-        let mode = variables.get("sql_mode").map(String::as_str).unwrap_or_default();
-        if !mode.to_ascii_uppercase().contains("STRICT_") {
-            tell(Finding::unwise(
-                "sql_mode",
-                "it is not strict: the server cuts what does not fit instead of refusing it",
-                "add STRICT_TRANS_TABLES to the server's sql_mode",
-            ));
-        }
-        if let Some(idle) =
-            variables.get("wait_timeout").and_then(|secs| secs.parse::<u64>().ok()).filter(|s| *s < IDLE)
-        {
-            tell(Finding::unwise(
-                "wait_timeout",
-                format!("the server hangs up after {idle} s of silence, perhaps between two requests of a run"),
-                format!("set wait_timeout to {IDLE} or more"),
-            ));
-        }
-    }
-
-    /// Whether the session's clock jumps within a year; `None` where that cannot be known.
-    fn zone_leaps(&mut self) -> Result<Option<bool>, Trouble> {
-        Ok(match self.try_text(ZONE)? {
-            Ok(rows) if rows.iter().flatten().all(Option::is_some) && !rows.is_empty() => Some(rows.len() > 1),
-            _ => None,
-        })
-    }
-
-    /// Asks for rows of texts.
-    fn text(&mut self, statement: &str) -> Result<Rows, Trouble> {
-        self.try_text(statement)?.map_err(|failure| self.explain(&failure))
+    fn rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Vec<Row>, Trouble> {
+        self.try_rows(session, statement)?.map_err(|failure| sql::Database::explain(self, &failure))
     }
 
     /// The outer error is that the server does not answer any more, the inner one what it answers.
-    fn try_text(&mut self, statement: &str) -> Result<Result<Rows, Failure>, Trouble> {
-        let mut connection = match self.connection.take() {
+    fn try_rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+        let mut connection = match session.take() {
             Some(connection) => connection,
             None => self.servers.connect()?,
         };
-        let answer = connection.query::<mysql::Row, _>(statement);
-        if matches!(&answer, Ok(_) | Err(mysql::Error::MySqlError(_))) {
-            self.connection = Some(connection);
-        }
-        match answer {
-            Ok(rows) => Ok(Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())),
-            Err(error @ mysql::Error::MySqlError(_)) => Ok(Err(Failure::new(error, Step::Lock))),
-            Err(error) => Err(self.explain(&Failure::new(error, Step::Lock))),
+        match rows(&mut connection, statement) {
+            Err(failure) if !failure.is_answer() => Err(sql::Database::explain(self, &failure)),
+            answer => {
+                *session = Some(connection);
+                Ok(answer)
+            }
         }
     }
 }
 
-fn text(value: Value) -> Option<String> {
-    match value {
-        Value::NULL => None,
-        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        other => Some(other.as_sql(true)),
+fn rows(session: &mut Conn, statement: &str) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    answer::read(session, statement, &mut rows).map_err(|error| Failure::new(error, Step::Lock))?;
+    Ok(rows)
+}
+
+fn judge_settings(variables: &Variables) -> Vec<Finding> {
+    let is = |name: &str, wanted: &str| variables.get(name).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
+    let has = |name: &str| variables.get(name).is_some_and(|value| !value.is_empty());
+    let mut found = Vec::new();
+    if is("wsrep_on", "ON") || has("group_replication_group_name") {
+        found.push(Finding::unwise(
+            "cluster",
+            "the server is one of a cluster: what is locked on one node may be seen on another a moment later",
+            "name the same node first on all hosts",
+        ));
     }
+    let mode = variables.get("sql_mode").map(String::as_str).unwrap_or_default();
+    if !mode.to_ascii_uppercase().contains("STRICT_") {
+        found.push(Finding::unwise(
+            "sql_mode",
+            "it is not strict: the server cuts what does not fit instead of refusing it",
+            "add STRICT_TRANS_TABLES to the server's sql_mode",
+        ));
+    }
+    let idle = variables.get("wait_timeout").and_then(|secs| secs.parse::<i64>().ok());
+    if let Some(idle) = idle.filter(|idle| *idle < IDLE) {
+        found.push(Finding::unwise(
+            "wait_timeout",
+            format!("the server hangs up after {idle} s of silence, perhaps between two requests of a run"),
+            format!("set wait_timeout to {IDLE} or more"),
+        ));
+    }
+    found
 }
 
 fn is_read_only(variables: &Variables) -> bool {
@@ -233,6 +277,87 @@ fn judge_version(version: &str) -> Finding {
     }
 }
 
+fn judge_table(table: &str, row: &Row) -> Option<Finding> {
+    let (kind, engine) = (text(row, 0), text(row, 1));
+    if kind.contains("VIEW") {
+        return Some(Finding::bad("table", format!("{table} is no table, but a view"), "name a table with ?table="));
+    }
+    (!engine.eq_ignore_ascii_case("InnoDB") && !engine.is_empty()).then(|| {
+        Finding::bad(
+            "table",
+            format!("the table {table} is kept by {engine}, which has no transactions: a lock and its token may part"),
+            format!("ALTER TABLE {table} ENGINE = InnoDB"),
+        )
+    })
+}
+
+/// What is wrong with a column beyond its type.
+fn judge_column(table: &str, row: &Row) -> Option<Finding> {
+    let (name, kind) = (text(row, 0).to_ascii_lowercase(), text(row, 1));
+    let (set, collation) = (text(row, 5), text(row, 6));
+    let (seen, wanted) = match name.as_str() {
+        "lock_until" | "locked_at" if extra(row).contains("on update") => (
+            format!("{name} is set to now with every change of a row that does not name it"),
+            format!("{kind} NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"),
+        ),
+        "name" if set != "utf8mb4" && set != "binary" && !set.is_empty() => (
+            format!("{name} is in {set}, which has not all letters: some names cannot be locks"),
+            format!("{} NOT NULL", DIALECT.text[0]),
+        ),
+        "name" if !is_exact(&collation) => (
+            format!("name is compared by {collation}, for which `Job` and `job` are one lock"),
+            format!("{} NOT NULL", DIALECT.text[0]),
+        ),
+        _ => return None,
+    };
+    Some(Finding::unwise("columns", seen, format!("ALTER TABLE {table} MODIFY {name} {wanted}")))
+}
+
+/// Whether a collation tells letters apart that differ only in case or accent.
+fn is_exact(collation: &str) -> bool {
+    collation.is_empty() || collation == "binary" || collation.ends_with("_bin") || collation.ends_with("_as_cs")
+}
+
+/// A time that is written goes through the session's zone; those of the hour that daylight saving leaves out cannot be.
+/// `converted` is whether a column is a TIMESTAMP.
+fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
+    let named = rows(session, "SELECT @@session.time_zone, @@system_time_zone")?;
+    let named = |column| named.first().map(|row| text(row, column)).unwrap_or_default();
+    let zone = match named(0).as_str() {
+        "SYSTEM" => format!("that of the server's system, {}", named(1)),
+        named => named.to_owned(),
+    };
+    let leaps = match rows(session, ZONE) {
+        Ok(rows) if rows.iter().all(|row| row.number(0).is_some()) && !rows.is_empty() => Some(rows.len() > 1),
+        _ => None,
+    };
+    let advice = "set the server's default_time_zone to '+00:00'";
+    Ok(match (leaps, converted) {
+        (Some(false), _) => Finding::good("time zone", format!("{zone}, without daylight saving")),
+        (_, false) => Finding::good("time zone", format!("{zone}; the columns are DATETIME, which no zone touches")),
+        (Some(true), _) => Finding::bad(
+            "time zone",
+            format!("{zone} has daylight saving: in the hour that it leaves out no lock can be taken"),
+            advice,
+        ),
+        (None, _) => {
+            Finding::unwise("time zone", format!("{zone}; whether it has daylight saving cannot be known"), advice)
+        }
+    })
+}
+
+fn column(row: &Row) -> Column {
+    let is = |column| row.number(column) == Some(1);
+    Column { name: text(row, 0), kind: text(row, 1), nullable: is(2), optional: is(3) }
+}
+
+fn extra(row: &Row) -> String {
+    text(row, 4)
+}
+
+fn text(row: &Row, column: usize) -> String {
+    row.text(column).unwrap_or_default()
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,28 +4,33 @@
 //! one transaction, and then look: the rows that were changed do not tell a lock that is taken from one that is left alone.
 //! All times are UTC and pass through the session's own time zone, as the Java library's do; whoever changed the zone
 //! would see other times.
+//!
+//! What is only read is read without a lock on any row, and with no more than the right to read. Of several servers in the
+//! URL one that is read only, as a replica is, is passed over, since it may be behind. One that is named alone is meant, and
+//! answers.
 
 mod answer;
 mod check;
 mod connect;
-mod operate;
-mod questions;
 mod statements;
 mod trouble;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
+use super::probe::Tell;
+use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Remark, Reply, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, Kept, Operate, Reached, Remark, Reply, Trouble, Url};
 use crate::clock::Timestamp;
 use crate::duration::brief;
-use crate::lock::{Change, Claim, Closing, Grant, Locks, Purpose};
+use crate::lock::{Change, Claim, Closing, Grant, Wanted};
 use answer::{Answer, Row};
 use connect::Servers;
-use statements::{History, Message, ROLLBACK, Step, Tables};
+use statements::{ROLLBACK, Step, Tables};
 use trouble::Failure;
 
 /// How often a taking may find the lock neither ours nor another's before that counts as trouble.
@@ -46,20 +51,16 @@ enum End {
 }
 
 impl End {
-    fn cut(self) -> Option<Timestamp> {
-        if let Self::Last(until) = self { until } else { None }
+    fn remark(end: Option<Self>) -> Remark {
+        let cut = if let Some(Self::Last(until)) = end { until } else { None };
+        Remark { unrecorded: None, cut }
     }
 }
 
-/// Locks in a MySQL or MariaDB table.
+/// A MySQL or MariaDB server, or several.
 pub(crate) struct MySql {
     servers: Servers,
-    address: String,
     tables: Tables,
-    history: History,
-    /// Why there are no tokens.
-    unrecorded: Option<Trouble>,
-    connection: Option<Conn>,
 }
 
 impl MySql {
@@ -69,135 +70,7 @@ impl MySql {
         let servers = Servers::of_url(url, access, table.contains('.'))?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let tables = Tables::new(&table, &servers);
-        let (history, address) = (History::With, url.public());
-        Ok(Box::new(Self { servers, address, tables, history, unrecorded: None, connection: None }))
-    }
-
-    /// Asks, on a connection that is open or is opened; a server that cannot be written is passed over.
-    fn ask(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Answer, Trouble> {
-        self.any_server(|backend| backend.ask_one(&message))?.map_err(|failure| self.explain(&failure))
-    }
-
-    /// Asks one server after the other, as long as they cannot be written.
-    fn any_server<T>(
-        &mut self,
-        mut ask: impl FnMut(&mut Self) -> Result<Result<T, Failure>, Trouble>,
-    ) -> Result<Result<T, Failure>, Trouble> {
-        let mut left = self.servers.count();
-        loop {
-            left -= 1;
-            let failure = match ask(self)? {
-                Ok(answer) => return Ok(Ok(answer)),
-                Err(failure) => failure,
-            };
-            if failure.is_read_only() {
-                self.servers.pass_over();
-            }
-            if left == 0 || !failure.is_read_only() {
-                return Ok(Err(failure));
-            }
-        }
-    }
-
-    /// The connection that is open, or one that is opened. Who does not put it back closes it.
-    fn connected(&mut self) -> Result<Conn, Trouble> {
-        match self.connection.take() {
-            Some(connection) => Ok(connection),
-            None => self.servers.connect(),
-        }
-    }
-
-    /// Asks the server that we are connected to, makes the tables where they are missing, and goes without the history where
-    /// that cannot be had. The outer error says that there is no such server.
-    fn ask_one(&mut self, message: impl Fn(&Tables, History) -> Message) -> Result<Result<Answer, Failure>, Trouble> {
-        let mut connection = self.connected()?;
-        let (mut made, mut made_history) = (false, false);
-        loop {
-            let failure = match answer::ask(&mut connection, &message(&self.tables, self.history)) {
-                Ok(answer) => {
-                    self.connection = Some(connection);
-                    return Ok(Ok(answer));
-                }
-                Err(failure) => failure,
-            };
-            if failure.spares_the_lock() {
-                // Making a table would commit what has been begun.
-                connection.query_drop(ROLLBACK).map_err(|error| self.explain(&Failure::new(error, Step::Lock)))?;
-                if failure.is_missing_table() && !made_history {
-                    made_history = true;
-                    self.create_history(&mut connection)?;
-                } else {
-                    self.forgo(&failure);
-                }
-            } else if failure.is_missing_table() && !made {
-                made = true;
-                self.create(&mut connection)?;
-                self.create_history(&mut connection)?;
-            } else {
-                // The connection goes, and with it whatever it has begun.
-                return Ok(Err(failure));
-            }
-        }
-    }
-
-    fn create(&self, connection: &mut Conn) -> Result<(), Trouble> {
-        let Err(error) = connection.query_drop(self.tables.create()) else { return Ok(()) };
-        Err(self.no_table(&Failure::new(error, Step::Lock)))
-    }
-
-    /// The table of locks could not be made.
-    fn no_table(&self, failure: &Failure) -> Trouble {
-        let trouble = self.explain(failure);
-        match trouble.kind {
-            TroubleKind::Lasting if failure.is_missing_database() => Trouble { unclear: false, ..trouble },
-            TroubleKind::Lasting => Trouble::lasting(format!(
-                "{}: there is no table {}, and it cannot be made: {}",
-                self.servers.label(),
-                self.tables.table(),
-                failure.cause()
-            ))
-            .hint(format!("have somebody who may run: {}", self.tables.create())),
-            // Nothing was asked for yet.
-            _ => Trouble { unclear: false, ..trouble },
-        }
-    }
-
-    /// An error may pass; what does not is no error.
-    fn create_history(&mut self, connection: &mut Conn) -> Result<(), Trouble> {
-        if self.history == History::Without {
-            return Ok(());
-        }
-        let Err(error) = connection.query_drop(self.tables.create_history()) else { return Ok(()) };
-        let failure = Failure::new(error, Step::History);
-        if failure.spares_the_lock() {
-            self.forgo(&failure);
-            return Ok(());
-        }
-        Err(Trouble { unclear: false, ..self.explain(&failure) })
-    }
-
-    /// Does without the history from now on.
-    fn forgo(&mut self, failure: &Failure) {
-        self.history = History::Without;
-        self.unrecorded = Some(self.no_history(&failure.cause(), failure.is_denied()));
-    }
-
-    /// Why this claim has no record; a pause would have none anyway.
-    fn unrecorded_of(&self, claim: &Claim) -> Option<Trouble> {
-        self.unrecorded.clone().filter(|_| claim.purpose == Purpose::Run)
-    }
-
-    fn no_history(&self, why: &str, denied: bool) -> Trouble {
-        let (history, create) = (self.tables.history(), self.tables.create_history());
-        let trouble = Trouble::lasting(format!("{}: no history in the table {history}: {why}", self.servers.label()));
-        trouble.hint(if denied {
-            let user = self.servers.user();
-            format!(
-                "have somebody who may run: {create}; GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user}@HOST"
-            )
-        } else {
-            format!("if that table is another's, name the locks' one otherwise, with ?table=; if not, it is made by: {create}")
-        })
+        Ok(Box::new(SqlLocks::new(Self { servers, tables }, url.public())))
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
@@ -210,7 +83,7 @@ impl MySql {
 
     /// What came back is not what was written.
     fn altered(&self, what: &str) -> Trouble {
-        let (label, table) = (self.servers.label(), self.tables.table());
+        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
         Trouble::lasting(format!("{label}: the table {table} {what}"))
             .hint(format!(
                 "perhaps a trigger does it: SHOW TRIGGERS LIKE '{}'",
@@ -256,97 +129,184 @@ impl MySql {
         Trouble::lasting(format!("{}: {message}", self.servers.label())).hint(trouble::DATETIME).unclear()
     }
 
-    fn explain(&self, failure: &Failure) -> Trouble {
-        if failure.is_locked() {
-            let what = match failure.step() {
-                Step::Lock => format!("a row of the table {}, or all of it,", self.tables.table()),
-                _ => format!("the table {}", self.tables.history()),
-            };
-            let (label, why) = (self.servers.label(), failure.cause());
-            let trouble = trouble::of_asking(label, self.servers.user(), failure);
-            let message = format!("{label}: another session keeps {what} locked: {why}");
-            return Trouble { message, ..trouble }
-                .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show");
+    /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
+    fn list(&self, session: &mut Conn, statements: &str, step: Step) -> Result<Listing, Failure> {
+        let mut rows = Vec::new();
+        if let Err(error) = answer::read(session, statements, &mut rows) {
+            let failure = Failure::new(error, step);
+            if !failure.is_missing_table() {
+                return Err(failure);
+            }
+            session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, step))?;
         }
-        trouble::of_asking(self.servers.label(), self.servers.user(), failure)
+        // The first one is of the server.
+        let rows_of_table = rows.split_off(rows.len().min(1));
+        let server = rows.first();
+        let is_read_only =
+            server.and_then(|row| row.text(1)).is_some_and(|value| !matches!(value.as_str(), "0" | "OFF"));
+        if is_read_only && self.servers.count() > 1 {
+            return Err(Failure::of_read_only());
+        }
+        let now = server.and_then(|row| row.time(0)).unwrap_or(Timestamp(0));
+        Ok(Listing { now, rows: rows_of_table })
     }
 }
 
-impl Backend for MySql {
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
-        let (mut missed, is_pause) = (false, claim.purpose == Purpose::Pause);
+impl Database for MySql {
+    type Session = Conn;
+    type Failure = Failure;
+
+    const CLOSES_WHEN_DONE: bool = true;
+    const DIALECT: Dialect = check::DIALECT;
+
+    fn label(&self) -> String {
+        self.servers.label().to_owned()
+    }
+
+    fn user(&self) -> String {
+        self.servers.user().to_owned()
+    }
+
+    fn grantee(&self) -> String {
+        format!("{}@HOST", self.servers.user())
+    }
+
+    fn name(&self, table: Table) -> String {
+        self.tables.name(table)
+    }
+
+    fn creation(&self, table: Table) -> String {
+        self.tables.creation(table)
+    }
+
+    fn schema(&self) -> String {
+        self.tables.schema(self.servers.user())
+    }
+
+    fn servers(&self) -> usize {
+        self.servers.count()
+    }
+
+    fn pass_over(&mut self) {
+        self.servers.pass_over();
+    }
+
+    fn connect(&mut self, _: Making) -> Result<Option<Conn>, Trouble> {
+        self.servers.connect().map(Some)
+    }
+
+    /// The connection goes, and with it whatever it has begun.
+    fn outlives(&self, _: &Conn, _: &Failure) -> bool {
+        false
+    }
+
+    /// Making a table would commit what has been begun.
+    fn roll_back(&mut self, session: &mut Conn) -> Result<(), Failure> {
+        session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, Step::Lock))
+    }
+
+    fn fault(&self, failure: &Failure) -> Fault {
+        match failure {
+            failure if failure.is_read_only() => Fault::ReadOnly,
+            failure if failure.is_missing_table() => Fault::Missing(failure.table()),
+            failure if failure.spares_the_lock() => Fault::History,
+            _ => Fault::Other,
+        }
+    }
+
+    fn explain(&self, failure: &Failure) -> Trouble {
+        let (label, user) = (self.servers.label(), self.servers.user());
+        let trouble = trouble::of_asking(label, user, failure);
+        if !failure.is_locked() {
+            return trouble;
+        }
+        let what = match failure.table() {
+            Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
+            Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
+        };
+        let message = format!("{label}: another session keeps {what} locked: {}", failure.cause());
+        Trouble { message, ..trouble }
+            .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show")
+    }
+
+    fn said(&self, failure: &Failure) -> String {
+        failure.cause()
+    }
+
+    fn is_denied(&self, failure: &Failure) -> bool {
+        failure.is_denied()
+    }
+
+    fn acquire(&mut self, session: &mut Conn, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
+        let mut missed = false;
         for _ in 0..RACES {
-            let mut answer = self.ask(|tables, history| tables.acquire(claim, history.of_a(is_pause)))?;
-            let rows = std::mem::take(&mut answer.rows);
-            let ours = rows.iter().find(|row| row.ours);
+            let answer = answer::ask(session, &self.tables.acquire(claim, history))?;
+            let ours = answer.rows.iter().find(|row| row.ours);
             let end = ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()?;
             if end == Some(End::Unneeded) {
                 continue;
             }
-            let token = answer.token;
-            match rows.into_iter().try_fold(None, |first, row| if first.is_none() { Ok(Some(row)) } else { Err(()) }) {
-                Ok(Some(row)) if row.held => match row.grant() {
+            match answer.rows.as_slice() {
+                [row] if row.held => match row.grant() {
                     Some(grant) => {
-                        let unrecorded = match (token, self.history.of_a(is_pause)) {
-                            (None, History::With) => Some(self.no_history("its column `id` draws no number", false)),
-                            _ => self.unrecorded_of(claim),
-                        };
-                        let answer = Acquired::Granted(Grant { token, ..grant });
-                        return Ok(Reply { answer, remark: Remark { unrecorded, cut: end.and_then(End::cut) } });
+                        let answer = Acquired::Granted(Grant { token: answer.token, ..grant });
+                        return Ok(Reply { answer, remark: End::remark(end) });
                     }
-                    None if !row.ours => {
-                        self.disconnect();
-                        return Ok(Acquired::Held(row.record).into());
-                    }
+                    None if !row.ours => return Ok(Acquired::Held(row.record.clone()).into()),
                     None => {}
                 },
                 // The taking itself has freed it again.
-                Ok(Some(row)) if row.ended => return Err(Trouble::given_up(self.servers.label())),
+                [row] if row.ended => return Err(Trouble::given_up(self.servers.label()).into()),
                 // It came to an end between the taking and the look.
-                Ok(Some(_)) => {}
-                Ok(None) if missed => {
+                [_] => {}
+                [] if missed => {
+                    let (label, name) = (self.servers.label(), &claim.name);
                     return Err(Trouble::lasting(format!(
-                        "{}: the table does not keep the name `{}` as it is",
-                        self.servers.label(),
-                        claim.name
+                        "{label}: the table does not keep the name `{name}` as it is"
                     ))
-                    .hint("make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4"));
+                    .hint("make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4")
+                    .into());
                 }
                 // Somebody may have deleted the row in between.
-                Ok(None) => missed = true,
-                Err(()) => {
+                [] => missed = true,
+                _ => {
                     let message = format!("{}: the table has the lock's name twice", self.servers.label());
-                    return Err(Trouble::lasting(message).hint("it needs `name` as its primary key").unclear());
+                    return Err(Trouble::lasting(message).hint("it needs `name` as its primary key").unclear().into());
                 }
             }
         }
-        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())))
+        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())).into())
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
+    fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {
         loop {
-            let answer = self.ask(|tables, _| tables.renew(claim))?;
+            let answer = answer::ask(session, &self.tables.renew(claim))?;
             // A row that has the end already is not counted as changed.
             let ours = answer.rows.iter().find(|row| row.ours && (answer.changed > 0 || row.held));
-            match ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()? {
-                Some(End::Unneeded) => {}
-                end => {
-                    let remark = Remark { unrecorded: None, cut: end.and_then(End::cut) };
-                    return Ok(Reply { answer: kept(end.is_some() || answer.changed > 0), remark });
-                }
+            let end = ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()?;
+            if end != Some(End::Unneeded) {
+                return Ok(Reply {
+                    answer: Kept::if_so(end.is_some() || answer.changed > 0),
+                    remark: End::remark(end),
+                });
             }
         }
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
-        let is_pause = claim.purpose == Purpose::Pause;
-        let answer = self.ask(|tables, history| tables.release(claim, hold, closing, history.of_a(is_pause)))?;
-        self.disconnect();
+    fn release(
+        &mut self,
+        session: &mut Conn,
+        claim: &Claim,
+        hold: Duration,
+        closing: Closing,
+        history: History,
+    ) -> Result<Reply<Kept>, Failure> {
+        let answer = answer::ask(session, &self.tables.release(claim, hold, closing, history))?;
         if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.record.left > hold + MILLISECOND) {
-            return Err(self.altered("holds the lock on although it was given back"));
+            return Err(self.altered("holds the lock on although it was given back").into());
         }
         let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
-        let mut remark = Remark { unrecorded: self.unrecorded_of(claim), cut: None };
+        let mut remark = Remark::default();
         match last {
             Some(row) if answer.ends => remark.cut = row.record.until,
             // Its column holds a later end.
@@ -354,37 +314,61 @@ impl Backend for MySql {
                 self.tables.endless = true;
                 let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.record.left;
                 let (name, owner) = (claim.name.clone(), claim.owner.ended());
-                let answer = self.change(&Change { name, from: owner.clone(), to: owner, left })?;
-                return Ok(Reply { answer, remark });
+                let change = Change { name, from: owner.clone(), to: owner, left };
+                return Ok(self.change(session, &change)?.into());
             }
             None => {}
         }
         // Another may have taken it before we looked.
-        Ok(Reply { answer: kept(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)), remark })
+        Ok(Reply { answer: Kept::if_so(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)), remark })
     }
 
-    /// Also after what is the last for a while: the server writes a warning of every connection that ends without a word, as
-    /// one does whose process ends.
-    fn disconnect(&mut self) {
-        self.connection = None;
+    fn change(&mut self, session: &mut Conn, change: &Change) -> Result<Kept, Failure> {
+        let answer = answer::ask(session, &self.tables.change(change))?;
+        // An answer that was lost is asked for again, and then the change has been made.
+        let ours = answer.rows.iter().find(|row| row.ours && row.held);
+        if ours.is_some_and(|row| self.end(&answer, row, change.left) == End::Unneeded) {
+            return self.change(session, &Change { from: change.to.clone(), ..change.clone() });
+        }
+        Ok(Kept::if_so(answer.changed > 0 || ours.is_some()))
     }
 
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
-        self.list(names)
+    /// A table that compares names in its own way finds a lock that is written otherwise, as a taking does; it then bears the
+    /// name that was asked for.
+    fn locks(&mut self, session: &mut Conn, names: &[&str]) -> Result<Listing, Failure> {
+        let names: BTreeSet<&str> = names.iter().copied().collect();
+        self.list(session, &self.tables.locks(&names), Step::Lock)
     }
 
-    fn pace(&self) -> Pace {
-        Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) }
+    fn runs(&mut self, session: &mut Conn, wanted: &Wanted) -> Result<Listing, Failure> {
+        self.list(session, &self.tables.runs(wanted), Step::History)
     }
 
-    fn address(&self) -> &str {
-        &self.address
+    fn create(&mut self, session: &mut Conn, table: Table) -> Result<(), Failure> {
+        let step = if table == Table::Locks { Step::Lock } else { Step::History };
+        session.query_drop(self.tables.creation(table)).map_err(|error| Failure::new(error, step))
+    }
+
+    fn no_place(&self, _: Table, failure: &Failure) -> Option<Trouble> {
+        failure.is_missing_database().then(|| Trouble { unclear: false, ..self.explain(failure) })
+    }
+
+    /// Whether the table can be seen. If not, it is missing, or making it meets the same trouble and tells of it.
+    fn is_there(&mut self, session: &mut Conn, table: Table) -> Result<bool, Failure> {
+        Ok(session.query_drop(self.tables.probe(table)).is_ok())
+    }
+
+    fn survey(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+        self.probe(session, tell)
+    }
+
+    fn describe(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
+        self.facts(session, table)
     }
 }
 
-fn kept(ours: bool) -> Kept {
-    if ours { Kept::Kept } else { Kept::Lost }
-}
+#[cfg(test)]
+mod operating;
 
 #[cfg(test)]
 mod tests {

@@ -4,15 +4,17 @@
 //! records, and be in the way of other names. The lock's row is written before and stays ours until the end, so nobody else
 //! changes the records of that name meanwhile, and tokens grow in the order of the takings.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::sql::{History, Table};
 use super::connect::Servers;
-use crate::lock::{Change, Claim, Closing};
+use crate::lock::{Change, Claim, Closing, Wanted};
 
-pub(super) const NOW: &str = "UTC_TIMESTAMP(3)";
+const NOW: &str = "UTC_TIMESTAMP(3)";
 
 /// Whatever `completion_type` says: with RELEASE the server would hang up before the look.
-pub(super) const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
+const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
 pub(super) const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
 
 /// The latest time that a `TIMESTAMP` holds, as this session's zone writes it. Only MariaDB since 11.5 reads what is in the
@@ -88,6 +90,22 @@ const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until 
     TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until >= {limit}, locked_at, lock_until \
     FROM {table} WHERE name = {name}";
 
+/// Before what is only read: the server's time, and whether it can only be read.
+const SERVER: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000, @@global.read_only";
+
+const LOCKS: &str = "SELECT {name}, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
+    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) > 0, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) FROM {table}";
+
+const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', started_at) DIV 1000, \
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000, exit_code, outcome FROM \
+    (SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
+    FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed \
+    WHERE place <= {of_each} ORDER BY started_at DESC, id DESC LIMIT {limit}";
+
+/// What has no end, or one that is no time, may not have ended before.
+const SINCE: &str = "IFNULL(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000 >= {millis}, TRUE)";
+
 /// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table}
     (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
@@ -130,7 +148,7 @@ pub(super) struct Message {
 
 /// What a statement is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::backend) enum Step {
     /// The lock's row, or what comes before it.
     Lock,
     History,
@@ -151,67 +169,71 @@ impl Message {
 /// Two tables, and how long to wait for their rows.
 pub(super) struct Tables {
     /// In backticks.
-    table: String,
-    history: String,
+    names: [String; 2],
     patience: Duration,
     /// The column of the end holds any time, as a DATETIME does.
     pub(super) endless: bool,
 }
 
-/// Whether the history is written too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum History {
-    With,
-    Without,
-}
-
-impl History {
-    /// A pause is no run: it leaves no record and draws no number.
-    pub(super) fn of_a(self, is_pause: bool) -> Self {
-        if is_pause { Self::Without } else { self }
-    }
-}
-
 impl Tables {
     pub(super) fn new(table: &str, servers: &Servers) -> Self {
-        let quote = |name: &str| name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".");
-        Self {
-            table: quote(table),
-            history: quote(&format!("{table}_history")),
-            patience: servers.patience(),
-            endless: false,
-        }
+        let names = [table.to_owned(), format!("{table}_history")].map(|name| quoted(&name));
+        Self { names, patience: servers.patience(), endless: false }
+    }
+
+    fn quoted(&self, table: Table) -> &str {
+        &self.names[table as usize]
     }
 
     /// As people write it.
-    pub(super) fn table(&self) -> String {
-        self.table.replace('`', "")
+    pub(super) fn name(&self, table: Table) -> String {
+        self.quoted(table).replace('`', "")
     }
 
-    /// As people write it.
-    pub(super) fn history(&self) -> String {
-        self.history.replace('`', "")
-    }
-
-    /// In one line, as the next one is.
-    pub(super) fn create(&self) -> String {
-        one_line(&self.name(CREATE))
-    }
-
-    pub(super) fn create_history(&self) -> String {
-        one_line(&self.name(CREATE_HISTORY))
+    /// In one line.
+    pub(super) fn creation(&self, table: Table) -> String {
+        let statement = if table == Table::Locks { CREATE } else { CREATE_HISTORY };
+        self.fill(statement).lines().map(str::trim).collect::<Vec<_>>().join(" ")
     }
 
     /// Both, as a client of the server runs them, and the rights that `user` needs.
     pub(super) fn schema(&self, user: &str) -> String {
         let text = SCHEMA.replace("{create}", CREATE).replace("{create_history}", CREATE_HISTORY);
-        self.name(&text).replace("{user}", &format!("`{}`", user.replace('`', "``")))
+        self.fill(&text).replace("{user}", &format!("`{}`", user.replace('`', "``")))
     }
 
     /// Succeeds where the table can be seen.
-    pub(super) fn probe(&self, step: Step) -> String {
-        let table = if step == Step::Lock { &self.table } else { &self.history };
-        format!("SELECT 1 FROM {table} LIMIT 0")
+    pub(super) fn probe(&self, table: Table) -> String {
+        format!("SELECT 1 FROM {} LIMIT 0", self.quoted(table))
+    }
+
+    /// Reads the locks of these names, or all: one statement for each name, whose rows bear the name that was asked for.
+    pub(super) fn locks(&self, names: &BTreeSet<&str>) -> String {
+        let mut looks: Vec<String> = names.iter().map(|name| literal(name)).collect();
+        for look in &mut looks {
+            *look = LOCKS.replace("{name}", look) + &format!(" WHERE name = {look}");
+        }
+        if looks.is_empty() {
+            looks.push(LOCKS.replace("{name}", "name"));
+        }
+        self.reading(&looks.join("; "))
+    }
+
+    pub(super) fn runs(&self, wanted: &Wanted) -> String {
+        let names: Vec<String> = wanted.names.iter().map(|name| literal(name)).collect();
+        let names = if names.is_empty() { "TRUE".to_owned() } else { format!("name IN ({})", names.join(", ")) };
+        let since = wanted.since.map(|since| SINCE.replace("{millis}", &since.0.to_string()));
+        let text = RUNS
+            .replace("{names}", &names)
+            .replace("{since}", since.as_deref().unwrap_or("TRUE"))
+            .replace("{of_each}", &wanted.of_each.unwrap_or(u32::MAX).to_string())
+            .replace("{limit}", &wanted.limit.unwrap_or(u32::MAX).to_string());
+        self.reading(&text)
+    }
+
+    /// On a server without autocommit the next one would be shown the same rows if this transaction did not end.
+    fn reading(&self, looks: &str) -> String {
+        self.fill(&format!("{SERVER}; {looks}; {COMMIT}").replace("{now}", NOW))
     }
 
     pub(super) fn acquire(&self, claim: &Claim, history: History) -> Message {
@@ -271,7 +293,7 @@ impl Tables {
 
     /// A whole transaction, and the look. It commits also for servers without autocommit.
     fn transaction(&self, statements: &[&str], duration: Duration) -> String {
-        self.name(&[&[PATIENCE], statements, &[COMMIT, LOOK]].concat().join("; "))
+        self.fill(&[&[PATIENCE], statements, &[COMMIT, LOOK]].concat().join("; "))
             .replace("{end}", END)
             .replace("{limit}", if self.endless { "TIMESTAMP'9999-12-31 00:00:00'" } else { LIMIT })
             .replace("{wait}", &self.patience.as_secs().to_string())
@@ -284,17 +306,19 @@ impl Tables {
         Message { text, write: PATIENCE.matches(';').count() + 1, record: None, commit }
     }
 
-    pub(super) fn name(&self, text: &str) -> String {
-        text.replace("{run}", RUN).replace("{table}", &self.table).replace("{history}", &self.history)
+    fn fill(&self, text: &str) -> String {
+        let [table, history] = &self.names;
+        text.replace("{run}", RUN).replace("{table}", table).replace("{history}", history)
     }
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+/// A table's name in backticks. It has but letters, digits and underscores, and perhaps a dot.
+pub(super) fn quoted(name: &str) -> String {
+    name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".")
 }
 
 /// A text as a literal that means the same to every server, whatever characters its settings give a meaning to.
-pub(super) fn literal(text: &str) -> String {
+fn literal(text: &str) -> String {
     text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
 }
 

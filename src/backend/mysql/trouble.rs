@@ -5,18 +5,26 @@ use std::io;
 
 use mysql::{DriverError, Error, MySqlError};
 
+use super::super::sql::Table;
 use super::super::{Trouble, TroubleKind, network, tls};
 use super::statements::Step;
 
 /// What went wrong after we had logged in.
-pub(super) struct Failure {
-    error: Error,
-    step: Step,
+pub(in crate::backend) enum Failure {
+    /// The server or the driver says no.
+    Said(Error, Step),
+    Ours(Trouble),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Ours(trouble)
+    }
 }
 
 impl Failure {
     pub(super) fn new(error: Error, step: Step) -> Self {
-        Self { error, step }
+        Self::Said(error, step)
     }
 
     /// The server says of itself that it is read only, also to a user who may write all the same.
@@ -28,10 +36,8 @@ impl Failure {
     /// The lock can be had all the same: it is the history that is missing, of another shape or not ours to write, and will
     /// be when we ask again.
     pub(super) fn spares_the_lock(&self) -> bool {
-        let Error::MySqlError(answer) = &self.error else { return false };
-        self.step == Step::History
-            && of_answer("", "", answer).kind == TroubleKind::Lasting
-            && !EXHAUSTED.contains(&answer.code)
+        let Self::Said(Error::MySqlError(answer), Step::History) = self else { return false };
+        of_answer("", "", answer).kind == TroubleKind::Lasting && !EXHAUSTED.contains(&answer.code)
     }
 
     /// Somebody else may do it.
@@ -39,11 +45,15 @@ impl Failure {
         self.code().is_some_and(|code| DENIED.contains(&code))
     }
 
+    /// The server has answered, if only to complain.
+    pub(super) fn is_answer(&self) -> bool {
+        self.code().is_some()
+    }
+
     pub(super) fn is_missing_table(&self) -> bool {
         self.code() == Some(1146)
     }
 
-    /// The database is missing.
     pub(super) fn is_missing_database(&self) -> bool {
         self.code() == Some(1049)
     }
@@ -58,19 +68,22 @@ impl Failure {
         self.code() == Some(1205)
     }
 
-    /// What the statement was about.
-    pub(super) fn step(&self) -> Step {
-        self.step
+    /// Returns the table that the statement was about.
+    pub(super) fn table(&self) -> Table {
+        if matches!(self, Self::Said(_, Step::Lock)) { Table::Locks } else { Table::Runs }
     }
 
-    /// The reason without the driver's words around it.
+    /// Returns the reason without the driver's words around it.
     pub(super) fn cause(&self) -> String {
-        cause(&self.error)
+        match self {
+            Self::Said(error, _) => cause(error),
+            Self::Ours(trouble) => trouble.message.clone(),
+        }
     }
 
     fn code(&self) -> Option<u16> {
-        match &self.error {
-            Error::MySqlError(answer) => Some(answer.code),
+        match self {
+            Self::Said(Error::MySqlError(answer), _) => Some(answer.code),
             _ => None,
         }
     }
@@ -142,13 +155,14 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
 
 /// Says what an error means that came after the request was sent.
 pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
-    match &failure.error {
+    let (error, step) = match failure {
+        Failure::Said(error, step) => (error, *step),
+        Failure::Ours(trouble) => return trouble.clone(),
+    };
+    match error {
         Error::MySqlError(answer) => {
             let trouble = of_answer(label, user, answer);
-            if failure.step != Step::Lock || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
-        }
-        Error::FromRowError(_) | Error::FromValueError(_) => {
-            Trouble::lasting(format!("{label}: the table is not one of locks")).hint(COLUMNS).unclear()
+            if step != Step::Lock || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
         }
         error if is_timeout(error) => silence(label).unclear(),
         _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),

@@ -1,16 +1,17 @@
 //! Whether this host can lock here, one thing after the other.
 
-mod table;
-
 use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::session::Failure;
-use super::{Postgres, trouble};
+use super::Postgres;
+use super::asking::cells;
+use super::session::{Failure, Session};
+use super::statements::NOW;
 use crate::backend::probe::{self, Distance, Tell};
+use crate::backend::sql::{Column, Database, Dialect, Facts, Row, Table};
 use crate::backend::tls::Mode;
-use crate::backend::{Finding, Reached, Trouble};
+use crate::backend::{Finding, Grade, Reached, Trouble};
 
 /// Who we are and what the server is. All answers are text.
 const ABOUT: &str = "SELECT current_user::text, current_database()::text, version(), \
@@ -28,8 +29,35 @@ const POOLER_CONFIG: &str = "SHOW CONFIG";
 /// Of earlier servers the statements are not understood.
 const OLDEST: u32 = 120_000;
 
-/// No answer is waited for less than this.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// `$1` the table.
+const TABLE: &str = "SELECT relkind::text, relpersistence::text, row_security_active(oid)::text \
+    FROM pg_class WHERE oid = to_regclass($1)::oid";
+
+const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), (NOT attnotnull)::text, \
+    (atthasdef OR attidentity <> '')::text, coalesce(NOT collisdeterministic OR typname = 'citext', false)::text \
+    FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid LEFT JOIN pg_collation ON pg_collation.oid = attcollation \
+    WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped ORDER BY attnum";
+
+/// `$2` the columns in the order of the alphabet. Which unique keys of just these there are.
+const KEYS: &str = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = to_regclass($1)::oid \
+    AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL \
+    AND (SELECT string_agg(attname::text, ',' ORDER BY attname::text COLLATE \"C\") FROM pg_attribute \
+         WHERE attrelid = indrelid AND attnum = ANY (indkey::int2[])) = $2";
+
+/// Which of the rights `$2` to the table we have not. The name of a lock is never changed.
+const LACKING: &str = "SELECT wanted FROM pg_catalog.unnest(string_to_array($2, ',')) AS wanted \
+    WHERE NOT has_table_privilege(to_regclass($1)::oid, wanted) AND (wanted = 'DELETE' OR EXISTS \
+        (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped \
+         AND NOT has_column_privilege(attrelid, attnum, wanted) AND NOT (attname = 'name' AND wanted = 'UPDATE')))";
+
+pub(super) const DIALECT: Dialect = Dialect {
+    change: "ALTER TABLE {table} ALTER COLUMN {column} TYPE {type}",
+    not_null: "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL",
+    text: ["VARCHAR(64)", "VARCHAR(255)"],
+    time: "TIMESTAMP",
+    digits: 6,
+    add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+};
 
 /// What a server said of itself.
 struct About {
@@ -56,57 +84,85 @@ struct Pooler {
 }
 
 impl Postgres {
-    /// Tries what a run needs.
-    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
+    /// Tells of the server. The error is that it does not answer any more.
+    pub(super) fn probe(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, Trouble> {
         let distance = self.servers.look(tell);
         if distance == Distance::Unreached {
-            return Reached::No;
+            return Ok(Reached::No);
         }
         self.servers.make_one_attempt();
         match self.servers.connect() {
-            Ok(session) => self.session = Some(session),
+            Ok(opened) => *session = Some(opened),
             Err(trouble) => {
                 tell(Finding::of_trouble(probe::subject(&trouble), trouble));
-                return Reached::No;
+                return Ok(Reached::No);
             }
         }
-        match self.probe_server(distance, tell) {
-            Ok(reached) => reached,
-            Err(trouble) => {
-                tell(Finding::of_trouble("server", trouble));
-                Reached::No
-            }
-        }
-    }
-
-    /// The error is that the server does not answer any more.
-    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<Reached, Trouble> {
         let between = self.between();
-        if let Some(rows) = probe::if_told("TLS", self.text(ENCRYPTION, &[]), tell)? {
-            let version = rows.into_iter().flatten().flatten().next();
+        if let Some(rows) = probe::if_told("TLS", self.rows(session, ENCRYPTION), tell)? {
+            let version = rows.first().and_then(|row| row.text(0));
             tell(self.judge_tls(&between, version.as_deref(), distance));
         }
-        let mut about = self.about(tell)?;
+        let mut about = self.about(session, tell)?;
         for _ in 1..self.servers.count() {
-            if !about.standby && (!about.read_only || self.why_read_only()?.is_some()) {
+            if !about.standby && (!about.read_only || self.why_read_only(session).is_some()) {
                 break;
             }
             tell(Finding::good("writable", format!("{} can only be read, and is passed over", self.servers.first())));
-            self.disconnect_now();
+            if let Some(session) = session.take() {
+                session.close();
+            }
             self.servers.pass_over();
-            about = self.about(tell)?;
+            about = self.about(session, tell)?;
         }
         tell(judge_version(&about));
-        probe::clock(|| self.clock(), tell)?;
-        let writing = self.judge_writing(&about)?;
+        probe::clock(|| self.clock(session), tell)?;
+        let writing = match self.why_read_only(session).filter(|_| about.read_only && !about.standby) {
+            // Another role could write here.
+            Some(trouble) => Finding::of_trouble("writable", trouble),
+            None => judge_writing(&about),
+        };
         let reached = probe::reached(&writing);
         tell(writing);
         tell_pooler(&between, self.patience, tell);
-        if reached == Reached::Yes {
-            let told = self.probe_tables(tell);
-            probe::if_told("table", told, tell)?;
-        }
         Ok(reached)
+    }
+
+    pub(super) fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
+        // From here on the names are as a run has them.
+        self.look(session, &NOW, &[])?;
+        let name = self.name(table);
+        let mut ask =
+            |statement: &str, more: &[&str]| self.text(session, statement, &[&[name.as_str()], more].concat());
+        let there = ask(TABLE, &[])?;
+        let Some(kind) = there.first() else { return Ok(None) };
+        let kind = match judge_table(table, &name, kind) {
+            Ok(kind) => kind,
+            Err(kind) => return Ok(Some(Facts { kind: Some(kind), ..Facts::default() })),
+        };
+        let columns = ask(COLUMNS, &[])?;
+        let (key, rights) = match table {
+            Table::Locks => ("name", "SELECT,INSERT,UPDATE"),
+            Table::Runs => ("name,owner", "SELECT,INSERT,UPDATE,DELETE"),
+        };
+        let keys = if ask(KEYS, &[key])?.is_empty() { Vec::new() } else { vec![key.to_owned()] };
+        let lacking = ask(LACKING, &[rights])?.iter().filter_map(|row| row.text(0)).collect();
+        let folds = columns.iter().any(|row| text(row, 0) == "name" && text(row, 4) == "true");
+        let columns: Vec<Column> = columns.iter().map(column).collect();
+        let more = Vec::from_iter(folds.then(|| {
+            let seen = "the collation or the type of name takes `Job` and `job` for one lock";
+            Finding::bad("columns", seen, format!("ALTER TABLE {name} ALTER COLUMN name TYPE VARCHAR(64)"))
+        }));
+        Ok(Some(Facts {
+            kind,
+            records: !keys.is_empty() && columns.iter().any(|column| column.name == "id" && column.optional),
+            columns,
+            more,
+            keys,
+            lacking: Some(lacking),
+            // The taking removes nothing.
+            rights_of_ends: &["DELETE"],
+        }))
     }
 
     /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.
@@ -130,47 +186,27 @@ impl Postgres {
     }
 
     /// Logs in if need be, and asks who we are.
-    fn about(&mut self, tell: Tell<'_>) -> Result<About, Trouble> {
-        let rows = self.text(ABOUT, &[])?;
-        let mut row = rows.into_iter().next().unwrap_or_default().into_iter().map(Option::unwrap_or_default);
-        let mut next = || row.next().unwrap_or_default();
-        let (user, database) = (next(), next());
-        tell(Finding::good("login", format!("as {user} to the database {database}")));
+    fn about(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<About, Trouble> {
+        let rows = self.rows(session, ABOUT)?;
+        let value = |column| rows.first().map(|row| text(row, column)).unwrap_or_default();
+        tell(Finding::good("login", format!("as {} to the database {}", value(0), value(1))));
         Ok(About {
-            version: next(),
-            number: next().parse().unwrap_or_default(),
-            standby: next() == "true",
-            read_only: next() == "on",
-            commits: next(),
+            version: value(2),
+            number: value(3).parse().unwrap_or_default(),
+            standby: value(4) == "true",
+            read_only: value(5) == "on",
+            commits: value(6),
         })
     }
 
-    /// Also tells a role that may only read from a server that can only be read.
-    fn judge_writing(&mut self, about: &About) -> Result<Finding, Trouble> {
-        if about.read_only
-            && !about.standby
-            && let Some(trouble) = self.why_read_only()?
-        {
-            return Ok(Finding::of_trouble("writable", trouble));
-        }
-        Ok(judge_writing(about))
+    fn why_read_only(&mut self, session: &mut Option<Session>) -> Option<Trouble> {
+        self.only_reads(session.as_mut()?)
     }
 
-    fn why_read_only(&mut self) -> Result<Option<Trouble>, Trouble> {
-        let limit = self.limit();
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.servers.connect()?,
-        };
-        let trouble = self.only_reads(&mut session, limit);
-        self.session = Some(session);
-        Ok(trouble)
-    }
-
-    fn clock(&mut self) -> Result<u64, Trouble> {
-        let rows = self.text(CLOCK, &[])?;
-        let text = rows.into_iter().flatten().flatten().next().unwrap_or_default();
-        text.parse().map_err(|_| Trouble::lasting(format!("the server's time is `{text}`, which is no number")))
+    fn clock(&mut self, session: &mut Option<Session>) -> Result<u64, Trouble> {
+        let rows = self.rows(session, CLOCK)?;
+        let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
+        time.ok_or_else(|| Trouble::lasting("the server's time is no number"))
     }
 
     /// Asks for a pooler's console. A server has no such database and says so; what else it may say tells nothing.
@@ -182,7 +218,7 @@ impl Postgres {
             }
             Err(_) => return Between::Nothing,
         };
-        let limit = self.limit();
+        let limit = self.limit(&session);
         let is_pooler = session.ask(POOLER, limit).is_ok_and(|rows| {
             rows.first().and_then(|row| row.get(0)).is_some_and(|version| version.contains("PgBouncer"))
         });
@@ -197,33 +233,63 @@ impl Postgres {
         Between::Pooler(pooler)
     }
 
-    /// Asks for rows of texts.
-    fn text(&mut self, statement: &str, values: &[&str]) -> Result<Vec<Vec<Option<String>>>, Trouble> {
-        let limit = self.limit();
-        let mut session = match self.session.take() {
+    fn rows(&mut self, session: &mut Option<Session>, statement: &str) -> Result<Vec<Row>, Trouble> {
+        let mut opened = match session.take() {
             Some(session) => session,
             None => self.servers.connect()?,
         };
+        let answer = self.text(&mut opened, statement, &[]);
+        if answer.as_ref().err().is_none_or(|failure| self.outlives(&opened, failure)) {
+            *session = Some(opened);
+        }
+        answer.map_err(|failure| self.explain(&failure))
+    }
+
+    /// Asks with values that are texts.
+    fn text(&mut self, session: &mut Session, statement: &str, values: &[&str]) -> Result<Vec<Row>, Failure> {
         let values: Vec<(&(dyn ToSql + Sync), Type)> =
             values.iter().map(|value| (value as &(dyn ToSql + Sync), Type::TEXT)).collect();
-        let answer = session.query(statement, &values, limit);
-        if answer.as_ref().err().is_none_or(trouble::is_answer) && !session.is_over() {
-            self.session = Some(session);
-        }
-        let rows = answer.map_err(|failure| self.explain(&failure))?;
-        let read = |row: &tokio_postgres::Row| (0..row.len()).map(|column| row.try_get(column)).collect();
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.explain(&Failure::Said(error)))
+        Ok(self.send(session, statement, &values)?.iter().map(|row| cells(row, 0)).collect())
     }
+}
 
-    fn limit(&self) -> Duration {
-        self.patience.max(SHORTEST)
-    }
-
-    fn disconnect_now(&mut self) {
-        if let Some(session) = self.session.take() {
-            session.close();
+/// Says what is wrong with a table as a whole; the error is that it cannot be one of ours.
+fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, Finding> {
+    let subject = if table == Table::Locks { "table" } else { "history" };
+    let said = format!("the table {name}");
+    match (text(row, 0).as_str(), text(row, 1).as_str(), text(row, 2).as_str()) {
+        ("r" | "p", "p", "false") => Ok(None),
+        ("r" | "p", "p", _) => Ok(Some(Finding {
+            grade: if table == Table::Locks { Grade::Bad } else { Grade::Unwise },
+            ..Finding::unwise(
+                subject,
+                format!("{said} has row security: a row that we may not see or change is a lock that stays held"),
+                format!("ALTER TABLE {name} DISABLE ROW LEVEL SECURITY"),
+            )
+        })),
+        ("r" | "p", "u", _) => Ok(Some(Finding::unwise(
+            subject,
+            format!("{said} is unlogged: a crash of the server empties it, and frees every lock"),
+            format!("ALTER TABLE {name} SET LOGGED"),
+        ))),
+        ("r" | "p", ..) => {
+            Ok(Some(Finding::bad(subject, format!("{said} is temporary"), "name another table with ?table=")))
         }
+        _ => Err(Finding::bad(
+            subject,
+            format!("{name} is no table, but a view or the like"),
+            "name a table with ?table=, such as ?table=ops.shedlock",
+        )),
     }
+}
+
+fn column(row: &Row) -> Column {
+    let is = |column| text(row, column) == "true";
+    Column { name: text(row, 0), kind: text(row, 1), nullable: is(2), optional: is(3) }
+}
+
+fn text(row: &Row, column: usize) -> String {
+    row.text(column).unwrap_or_default()
 }
 
 fn judge_version(about: &About) -> Finding {

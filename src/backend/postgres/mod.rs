@@ -6,7 +6,6 @@
 mod asking;
 mod check;
 mod connect;
-mod operate;
 mod passfile;
 mod pid;
 mod place;
@@ -20,14 +19,17 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::history::History;
+use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros};
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, FOR_EVER, Kept, Operate, Pace, Reply, Trouble, TroubleKind, Url};
+use super::{Access, Acquired, FOR_EVER, Kept, Operate, Reached, Reply, Tell, Trouble, TroubleKind, Url};
 use crate::clock::{Moment, Timestamp};
-use crate::lock::{Claim, Closing, Grant, Locks, Purpose, Record};
+use crate::lock::{Change, Claim, Closing, Grant, Record, Wanted};
 use connect::Servers;
 use session::{Failure, Session};
-use statements::{ACQUIRE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, PAUSE, RELEASE, RENEW, Statement, Table, Tables};
+use statements::{
+    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RENEW, RUNS, Statement, TABLE_IS_THERE,
+    Tables,
+};
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
 const RACES: usize = 10;
@@ -47,10 +49,7 @@ type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 /// Locks in a PostgreSQL table.
 pub(crate) struct Postgres {
     servers: Servers,
-    address: String,
     tables: Tables,
-    history: History,
-    session: Option<Session>,
     /// How long to try, one try after the other.
     patience: Duration,
     /// When the first of the tries began that have failed since the last answer.
@@ -63,33 +62,27 @@ impl Postgres {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
-        Ok(Box::new(Self {
-            servers,
-            address: url.public(),
-            tables: Tables::new(table),
-            history: History::default(),
-            session: None,
-            patience: access.patience,
-            begun: None,
-        }))
+        let database = Self { servers, tables: Tables::new(table), patience: access.patience, begun: None };
+        Ok(Box::new(SqlLocks::new(database, url.public())))
     }
 
     /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
-    fn judge(&mut self, end: End, lease: Duration) -> Result<(), Trouble> {
-        if self.session.as_ref().is_some_and(Session::is_unreplicated) {
-            return Err(trouble::unreplicated(self.servers.label()));
+    fn judge(&mut self, session: &mut Session, end: End, lease: Duration) -> Result<(), Failure> {
+        if session.is_unreplicated() {
+            return Err(trouble::unreplicated(self.servers.label()).into());
         }
         let is_early = end.left + ROUNDING < lease;
         if !is_early && !end.is_round() {
             return Ok(());
         }
         // Either by chance, or because the column keeps no more.
-        let rows = self.ask(&DIGITS, &[]).map_err(Trouble::unclear)?;
+        let asked = self.query(session, &DIGITS, History::Without, &[]);
+        let rows = asked.map_err(|failure| self.explain(&failure).unclear())?;
         let Some(row) = rows.first() else { return Ok(()) };
         let is_coarse = matches!(row.try_get(0), Ok(0..MILLISECONDS)) || matches!(row.try_get(1), Ok(true));
         match (is_coarse, is_early) {
-            (true, _) => Err(self.too_coarse()),
-            (false, true) => Err(self.too_early()),
+            (true, _) => Err(self.too_coarse().into()),
+            (false, true) => Err(self.too_early().into()),
             (false, false) => Ok(()),
         }
     }
@@ -112,13 +105,19 @@ impl Postgres {
 
     /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
     /// that another changed it just then, which shows when it is asked again.
-    fn change_ours(&mut self, statement: &Statement, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
+    fn change_ours(
+        &mut self,
+        session: &mut Session,
+        statement: &Statement,
+        history: History,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, Failure> {
         let is_kept_back = |row: &Row| matches!(row.try_get(0), Ok(false));
-        let mut rows = self.ask(statement, values)?;
+        let mut rows = self.query(session, statement, history, values)?;
         if rows.first().is_some_and(is_kept_back) {
-            rows = self.ask(statement, values)?;
+            rows = self.query(session, statement, history, values)?;
         }
-        if rows.first().is_some_and(is_kept_back) { Err(self.kept_back()) } else { Ok(rows) }
+        if rows.first().is_some_and(is_kept_back) { Err(self.kept_back().into()) } else { Ok(rows) }
     }
 
     /// The server took the statement and left our row as it was.
@@ -134,6 +133,76 @@ impl Postgres {
         Trouble::lasting(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
             .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
     }
+}
+
+impl Database for Postgres {
+    type Session = Session;
+    type Failure = Failure;
+
+    const DIALECT: Dialect = check::DIALECT;
+
+    fn label(&self) -> String {
+        self.servers.label().to_owned()
+    }
+
+    fn user(&self) -> String {
+        self.servers.user().to_owned()
+    }
+
+    fn name(&self, table: Table) -> String {
+        self.tables.name(table).to_owned()
+    }
+
+    fn creation(&self, table: Table) -> String {
+        self.tables.create(table)
+    }
+
+    fn schema(&self) -> String {
+        self.tables.schema(self.servers.user())
+    }
+
+    fn servers(&self) -> usize {
+        self.servers.count()
+    }
+
+    fn pass_over(&mut self) {
+        self.servers.pass_over();
+    }
+
+    fn begin(&mut self) {
+        let now = Moment::now();
+        if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
+            self.begun = Some(now);
+        }
+    }
+
+    fn connect(&mut self, _: Making) -> Result<Option<Session>, Trouble> {
+        self.servers.connect().map(Some)
+    }
+
+    fn close(&mut self, session: Session) {
+        session.close();
+    }
+
+    /// A connection on which the server answered is as good as before.
+    fn outlives(&self, session: &Session, failure: &Failure) -> bool {
+        trouble::is_answer(failure) && !session.is_over()
+    }
+
+    fn fault(&self, failure: &Failure) -> Fault {
+        match failure {
+            failure if trouble::is_read_only(failure) => Fault::ReadOnly,
+            failure if trouble::is_no_table(failure) => Fault::Missing(self.tables.missing(&trouble::said(failure))),
+            // Whose fault it is shows without the history.
+            failure if trouble::is_said(failure) && !trouble::is_given_up(failure) => {
+                match self.explain(failure).kind {
+                    TroubleKind::Lasting => Fault::History,
+                    _ => Fault::Other,
+                }
+            }
+            _ => Fault::Other,
+        }
+    }
 
     fn explain(&self, failure: &Failure) -> Trouble {
         let table = match failure {
@@ -142,10 +211,16 @@ impl Postgres {
         };
         trouble::of_asking(self.servers.label(), self.servers.user(), self.tables.name(table), failure)
     }
-}
 
-impl Backend for Postgres {
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
+    fn said(&self, failure: &Failure) -> String {
+        trouble::said(failure)
+    }
+
+    fn is_denied(&self, failure: &Failure) -> bool {
+        trouble::is_forbidden(failure)
+    }
+
+    fn acquire(&mut self, session: &mut Session, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
         let lease = Interval(claim.lease);
         let values: Values<'_> = &[
             (&claim.name.as_str(), Type::TEXT),
@@ -154,50 +229,54 @@ impl Backend for Postgres {
             (&claim.owner.host(), Type::TEXT),
         ];
         for _ in 0..RACES {
-            let rows = self.ask(if claim.purpose == Purpose::Pause { &PAUSE } else { &ACQUIRE }, values)?;
+            let rows = self.query(session, &ACQUIRE, history, values)?;
             if let Some(row) = rows.first() {
-                let (acquired, end) = read(row).map_err(|error| self.explain(&Failure::Said(error)))?;
+                let (acquired, end) = read(row)?;
                 if matches!(acquired, Acquired::Granted(_)) {
-                    self.judge(end, claim.lease)?;
+                    self.judge(session, end, claim.lease)?;
                 }
-                return Ok(Reply { answer: acquired, remark: self.history.remark(claim.purpose) });
+                return Ok(acquired.into());
             }
         }
-        let rows = self.ask(&IN_THE_WAY, &values[..1])?;
+        let rows = self.query(session, &IN_THE_WAY, History::Without, &values[..1])?;
         Err(match rows.first().map(|row| (row.try_get::<_, String>(0), row.try_get(1))) {
             Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
             // By chance it may have become free just now.
             Some(_) => Trouble { kind: TroubleKind::Passing, ..self.kept_back() },
             None => Trouble::passing(format!("{}: others were quicker each time", self.servers.label())),
-        })
-    }
-
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
-        let lease = Interval(claim.lease);
-        let rows = self.change_ours(
-            &RENEW,
-            &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)],
-        )?;
-        if let Some(row) = rows.first() {
-            let end = ending(row, 1).map_err(|error| self.explain(&Failure::Said(error)))?;
-            self.judge(end, claim.lease)?;
         }
-        Ok(kept(&rows).into())
+        .into())
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
-        let hold = Interval(hold);
+    fn renew(&mut self, session: &mut Session, claim: &Claim) -> Result<Reply<Kept>, Failure> {
+        let lease = Interval(claim.lease);
+        let values: Values<'_> =
+            &[(&claim.name.as_str(), Type::TEXT), (&claim.owner.as_str(), Type::TEXT), (&lease, Type::INTERVAL)];
+        let rows = self.change_ours(session, &RENEW, History::Without, values)?;
+        if let Some(row) = rows.first() {
+            self.judge(session, ending(row, 1)?, claim.lease)?;
+        }
+        Ok(Kept::if_so(!rows.is_empty()).into())
+    }
+
+    fn release(
+        &mut self,
+        session: &mut Session,
+        claim: &Claim,
+        hold: Duration,
+        closing: Closing,
+        history: History,
+    ) -> Result<Reply<Kept>, Failure> {
         let (exit_code, outcome) = match closing {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
             Closing::Unused | Closing::GivenUp => (None, None),
         };
-        let ended = claim.owner.ended();
         // The newest stays with every backend, since some count on from it.
-        let keep = i64::from(claim.keep.max(1));
+        let (ended, keep) = (claim.owner.ended(), i64::from(claim.keep.max(1)));
         let values: Values<'_> = &[
             (&claim.name.as_str(), Type::TEXT),
             (&claim.owner.as_str(), Type::TEXT),
-            (&hold, Type::INTERVAL),
+            (&Interval(hold), Type::INTERVAL),
             (&ended, Type::TEXT),
             (&exit_code, Type::INT4),
             (&outcome, Type::TEXT),
@@ -206,32 +285,81 @@ impl Backend for Postgres {
         let statement = match closing {
             Closing::Ended { .. } => &RELEASE,
             Closing::Unused => &DISCARD,
-            Closing::GivenUp if kept(&self.change_ours(&GIVE_BACK, values)?) == Kept::Kept => {
-                return Ok(Kept::Kept.into());
-            }
             Closing::GivenUp => &GIVE_BACK,
         };
-        let rows = self.change_ours(statement, values)?;
-        Ok(Reply { answer: kept(&rows), remark: self.history.remark(claim.purpose) })
+        let mut rows = self.change_ours(session, statement, history, values)?;
+        if closing == Closing::GivenUp && rows.is_empty() {
+            rows = self.change_ours(session, statement, history, values)?;
+        }
+        Ok(Kept::if_so(!rows.is_empty()).into())
     }
 
-    fn disconnect(&mut self) {
-        if let Some(session) = self.session.take() {
-            session.close();
+    fn change(&mut self, session: &mut Session, change: &Change) -> Result<Kept, Failure> {
+        let values: Values<'_> = &[
+            (&change.name.as_str(), Type::TEXT),
+            (&change.from, Type::TEXT),
+            (&change.to, Type::TEXT),
+            (&Interval(change.left), Type::INTERVAL),
+        ];
+        let Listing { rows, .. } = self.look(session, &CHANGE, values)?;
+        Ok(Kept::if_so(rows.first().and_then(|row| row.number(0)) == Some(1)))
+    }
+
+    fn locks(&mut self, session: &mut Session, names: &[&str]) -> Result<Listing, Failure> {
+        let names = (!names.is_empty()).then_some(names);
+        self.look(session, &LIST, &[(&names, Type::TEXT_ARRAY)])
+    }
+
+    fn runs(&mut self, session: &mut Session, wanted: &Wanted) -> Result<Listing, Failure> {
+        let names = (!wanted.names.is_empty()).then_some(&wanted.names);
+        let since = wanted.since.map(|since| i64::try_from(since.0).unwrap_or(i64::MAX));
+        let (of_each, limit) = (wanted.of_each.map(i64::from), wanted.limit.map(i64::from));
+        let values: Values<'_> =
+            &[(&names, Type::TEXT_ARRAY), (&since, Type::INT8), (&of_each, Type::INT8), (&limit, Type::INT8)];
+        self.look(session, &RUNS, values)
+    }
+
+    fn create(&mut self, session: &mut Session, table: Table) -> Result<(), Failure> {
+        let limit = self.limit(session);
+        match session.execute(&self.tables.create(table), limit) {
+            Err(failure) if !trouble::is_made_already(&failure) => Err(self.sort(session, failure)),
+            _ => Ok(()),
         }
     }
 
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
-        self.list(names)
+    fn elsewhere(&mut self, session: &mut Session, table: Table) -> Result<Vec<String>, Failure> {
+        let places = self.place(session)?;
+        let bare = self.tables.bare(table);
+        // One that is now where it was missing is no trouble: another process made it.
+        let is_there = match self.tables.are_placed() {
+            true => places.all(&bare).any(|found| found.eq_ignore_ascii_case(self.tables.name(table))),
+            false => places.of(&bare).is_some(),
+        };
+        Ok(places.all(&bare).filter(|_| !is_there).collect())
     }
 
-    fn pace(&self) -> Pace {
-        // A connection costs the server a process, which takes it some milliseconds.
-        Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) }
+    fn no_place(&self, table: Table, failure: &Failure) -> Option<Trouble> {
+        let (label, name, create) = (self.servers.label(), self.tables.name(table), self.tables.create(table));
+        let (schema, _) = name.split_once('.').filter(|_| trouble::is_no_schema(failure))?;
+        Some(Trouble::lasting(format!("{label}: there is no schema {schema} for the table {name}")).hint(format!(
+            "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"
+        )))
     }
 
-    fn address(&self) -> &str {
-        &self.address
+    fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
+        // From here on the names are as they will be.
+        self.look(session, &NOW, &[])?;
+        let name = self.name(table);
+        let Listing { rows, .. } = self.look(session, &TABLE_IS_THERE, &[(&name, Type::TEXT)])?;
+        Ok(rows.first().and_then(|row| row.number(0)) == Some(1))
+    }
+
+    fn survey(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+        self.probe(session, tell)
+    }
+
+    fn describe(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
+        self.facts(session, table)
     }
 }
 
@@ -278,13 +406,6 @@ fn left(until: f64, now: f64) -> Duration {
     if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER }
 }
 
-/// Whole microseconds, which is what the server counts in, of its seconds; none of what is negative.
-fn micros(seconds: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it ends at the largest number")]
-    let micros = (seconds * 1e6).round() as u64;
-    micros
-}
-
 /// A duration as a parameter.
 #[derive(Debug)]
 struct Interval(Duration);
@@ -304,9 +425,8 @@ impl ToSql for Interval {
     to_sql_checked!();
 }
 
-fn kept(rows: &[Row]) -> Kept {
-    if rows.is_empty() { Kept::Lost } else { Kept::Kept }
-}
+#[cfg(test)]
+mod operating;
 
 #[cfg(test)]
 mod tests {

@@ -4,12 +4,11 @@
 //! found by the `search_path` that the role has of its own. A session of our own needs none of this: each statement says
 //! which process has to carry it out.
 
-use std::time::Duration;
-
 use tokio_postgres::types::Type;
 
+use super::super::sql::{TABLES, Table};
 use super::session::{Failure, Session};
-use super::statements::{PLACES, Table};
+use super::statements::PLACES;
 use super::{Postgres, Trouble};
 
 /// What the database says of the schemas. All names are quoted where they have to be.
@@ -34,28 +33,25 @@ impl Places {
 
 impl Postgres {
     /// Has the statements name the schemas, if another client may have changed the session: [`Session::is_own`] is certain
-    /// from then on, or the tables are placed. The outer error is that there is no schema to name.
-    pub(super) fn place(&mut self, session: &mut Session, limit: Duration) -> Result<Result<Places, Failure>, Trouble> {
-        let places = match self.places(session, limit) {
-            Ok(places) => places,
-            Err(failure) => return Ok(Err(failure)),
-        };
+    /// from then on, or the tables are placed.
+    pub(super) fn place(&mut self, session: &mut Session) -> Result<Places, Failure> {
+        let places = self.places(session)?;
         if session.is_own() || self.tables.are_placed() {
-            return Ok(Ok(places));
+            return Ok(places);
         }
-        let [locks, runs] = [Table::Locks, Table::Runs].map(|table| places.of(&self.tables.bare(table)));
+        let [locks, runs] = TABLES.map(|table| places.of(&self.tables.bare(table)));
         let Some(locks) = locks.or_else(|| places.path.iter().find(|schema| !schema.starts_with("pg_"))) else {
             let (label, name) = (self.servers.label(), self.tables.name(Table::Locks));
             let message = format!("{label}: there is no schema for the table {name} in the search_path of the role");
-            return Err(Trouble::lasting(message).hint(format!("name the schema: ?table=SCHEMA.{name}")));
+            return Err(Trouble::lasting(message).hint(format!("name the schema: ?table=SCHEMA.{name}")).into());
         };
         self.tables.place(locks, runs.unwrap_or(locks));
-        Ok(Ok(places))
+        Ok(places)
     }
 
-    pub(super) fn places(&self, session: &mut Session, limit: Duration) -> Result<Places, Failure> {
-        let names = [Table::Locks, Table::Runs].map(|table| self.tables.bare(table));
-        let rows = session.query(PLACES, &[(&names.as_slice(), Type::TEXT_ARRAY)], limit)?;
+    fn places(&mut self, session: &mut Session) -> Result<Places, Failure> {
+        let names = TABLES.map(|table| self.tables.bare(table));
+        let rows = self.send(session, PLACES, &[(&names.as_slice(), Type::TEXT_ARRAY)])?;
         let mut places = Places { path: Vec::new(), found: Vec::new() };
         for row in rows {
             session.served_by(row.try_get(0)?);

@@ -21,6 +21,7 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket,
 };
 
+use super::super::Trouble;
 use super::pid;
 
 /// How long taking back a statement may take, and how long saying goodbye.
@@ -31,7 +32,7 @@ const LATER: Duration = Duration::from_millis(10);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in crate::backend) enum Failure {
     /// The server or the system says no.
     Said(Error),
     /// Nobody says anything.
@@ -43,11 +44,21 @@ pub(super) enum Failure {
     /// A pooler does not say anything either, or has hung up: it may not have asked a server at all.
     Pooled,
     /// Another session keeps a row or a table. `place` is what the server says of where, or the words of the statement there.
-    Locked { row: bool, place: String },
+    Locked {
+        row: bool,
+        place: String,
+    },
+    Ours(Trouble),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Ours(trouble)
+    }
 }
 
 /// A connection. It is served only while an operation waits.
-pub(super) struct Session {
+pub(in crate::backend) struct Session {
     runtime: Runtime,
     client: Client,
     connection: JoinHandle<Result<(), Error>>,
@@ -169,6 +180,11 @@ impl Session {
     /// Whether this connection is of no more use: what was to be taken back once cannot be again.
     pub(super) fn is_over(&self) -> bool {
         self.client.is_closed() || self.cancel.is_none()
+    }
+
+    /// Lets nobody go on with this connection.
+    pub(super) fn leave(&mut self) {
+        self.cancel = None;
     }
 
     /// Says goodbye, so that no server or pooler wonders in its log where we went.

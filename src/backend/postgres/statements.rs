@@ -12,6 +12,8 @@
 //! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
 //! taking takes is spent there.
 
+use super::super::sql::{History, Table};
+
 /// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
 /// last answer: a statement that nobody waits for would take the lock for nobody. And it has warnings sent, of which one counts.
 ///
@@ -30,23 +32,6 @@ pub(super) struct Statement {
     lock: &'static str,
     /// What it says in addition where there is a history, and what its answer then has of it.
     history: Option<(&'static str, &'static str)>,
-    pub(super) missing: Missing,
-}
-
-/// What becomes of a table of locks that is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// It is made, and that of runs as well.
-    Made,
-    Trouble,
-    /// Where there are no locks, there is none of ours.
-    Lost,
-}
-
-impl Statement {
-    pub(super) fn is_recorded(&self) -> bool {
-        self.history.is_some()
-    }
 }
 
 /// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease,
@@ -79,11 +64,7 @@ pub(super) const ACQUIRE: Statement = Statement {
                      RETURNING id)",
         "(SELECT id FROM noted)::int8",
     )),
-    missing: Missing::Made,
 };
-
-/// A pause is no run.
-pub(super) const PAUSE: Statement = Statement { history: None, ..ACQUIRE };
 
 /// `$1` name, `$2` owner, `$3` lease. The answer begins as that of a release does.
 pub(super) const RENEW: Statement = Statement {
@@ -94,7 +75,6 @@ pub(super) const RENEW: Statement = Statement {
         SELECT * FROM renewed UNION ALL SELECT false, NULL, NULL FROM zone, {table} AS lock \
         WHERE NOT EXISTS (SELECT FROM renewed) AND name::text = $1 AND locked_by::text = $2 AND {held}",
     history: None,
-    missing: Missing::Trouble,
 };
 
 /// How many digits of a second `lock_until` keeps, negative if all, and whether it keeps no time of the day.
@@ -102,7 +82,6 @@ pub(super) const DIGITS: Statement = Statement {
     lock: "SELECT atttypmod, atttypid = 'date'::regtype::oid FROM {row}, pg_catalog.pg_attribute \
         WHERE attrelid = '{table}'::regclass::oid AND attname = 'lock_until'",
     history: None,
-    missing: Missing::Trouble,
 };
 
 /// Asked when a taking has found neither the lock taken nor a row that it may have. `$1` name. Answers with a row that the
@@ -115,7 +94,6 @@ pub(super) const IN_THE_WAY: Statement = Statement {
             WHERE attrelid = '{table}'::regclass::oid AND attname = 'name' \
                   AND (NOT collisdeterministic OR typname = 'citext')) LIMIT 1",
     history: None,
-    missing: Missing::Trouble,
 };
 
 /// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
@@ -147,7 +125,6 @@ pub(super) const RELEASE: Statement = Statement {
                      date_part('epoch', ended_at) < date_part('epoch', CURRENT_TIMESTAMP) - 3600::float8))",
         "",
     )),
-    missing: Missing::Trouble,
 };
 
 /// Gives back a taking that was answered, and under which no job has run. The parameters are those of [`RELEASE`].
@@ -158,7 +135,6 @@ pub(super) const DISCARD: Statement = Statement {
                          WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL)",
         "",
     )),
-    missing: Missing::Trouble,
 };
 
 /// Gives back a taking that was given up, which may still be on its way: the record that it has, or would have, is marked as
@@ -176,7 +152,6 @@ pub(super) const GIVE_BACK: Statement = Statement {
                     WHERE run.ended_at IS NULL)",
         "",
     )),
-    missing: Missing::Lost,
 };
 
 /// Tells the record of a run from the mark that a taking is void.
@@ -207,15 +182,14 @@ pub(super) const LOCKED: &str = "SELECT relname::text FROM pg_catalog.pg_locks \
         AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') LIMIT 1";
 
 /// Of the server alone.
-pub(super) const NOW: Statement =
-    Statement { lock: "SELECT {server} FROM {row}", history: None, missing: Missing::Trouble };
+pub(super) const NOW: Statement = Statement { lock: "SELECT {server} FROM {row}", history: None };
 
 /// `$1` names or null.
 pub(super) const LIST: Statement = Statement {
-    lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held} \
+    lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held}, \
+               date_part('epoch', lock_until) - date_part('epoch', CURRENT_TIMESTAMP) \
         FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name::text = ANY ($1)",
     history: None,
-    missing: Missing::Trouble,
 };
 
 /// `$1` names or null, `$2` milliseconds since 1970 or null, `$3` how many of each name or null, `$4` how many or null.
@@ -229,7 +203,6 @@ pub(super) const RUNS: Statement = Statement {
          WHERE $3 IS NULL OR place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \
         ORDER BY started DESC, id DESC",
     history: None,
-    missing: Missing::Trouble,
 };
 
 /// One that is repeated finds its own owner, and does the same again. `$1` name, `$2` the owner that is stored, `$3` the one to be
@@ -241,15 +214,11 @@ pub(super) const CHANGE: Statement = Statement {
                                  AND {held} RETURNING true) \
         SELECT {server}, EXISTS (SELECT FROM changed) FROM {row}",
     history: None,
-    missing: Missing::Trouble,
 };
 
-/// `$1` and `$2` the tables: whether they are there.
-pub(super) const TABLES: Statement = Statement {
-    lock: "SELECT {server}, to_regclass($1) IS NOT NULL, to_regclass($2) IS NOT NULL FROM {row}",
-    history: None,
-    missing: Missing::Trouble,
-};
+/// `$1` the table: whether it is there.
+pub(super) const TABLE_IS_THERE: Statement =
+    Statement { lock: "SELECT {server}, to_regclass($1) IS NOT NULL FROM {row}", history: None };
 
 /// Which process answers, what the role's own `search_path` is, and where the tables of the names `$1` are that are not
 /// temporary. A session that is not our own may have any `search_path`, so nothing is looked up in it.
@@ -276,13 +245,6 @@ const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
 
 /// As long as a name may be for the server; it cuts what is longer.
 const LONGEST_NAME: usize = 63;
-
-/// One of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
-    Locks,
-    Runs,
-}
 
 /// What the tables are called.
 pub(super) struct Tables {
@@ -323,16 +285,11 @@ impl Tables {
         }
     }
 
-    /// The operation with its part for the history, if it has one. `only_for` is the process that has to carry it out, if
-    /// others could mean other tables.
-    pub(super) fn recorded(&self, statement: &Statement, only_for: Option<i32>) -> Option<String> {
-        let (and, answer) = statement.history?;
-        Some(self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer), only_for))
-    }
-
-    /// The operation without it.
-    pub(super) fn plain(&self, statement: &Statement, only_for: Option<i32>) -> String {
-        self.fill(&statement.lock.replace("{and}", "").replace("{answer}", "NULL::int8"), only_for)
+    /// Returns the operation, with its part for the history if it has one. `only_for` is the process that has to carry it out,
+    /// if others could mean other tables.
+    pub(super) fn operation(&self, statement: &Statement, history: History, only_for: Option<i32>) -> String {
+        let (and, answer) = statement.history.filter(|_| history == History::With).unwrap_or(("", "NULL::int8"));
+        self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer), only_for)
     }
 
     pub(super) fn create(&self, table: Table) -> String {

@@ -57,11 +57,12 @@ pub(super) fn is_forbidden(failure: &Failure) -> bool {
 
 /// The server has answered, if only to complain.
 pub(super) fn is_answer(failure: &Failure) -> bool {
-    match failure {
-        Failure::Said(error) => error.as_db_error().is_some(),
-        Failure::Locked { .. } => true,
-        Failure::Silence | Failure::Cancelled | Failure::ReadOnly | Failure::Pooled => false,
-    }
+    is_said(failure) || matches!(failure, Failure::Locked { .. } | Failure::Ours(_))
+}
+
+/// The server complains of what it was asked.
+pub(super) fn is_said(failure: &Failure) -> bool {
+    matches!(failure, Failure::Said(error) if error.as_db_error().is_some())
 }
 
 /// Nobody has said anything, be it in time or at all.
@@ -150,13 +151,10 @@ pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure)
         Failure::Locked { row: true, .. } => return locked(label, &format!("a row of the table {table}")),
         Failure::Locked { row: false, .. } => return locked(label, &format!("the table {table}")),
         Failure::ReadOnly => return Trouble::passing(format!("{label}: the server can only be read")).hint(READ_ONLY),
+        Failure::Ours(trouble) => return trouble.clone(),
     };
     match error.as_db_error() {
         Some(_) if is_given_up(failure) => Trouble::given_up(label),
-        Some(answer) if *answer.code() == SqlState::UNDEFINED_TABLE => {
-            Trouble::lasting(format!("{label}: there is no table {table} any more"))
-                .hint("only a taking makes it: look who has dropped or renamed it")
-        }
         Some(answer) if is_of_form(answer.code()) => {
             let said = answer.message();
             Trouble::lasting(format!("{label}: the table {table} is not one of locks: {said}"))
@@ -221,6 +219,7 @@ pub(super) fn said(failure: &Failure) -> String {
         Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
         Failure::ReadOnly => "the server can only be read".to_owned(),
         Failure::Locked { .. } => "another session keeps it locked".to_owned(),
+        Failure::Ours(trouble) => trouble.message.clone(),
     }
 }
 

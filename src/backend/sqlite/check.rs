@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::connect::BOOT_ID;
 use super::statements::{ADD_COLUMNS, CREATE};
 use super::{Sqlite, history, mount};
-use crate::backend::columns::{Column, Columns, Dialect};
+use crate::backend::sql::{Column, Columns, Dialect};
 use crate::backend::{Finding, Reached};
 use crate::home;
 
@@ -44,6 +44,7 @@ const DIALECT: Dialect = Dialect {
     text: ["VARCHAR(64)", "VARCHAR(255)"],
     time: "TEXT",
     digits: 3,
+    add_key: "",
 };
 
 impl Sqlite {

@@ -1,6 +1,6 @@
 //! Whether a table of locks has the columns that locks need, whoever made it; values in, findings out.
 
-use super::Finding;
+use crate::backend::Finding;
 
 /// As wide as the Java library has them.
 const NAME: u32 = 64;
@@ -9,41 +9,42 @@ const OWNER: u32 = 255;
 const DIGITS: u32 = 3;
 
 /// What locks do without where the history cannot be written, and where it can only not be changed any more.
-pub(super) const NO_TOKENS: &str = "locks work without tokens";
-pub(super) const NO_ENDS: &str = "locks have tokens, but the history has no ends of runs, and grows";
+pub(in crate::backend) const NO_TOKENS: &str = "locks work without tokens";
+pub(in crate::backend) const NO_ENDS: &str = "locks have tokens, but the history has no ends of runs, and grows";
 
 /// A column as the server describes it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Column {
-    pub(super) name: String,
+pub(in crate::backend) struct Column {
+    pub(in crate::backend) name: String,
     /// Such as `character varying(64)`, in lower case.
-    pub(super) kind: String,
-    pub(super) nullable: bool,
+    pub(in crate::backend) kind: String,
+    pub(in crate::backend) nullable: bool,
     /// A row need not say anything of it.
-    pub(super) optional: bool,
+    pub(in crate::backend) optional: bool,
 }
 
 /// How the statements that mend a table are written.
-pub(super) struct Dialect {
+pub(in crate::backend) struct Dialect {
     /// `{table}`, `{column}` and `{type}`.
-    pub(super) change: &'static str,
-    pub(super) not_null: &'static str,
-    pub(super) text: [&'static str; 2],
-    pub(super) time: &'static str,
+    pub(in crate::backend) change: &'static str,
+    pub(in crate::backend) not_null: &'static str,
+    pub(in crate::backend) text: [&'static str; 2],
+    pub(in crate::backend) time: &'static str,
     /// The digits of a time whose type does not say how many.
-    pub(super) digits: u32,
+    pub(in crate::backend) digits: u32,
+    pub(in crate::backend) add_key: &'static str,
 }
 
 /// The table's columns, and how the table is called.
-pub(super) struct Columns<'a> {
-    pub(super) table: &'a str,
-    pub(super) all: Vec<Column>,
-    pub(super) dialect: &'a Dialect,
+pub(in crate::backend) struct Columns<'a> {
+    pub(in crate::backend) table: &'a str,
+    pub(in crate::backend) all: Vec<Column>,
+    pub(in crate::backend) dialect: &'a Dialect,
 }
 
 impl Columns<'_> {
     /// All that is wrong with them; one finding that is good if nothing is.
-    pub(super) fn judge(&self) -> Vec<Finding> {
+    pub(in crate::backend) fn judge(&self) -> Vec<Finding> {
         let Dialect { text: [name, owner], time, .. } = *self.dialect;
         let mut found = Vec::new();
         for (column, wanted) in [("name", name), ("lock_until", time), ("locked_at", time), ("locked_by", owner)] {
@@ -113,8 +114,8 @@ fn number(kind: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
     use super::*;
+    use crate::backend::Grade;
 
     const DIALECT: Dialect = Dialect {
         change: "ALTER TABLE {table} ALTER {column} TYPE {type}",
@@ -122,6 +123,7 @@ mod tests {
         text: ["VARCHAR(64)", "VARCHAR(255)"],
         time: "TIMESTAMP",
         digits: 6,
+        add_key: "",
     };
 
     fn judged(kinds: [&str; 4], more: &[Column]) -> Vec<Finding> {

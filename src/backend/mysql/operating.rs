@@ -1,0 +1,251 @@
+//! What people ask of the store, on real servers.
+
+#![cfg(test)]
+
+use std::time::Duration;
+
+use super::MySql;
+use crate::backend::conformance::{claim_of as claim, token_of as take};
+use crate::backend::{Access, Backend, Kept, Operate, TroubleKind, Url};
+use crate::clock::Timestamp;
+use crate::lock::{Change, Claim, Closing, Lock, LockName, PastRun, Verdict, Wanted};
+use crate::servers::stores::{MariaDbStore, Store};
+use crate::servers::{self, MariaDb};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn open(url: &str) -> Box<dyn Operate> {
+    let access = Access { password: None, patience: Duration::from_secs(10) };
+    MySql::open(&Url::parse(url).unwrap(), &access).unwrap()
+}
+
+fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {
+    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    backend.release(claim, Duration::ZERO, closing).unwrap().answer
+}
+
+fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+    let (name, from, to) = (LockName::new(name).unwrap(), from.to_owned(), to.to_owned());
+    backend.change(&Change { name, from, to, left }).unwrap()
+}
+
+fn listed(backend: &mut dyn Operate, names: &[&str]) -> Vec<(String, String, bool)> {
+    let locks = backend.locks(names).unwrap().locks;
+    locks.into_iter().map(|lock| (lock.name.clone(), lock.record.owner.clone(), lock.is_held())).collect()
+}
+
+fn held(name: &str, owner: &str) -> (String, String, bool) {
+    (name.to_owned(), owner.to_owned(), true)
+}
+
+/// Makes a user who has no rights.
+fn user(store: &MariaDbStore) -> (String, String) {
+    let user = servers::unique("user");
+    store.0.mariadb(&format!("create user {user}@'127.0.0.1'"));
+    let url = store.0.login(&user).url();
+    (user, url)
+}
+
+#[test]
+fn the_right_to_read_suffices_to_list_locks_and_runs() {
+    let store = MariaDbStore::new();
+    let first = claim("job", 1);
+    take(&mut *open(&store.url()), &first);
+    let (user, url) = user(&store);
+    store.0.mariadb(&format!("grant select on shedlock to {user}@'127.0.0.1'"));
+    let mut backend = open(&url);
+    assert_eq!(listed(&mut *backend, &[]), [held("job", first.owner.as_str())]);
+    assert_eq!(listed(&mut *backend, &["job"]), [held("job", first.owner.as_str())]);
+    let trouble = backend.runs(&Wanted::default()).unwrap_err();
+    assert_eq!(trouble.kind, TroubleKind::Lasting);
+    assert!(trouble.message.contains("no history in the table shedlock_history: SELECT command denied"), "{trouble:?}");
+    assert!(trouble.hint.unwrap().contains("GRANT SELECT ON shedlock_history TO"));
+    store.0.mariadb(&format!("grant select on shedlock_history to {user}@'127.0.0.1'"));
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    // What is there needs no rights to be there.
+    assert_eq!(backend.make().unwrap(), ["the table shedlock is there", "the table shedlock_history is there"]);
+    let name = LockName::new("job").unwrap();
+    let owner = first.owner.as_str().to_owned();
+    let trouble = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
+    assert!(trouble.message.contains("UPDATE command denied"), "{trouble:?}");
+}
+
+#[test]
+fn who_may_make_no_table_is_told_what_to_run() {
+    let store = MariaDbStore::new();
+    let (user, url) = user(&store);
+    store.0.mariadb(&format!("grant select on {}.* to {user}@'127.0.0.1'", store.0.name));
+    let trouble = open(&url).make().unwrap_err();
+    assert!(trouble.message.contains("there is no table shedlock, and it cannot be made"), "{trouble:?}");
+    assert!(trouble.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock` (name VARCHAR(64)"));
+    store.make_table();
+    let trouble = open(&url).make().unwrap_err();
+    assert!(trouble.message.contains("no history in the table shedlock_history"), "{trouble:?}");
+    assert!(trouble.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock_history` (id BIGINT"));
+    assert_eq!(store.things(), ["shedlock"]);
+}
+
+#[test]
+fn odd_rows_are_shown_as_far_as_they_can_be() {
+    let store = MariaDbStore::new();
+    store.0.mariadb(
+        "create table shedlock (name varbinary(64), lock_until varchar(40), locked_at varchar(40), locked_by varbinary(9)); \
+         insert into shedlock values (null, utc_timestamp(3) + interval 1 hour, utc_timestamp(3), 'none'), \
+         ('b', 'soon', 'now', null), ('a', utc_timestamp(3) + interval 1 hour, null, x'68ff'), \
+         ('c', null, '0000-00-00 00:00:00', 'h'); \
+         create table shedlock_history (id int, name varchar(9), owner varchar(9), host int, started_at varchar(40), \
+         ended_at varchar(40), exit_code varchar(9), outcome varchar(9)); \
+         insert into shedlock_history values (null, 'a', 'x', 1, null, null, null, null), (7, 'a', null, 1, 'now', 'soon', 'x', 'y'), \
+         (8, null, 'x', 1, null, null, null, null)",
+    );
+    let mut backend = open(&store.url());
+    let free = |name: &str, owner: &str| (name.to_owned(), owner.to_owned(), false);
+    assert_eq!(listed(&mut *backend, &[]), [held("a", "h\u{fffd}"), free("b", ""), free("c", "h")]);
+    let locks = backend.locks(&["b", "a"]).unwrap().locks;
+    assert!(locks[0].record.since.is_none() && locks[0].record.until.is_some());
+    assert!(locks[1].record.since.is_none() && locks[1].record.until.is_none());
+    let odd = PastRun {
+        token: 7,
+        name: "a".to_owned(),
+        owner: String::new(),
+        host: "1".to_owned(),
+        started_at: None,
+        ended_at: None,
+        exit_code: None,
+        outcome: Some("y".to_owned()),
+    };
+    let wanted = Wanted { since: Some(Timestamp::now()), ..Wanted::default() };
+    for wanted in [Wanted::default(), wanted] {
+        assert_eq!(backend.runs(&wanted).unwrap().runs, std::slice::from_ref(&odd));
+    }
+}
+
+#[test]
+fn another_s_table_is_no_history() {
+    let store = MariaDbStore::new();
+    store.0.mariadb("create table shedlock_history (id int, x int)");
+    let trouble = open(&store.url()).runs(&Wanted::default()).unwrap_err();
+    assert_eq!(trouble.kind, TroubleKind::Lasting);
+    assert!(trouble.message.contains("no history in the table shedlock_history: unknown column"), "{trouble:?}");
+    assert!(trouble.hint.unwrap().contains("?table="));
+    let trouble = open(&store.url()).make().unwrap_err();
+    assert!(trouble.message.contains("no history in the table shedlock_history: unknown column"), "{trouble:?}");
+    store.0.mariadb("drop table shedlock, shedlock_history; create table shedlock (x int)");
+    for trouble in [open(&store.url()).make().unwrap_err(), open(&store.url()).locks(&[]).unwrap_err()] {
+        assert!(trouble.message.contains("unknown column"), "{trouble:?}");
+        assert!(trouble.hint.unwrap().contains("it needs the columns name"));
+    }
+}
+
+/// As a taking takes it for the same lock.
+#[test]
+fn a_lock_is_found_by_a_name_that_the_table_takes_for_its_own() {
+    let store = MariaDbStore::new();
+    store.make_table();
+    assert!(store.java_take("Job", "Java-Host", MINUTE));
+    let mut backend = open(&store.url());
+    assert_eq!(listed(&mut *backend, &["JOB", "job"]), [held("JOB", "Java-Host"), held("job", "Java-Host")]);
+    assert_eq!(listed(&mut *backend, &[]), [held("Job", "Java-Host")]);
+    // Its owner is somebody else.
+    for to in ["java-host", "JAVA-HOST"] {
+        assert_eq!(change(&mut *backend, "job", "java-host", to, MINUTE * 5), Kept::Lost);
+    }
+    assert_eq!(store.stored("Job").unwrap().owner, "Java-Host");
+    assert_eq!(change(&mut *backend, "job", "Java-Host", "java-host", MINUTE * 5), Kept::Kept);
+    assert_eq!(listed(&mut *backend, &["Job"]), [held("Job", "java-host")]);
+}
+
+#[test]
+fn of_several_servers_one_that_is_read_only_is_passed_over_and_one_alone_answers() {
+    let (writable, reader) = (MariaDb::fresh(&[]), MariaDb::fresh(&["--read-only"]));
+    for (server, owner) in [(&writable, "right"), (&reader, "behind")] {
+        server.mariadb("create database ops");
+        server.mariadb(&format!(
+            "create table ops.shedlock as select 'job' name, utc_timestamp(3) + interval 1 hour lock_until, \
+             utc_timestamp(3) locked_at, '{owner}' locked_by"
+        ));
+        server.mariadb("create user jobs@'127.0.0.1'; grant all on ops.* to jobs@'127.0.0.1'");
+    }
+    let url = |ports: &[u16]| {
+        let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("mysql://jobs@{}/ops", hosts.join(","))
+    };
+    let both = url(&[reader.port(), writable.port()]);
+    assert_eq!(listed(&mut *open(&both), &[]), [held("job", "right")]);
+    assert_eq!(listed(&mut *open(&both), &["job"]), [held("job", "right")]);
+    assert_eq!(change(&mut *open(&both), "job", "right", "next", MINUTE), Kept::Kept);
+    assert_eq!(open(&both).make().unwrap().len(), 2);
+    assert_eq!(open(&both).runs(&Wanted::default()).unwrap().runs, []);
+    assert_eq!(listed(&mut *open(&url(&[reader.port()])), &[]), [held("job", "behind")]);
+    writable.stop();
+    let trouble = open(&both).locks(&[]).unwrap_err();
+    assert_eq!(trouble.kind, TroubleKind::Passing, "{trouble:?}");
+    let trouble = open(&url(&[reader.port(), reader.port()])).locks(&[]).unwrap_err();
+    assert!(trouble.message.contains("the server is read only"), "{trouble:?}");
+}
+
+#[test]
+fn what_the_schema_makes_and_grants_is_enough_for_a_user_who_may_make_nothing() {
+    let store = MariaDbStore::new();
+    for query in ["", "?table=Some_locks"] {
+        let (user, url) = user(&store);
+        let url = url + query;
+        let schema = open(&url).schema();
+        store.0.mariadb(&schema);
+        let grants =
+            schema.lines().filter_map(|line| line.strip_prefix("-- ")).filter(|line| line.starts_with("GRANT"));
+        let grants: Vec<String> = grants.map(|line| line.replace("'%'", "'127.0.0.1'")).collect();
+        assert_eq!(grants.len(), 2, "{schema}");
+        assert!(grants[0].contains(&user), "{schema}");
+        grants.iter().for_each(|grant| _ = store.0.mariadb(grant));
+        let mut backend = open(&url);
+        let first = claim("job", 1);
+        assert!(take(&mut *backend, &first).is_some());
+        assert_eq!(backend.renew(&first).unwrap().answer, Kept::Kept);
+        assert_eq!(change(&mut *backend, "job", first.owner.as_str(), first.owner.as_str(), MINUTE), Kept::Kept);
+        assert_eq!(listed(&mut *backend, &[]), [held("job", first.owner.as_str())]);
+        assert_eq!(release(&mut *backend, &first), Kept::Kept);
+        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    }
+    let mut things = store.things();
+    things.sort();
+    assert_eq!(things, ["Some_locks", "Some_locks_history", "shedlock", "shedlock_history"]);
+}
+
+#[test]
+fn another_table_is_listed_changed_and_made() {
+    let store = MariaDbStore::new();
+    let mut backend = open(&format!("{}?table={}.locks", store.url(), store.0.name));
+    let (one, other) = (format!("{}.locks", store.0.name), format!("{}.locks_history", store.0.name));
+    assert_eq!(backend.make().unwrap(), [format!("made the table {one}"), format!("made the table {other}")]);
+    assert_eq!(store.things(), ["locks", "locks_history"]);
+    let first = claim("job", 1);
+    take(&mut *backend, &first);
+    assert_eq!(listed(&mut *backend, &[]), [held("job", first.owner.as_str())]);
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    assert_eq!(change(&mut *backend, "job", first.owner.as_str(), "x", Duration::ZERO), Kept::Kept);
+    assert!(!listed(&mut *backend, &[])[0].2);
+    assert_eq!(store.things(), ["locks", "locks_history"]);
+}
+
+/// The rows are those of now, also on a connection that has been asked before.
+#[test]
+fn a_server_without_autocommit_shows_what_has_changed() {
+    let server = MariaDb::fresh(&["--autocommit=0", "--default-time-zone=+02:00"]);
+    let database = server.database();
+    let (mut ours, mut others) = (open(&database.url()), open(&database.url()));
+    let [first, second] = [claim("a", 1), claim("b", 2)];
+    let found = |backend: &mut dyn Operate| -> Vec<Lock> { backend.locks(&[]).unwrap().locks };
+    take(&mut *others, &first);
+    assert_eq!(found(&mut *ours).len(), 1);
+    take(&mut *others, &second);
+    let locks = found(&mut *ours);
+    assert_eq!(locks.len(), 2);
+    for lock in locks {
+        assert!(lock.is_held() && lock.record.since.unwrap().0.abs_diff(Timestamp::now().0) < 20_000, "{lock:?}");
+    }
+    assert_eq!(ours.runs(&Wanted::default()).unwrap().runs.len(), 2);
+    assert_eq!(release(&mut *others, &first), Kept::Kept);
+    assert_eq!(found(&mut *ours).iter().filter(|lock| lock.is_held()).count(), 1);
+    assert!(ours.runs(&Wanted::default()).unwrap().runs.iter().any(|run| run.ended_at.is_some()));
+}

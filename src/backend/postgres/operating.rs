@@ -1,0 +1,237 @@
+//! What people ask of the store, on real servers.
+
+#![cfg(test)]
+
+use std::time::Duration;
+
+use crate::backend::{Access, Acquired, Kept, Operate, Trouble, TroubleKind, from_url};
+use crate::clock::Timestamp;
+use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, Verdict, Wanted};
+use crate::servers::{Postgres, PostgresDatabase, postgres};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn open(url: &str) -> Box<dyn Operate> {
+    from_url(url, &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
+}
+
+fn claim(owner: Owner) -> Claim {
+    Claim { name: LockName::new("job").unwrap(), owner, lease: MINUTE, keep: 100, purpose: Purpose::Run }
+}
+
+/// Runs under a lock once.
+fn works(backend: &mut dyn Operate) {
+    static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1000);
+    let number = RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let claim = claim(Owner::new("host", 1, number));
+    assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(grant) if grant.token.is_some()));
+    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept.into()));
+}
+
+fn change(from: &str, to: &str, left: Duration) -> Change {
+    Change { name: LockName::new("job").unwrap(), from: from.to_owned(), to: to.to_owned(), left }
+}
+
+/// A role without any right, which can log in to the database.
+fn role(database: &PostgresDatabase, name: &str) -> (String, Box<dyn Operate>) {
+    let role = format!("{}_{name}", database.name);
+    database.psql(&format!("create role {role} login; revoke create on schema public from public"));
+    let backend = open(&database.login(&role).url());
+    (role, backend)
+}
+
+#[track_caller]
+fn complains(trouble: &Trouble, message: &str, hint: &str) {
+    assert_eq!(trouble.kind, TroubleKind::Lasting, "{trouble:?}");
+    assert!(trouble.message.contains(message), "{trouble:?}");
+    assert!(trouble.hint.as_deref().unwrap_or_default().contains(hint), "{trouble:?}");
+}
+
+#[test]
+fn both_kinds_of_times_are_read_and_infinity() {
+    for kind in ["timestamp", "timestamptz"] {
+        let database = postgres().database();
+        database.psql(&format!("alter database {} set timezone = 'America/St_Johns'", database.name));
+        database.psql(&format!(
+            "create table shedlock (name text primary key, lock_until {kind}, locked_at {kind}, locked_by text); \
+             set timezone = 'UTC'; insert into shedlock values \
+             ('endless', 'infinity', '2026-01-31 18:00:00.123456', 'a person'), \
+             ('free', '-infinity', '-infinity', ''), ('null', null, null, null), \
+             ('plain', now() + interval '1h', now(), 'somebody'), \
+             ('past', now() - interval '1s', now() - interval '2s', 'somebody')"
+        ));
+        let mut backend = open(&database.url());
+        let found = backend.locks(&[]).unwrap();
+        let [endless, free, null, past, plain] = &found.locks[..] else { panic!("{kind}: {found:?}") };
+        assert_eq!(endless.record.owner, "a person");
+        assert_eq!(endless.record.since, Timestamp::parse("2026-01-31T18:00:00.123Z"), "{kind}");
+        assert_eq!((endless.record.until, endless.record.left), (None, crate::backend::FOR_EVER));
+        assert_eq!([free, null, past].map(Lock::is_held), [false; 3], "{kind}: {found:?}");
+        assert_eq!((free.record.since, null.record.until), (None, None));
+        assert!(plain.record.left > MINUTE * 59 && plain.record.left <= MINUTE * 60, "{kind}: {plain:?}");
+        // An end that there was not, and a taking at some time.
+        let change = Change { name: LockName::new("endless").unwrap(), ..change("a person", "another", MINUTE) };
+        assert_eq!(backend.change(&change), Ok(Kept::Kept));
+        let lock = &backend.locks(&["endless"]).unwrap().locks[0];
+        assert!(lock.record.left > MINUTE / 2 && lock.record.left <= MINUTE, "{kind}: {lock:?}");
+        assert!(found.now.0.abs_diff(lock.record.since.unwrap().0) < 20_000, "{kind}: {lock:?}");
+    }
+}
+
+#[test]
+fn odd_values_in_the_history_are_listed() {
+    let database = postgres().database();
+    let mut backend = open(&database.url());
+    works(&mut *backend);
+    database.psql(
+        "alter table shedlock_history alter owner drop not null, alter host drop not null, \
+         alter started_at drop not null; \
+         insert into shedlock_history values (-5, 'a\tb', null, null, null, 'infinity', -1, 'whatever'), \
+         (9223372036854775807, '', '', '', '-infinity', '-infinity', 2147483647, '')",
+    );
+    let found = backend.runs(&Wanted::default()).unwrap().runs;
+    assert_eq!(found.len(), 3);
+    let odd = found.iter().find(|run| run.name == "a\\tb" || run.name == "a\tb").unwrap();
+    assert_eq!((odd.token, odd.started_at, odd.ended_at, odd.exit_code), (0, None, None, Some(-1)));
+    assert_eq!((odd.owner.as_str(), odd.outcome.as_deref()), ("", Some("whatever")));
+    let since = Some(Timestamp::now());
+    let found = backend.runs(&Wanted { since, ..Wanted::default() }).unwrap().runs;
+    assert_eq!(found.len(), 1, "infinity is not over: {found:?}");
+}
+
+#[test]
+fn who_may_only_look_may_look() {
+    let database = postgres().database();
+    works(&mut *open(&database.url()));
+    database.psql("update shedlock set lock_until = now() + interval '1h', locked_by = 'somebody'");
+    let (role, mut backend) = role(&database, "watcher");
+    complains(&backend.locks(&[]).unwrap_err(), "permission denied", "needs SELECT");
+    database.psql(&format!("grant select on shedlock to {role}"));
+    assert!(backend.locks(&["job"]).unwrap().locks[0].is_held());
+    let hint = format!("GRANT SELECT ON shedlock_history TO {role}");
+    complains(&backend.runs(&Wanted::default()).unwrap_err(), "no history in the table shedlock_history", &hint);
+    database.psql(&format!("grant select on shedlock_history to {role}"));
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    assert_eq!(backend.make().unwrap().len(), 2);
+    complains(&backend.change(&change("somebody", "else", MINUTE)).unwrap_err(), "permission denied", "UPDATE");
+    // Also if the server makes sure that this user does no more.
+    for setting in [format!("role {role}"), format!("role {role} in database {}", database.name)] {
+        database.psql(&format!("alter {setting} set default_transaction_read_only = on"));
+        backend.disconnect();
+        assert!(backend.locks(&["job"]).unwrap().locks[0].is_held(), "{setting}");
+        database.psql(&format!("alter {setting} reset default_transaction_read_only"));
+    }
+}
+
+#[test]
+fn what_may_not_be_made_is_shown() {
+    let database = postgres().database();
+    let (_, mut backend) = role(&database, "clerk");
+    let refusal = backend.make().unwrap_err();
+    complains(&refusal, "there is no table shedlock, and it cannot be made: permission denied", "CREATE TABLE");
+    let statement = refusal.hint.unwrap().split_once("may run: ").unwrap().1.to_owned();
+    database.psql(&statement);
+    let refusal = backend.make().unwrap_err();
+    complains(
+        &refusal,
+        "no history in the table shedlock_history: it is not there, and it cannot be made",
+        "CREATE TABLE IF NOT EXISTS shedlock_history",
+    );
+    assert_eq!(backend.locks(&[]).unwrap_err().kind, TroubleKind::Lasting);
+}
+
+#[test]
+fn the_lines_say_what_was_made() {
+    let database = postgres().database();
+    database.psql(
+        "create schema ops; create table ops.locks (name text primary key, lock_until timestamp, \
+                   locked_at timestamp, locked_by text)",
+    );
+    let mut backend = open(&format!("{}?table=ops.Locks", database.url()));
+    let made = ["the table ops.Locks is there", "made the table ops.Locks_history"];
+    assert_eq!(backend.make().unwrap(), made);
+    let again = ["the table ops.Locks is there", "the table ops.Locks_history is there"];
+    assert_eq!(backend.make().unwrap(), again);
+}
+
+#[test]
+fn tables_of_others_are_told_from_ours() {
+    let database = postgres().database();
+    database.psql("create table shedlock (id int); create table shedlock_history (id int, name text)");
+    let mut backend = open(&database.url());
+    let (not_ours, columns) = ("the table shedlock is not one of locks", "it needs the columns");
+    complains(&backend.locks(&[]).unwrap_err(), not_ours, columns);
+    complains(&backend.change(&change("a", "b", MINUTE)).unwrap_err(), not_ours, columns);
+    complains(&backend.make().unwrap_err(), not_ours, columns);
+    let (history, rename) = ("no history in the table shedlock_history", "rename it, and have made instead: CREATE");
+    complains(&backend.runs(&Wanted::default()).unwrap_err(), history, rename);
+    database.psql("drop table shedlock");
+    complains(&backend.make().unwrap_err(), history, rename);
+    // The right to make it has nothing to do with it.
+    assert_eq!(backend.locks(&[]).unwrap().locks, []);
+}
+
+#[test]
+fn the_schema_lets_a_user_work_who_may_make_nothing() {
+    let database = postgres().database();
+    let (role, mut backend) = role(&database, "jobs");
+    let rights = |schema: &str| -> String {
+        schema.lines().filter_map(|line| line.strip_prefix("-- ")).filter(|line| line.starts_with("GRANT")).collect()
+    };
+    let schema = backend.schema();
+    database.psql(&schema);
+    complains(&backend.locks(&[]).unwrap_err(), "permission denied", "SELECT");
+    database.psql(&rights(&schema));
+    works(&mut *backend);
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    // In another place.
+    let mut backend = open(&format!("{}?table=ops.locks", database.login(&role).url()));
+    let schema = backend.schema();
+    let prepare = schema.lines().find_map(|line| line.split_once("has to be there: ")).unwrap().1;
+    database.psql(prepare);
+    database.psql(&schema);
+    database.psql(&rights(&schema));
+    works(&mut *backend);
+    assert_eq!(database.psql("select count(*) from ops.locks_history"), "1");
+}
+
+#[test]
+fn a_standby_is_not_asked() {
+    let primary = Postgres::fresh(&[]);
+    let database = primary.database();
+    let name = &database.name;
+    works(&mut *open(&database.url()));
+    let standby = primary.standby();
+    // This one says of itself that it can only be read, and has no table.
+    let barred = Postgres::only_read(name);
+    for other in [standby.port(), barred.port()] {
+        let url = |ports: [u16; 2]| {
+            let hosts = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+            format!("postgres://postgres@{hosts}/{name}")
+        };
+        for ports in [[other, primary.port()], [primary.port(), other]] {
+            let mut backend = open(&url(ports));
+            assert_eq!(backend.locks(&[]).unwrap().locks.len(), 1);
+            let mut backend = open(&url(ports));
+            assert!(!backend.runs(&Wanted::default()).unwrap().runs.is_empty());
+            let mut backend = open(&url(ports));
+            works(&mut *backend);
+            database.psql("update shedlock set lock_until = now() + interval '1h', locked_by = 'somebody'");
+            let mut backend = open(&url(ports));
+            assert_eq!(backend.change(&change("somebody", "else", MINUTE)), Ok(Kept::Kept));
+            assert_eq!(backend.locks(&[]).unwrap().locks[0].record.owner, "else");
+            database.psql("update shedlock set lock_until = now()");
+        }
+        let mut alone = open(&url([other, other]));
+        for trouble in [
+            alone.locks(&[]).unwrap_err(),
+            alone.runs(&Wanted::default()).unwrap_err(),
+            alone.change(&change("else", "else", MINUTE)).unwrap_err(),
+            alone.make().unwrap_err(),
+        ] {
+            assert_eq!(trouble.kind, TroubleKind::Passing, "{trouble:?}");
+            assert!(trouble.hint.unwrap().contains("a lock needs a server that can be written"));
+        }
+    }
+}

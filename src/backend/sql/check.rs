@@ -1,0 +1,151 @@
+//! Whether the tables are what locks need: what they are made of, and what may be done with them.
+
+use super::columns::{Column, Columns, NO_ENDS, NO_TOKENS};
+use super::{Database, Fault, Making, SqlLocks, Table};
+use crate::backend::{Finding, Grade, Reached, Tell, Trouble, TroubleKind};
+
+/// What a history has.
+const RUNS: [&str; 8] = ["id", "name", "owner", "host", "started_at", "ended_at", "exit_code", "outcome"];
+
+/// What a table is, as its server describes it.
+#[derive(Default)]
+pub(in crate::backend) struct Facts {
+    /// What is wrong with it as a whole.
+    pub(in crate::backend) kind: Option<Finding>,
+    pub(in crate::backend) columns: Vec<Column>,
+    /// What else there is to say of the columns.
+    pub(in crate::backend) more: Vec<Finding>,
+    /// The columns of each unique key, by their names in the order of the alphabet, with commas between them.
+    pub(in crate::backend) keys: Vec<String>,
+    /// The rights that are missing; `None` where there are none to miss.
+    pub(in crate::backend) lacking: Option<Vec<String>>,
+    /// The rights without which runs have tokens, and their ends are not noted.
+    pub(in crate::backend) rights_of_ends: &'static [&'static str],
+    /// It can be a table of runs: a record finds its own kind, and is given an id.
+    pub(in crate::backend) records: bool,
+}
+
+impl<D: Database> SqlLocks<D> {
+    /// Tries what a run needs.
+    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
+        let surveyed = self.database.survey(&mut self.session, tell);
+        let told = match surveyed {
+            Ok(Reached::Yes) => self.probe_tables(tell).map(|()| Reached::Yes),
+            surveyed => surveyed,
+        };
+        told.unwrap_or_else(|trouble| {
+            tell(Finding::of_trouble(D::SUBJECT, trouble));
+            Reached::No
+        })
+    }
+
+    /// The error is that the server does not answer any more.
+    fn probe_tables(&mut self, tell: Tell<'_>) -> Result<(), Trouble> {
+        let mut opened = match self.session.take() {
+            Some(session) => Some(session),
+            None => self.database.connect(Making::Yes)?,
+        };
+        let Some(session) = &mut opened else { return Ok(()) };
+        let told = self.probe_locks(session, tell).and_then(|()| self.probe_history(session, tell));
+        self.database.conclude(tell);
+        let Err(failure) = told else {
+            self.session = opened;
+            return Ok(());
+        };
+        if self.database.outlives(session, &failure) {
+            self.session = opened;
+        }
+        // One that refuses to be asked leaves open what a taking shows.
+        let trouble = self.database.explain(&failure);
+        if trouble.kind != TroubleKind::Lasting {
+            return Err(trouble);
+        }
+        let seen = Finding::of_trouble("table", trouble).seen;
+        let advice = "whether a lock can be taken shows below";
+        tell(Finding::unwise("table", format!("it cannot be looked at: {seen}"), advice));
+        Ok(())
+    }
+
+    /// Describes a table, which is made if it is missing. What is found is returned: it may be worth nothing.
+    fn look_for(
+        &mut self,
+        session: &mut D::Session,
+        table: Table,
+        subject: &'static str,
+    ) -> Result<(Finding, Option<Facts>), D::Failure> {
+        let mut made = "is there";
+        let mut facts = self.database.describe(session, table)?;
+        if facts.is_none() {
+            if let Err(failure) = Self::create_first(&mut self.database, session, table) {
+                let trouble = self.database.explain(&failure);
+                if trouble.kind != TroubleKind::Lasting || self.database.fault(&failure) == Fault::ReadOnly {
+                    return Err(failure);
+                }
+                let mut finding = Finding::of_trouble(subject, trouble);
+                if table == Table::Runs {
+                    finding =
+                        Finding { grade: Grade::Unwise, seen: format!("{}; {NO_TOKENS}", finding.seen), ..finding };
+                }
+                return Ok((finding, None));
+            }
+            made = "was missing, and is made";
+            facts = self.database.describe(session, table)?;
+        }
+        let good = Finding::good(subject, format!("the table {} {made}", self.database.name(table)));
+        Ok((facts.as_mut().and_then(|facts| facts.kind.take()).unwrap_or(good), facts))
+    }
+
+    fn probe_locks(&mut self, session: &mut D::Session, tell: Tell<'_>) -> Result<(), D::Failure> {
+        let (finding, facts) = self.look_for(session, Table::Locks, "table")?;
+        let (name, grantee) = (self.database.name(Table::Locks), self.database.grantee());
+        tell(finding);
+        let Some(facts) = facts else { return Ok(()) };
+        if !facts.columns.is_empty() {
+            let columns = Columns { table: &name, all: facts.columns, dialect: &D::DIALECT };
+            columns.judge().into_iter().chain(facts.more).for_each(&mut *tell);
+            if !facts.keys.iter().any(|key| key == "name") {
+                let seen = "has neither a primary key nor a unique one on name alone: a lock could be there twice";
+                let add = D::DIALECT.add_key.replace("{table}", &name);
+                tell(Finding::bad("key", format!("{name} {seen}"), add));
+            }
+        }
+        match facts.lacking.map(|lacking| lacking.join(", ")) {
+            None => {}
+            Some(lacking) if lacking.is_empty() => {
+                tell(Finding::good("rights", format!("SELECT, INSERT and UPDATE on {name}")));
+            }
+            Some(lacking) => tell(Finding::bad(
+                "rights",
+                format!("{} has no right to {lacking} on {name}", self.database.user()),
+                format!("GRANT {lacking} ON {name} TO {grantee}"),
+            )),
+        }
+        Ok(())
+    }
+
+    /// Without a history locks work, but have no tokens.
+    fn probe_history(&mut self, session: &mut D::Session, tell: Tell<'_>) -> Result<(), D::Failure> {
+        let (finding, facts) = self.look_for(session, Table::Runs, "history")?;
+        let (name, user) = (self.database.name(Table::Runs), self.database.user());
+        let Some(facts) = facts else {
+            tell(finding);
+            return Ok(());
+        };
+        let has = |name: &str| facts.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+        let denied = facts.lacking.unwrap_or_default();
+        tell(if !denied.is_empty() {
+            let is_of_ends = denied.iter().all(|right| facts.rights_of_ends.contains(&right.as_str()));
+            let without = if is_of_ends { NO_ENDS } else { NO_TOKENS };
+            let seen = format!("{user} has no right to {} on {name}; {without}", denied.join(", "));
+            let grantee = self.database.grantee();
+            Finding::unwise("history", seen, format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {grantee}"))
+        } else if !RUNS.iter().all(|name| has(name)) || !facts.records {
+            let seen = format!("the table {name} is not one of runs; locks work without tokens and without a history");
+            let create = self.database.creation(Table::Runs);
+            Finding::unwise("history", seen, format!("rename it, and have made instead: {create}"))
+        } else {
+            finding
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Rows of locks and runs as they are stored, whoever wrote them. Nothing in a row makes reading fail.
+
+use std::time::Duration;
+
+use crate::backend::FOR_EVER;
+use crate::clock::Timestamp;
+use crate::lock::{Lock, PastRun, Record};
+
+/// What is held is held for a moment at least.
+const MOMENT: Duration = Duration::from_micros(1);
+
+/// A value of a row, of whatever type its column is.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::backend) enum Cell {
+    Nothing,
+    Number(i64),
+    /// A time since 1970 or a duration, in seconds; infinity is neither.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has them"))]
+    Seconds(f64),
+    Text(String),
+}
+
+/// The values of a row, in the order of their columns.
+pub(in crate::backend) struct Row(pub(in crate::backend) Vec<Cell>);
+
+impl Row {
+    /// Reads name, owner, since, until, whether it is held, and for how many microseconds; without a name it is no lock.
+    pub(super) fn lock(&self) -> Option<Lock> {
+        let (since, until) = (self.time(2), self.time(3));
+        let left = self.micros(5).filter(|left| !left.is_zero());
+        let left = match (self.number(4) == Some(1), since.and(until)) {
+            (false, _) => Duration::ZERO,
+            (true, Some(_)) => left.unwrap_or(MOMENT),
+            (true, None) => left.unwrap_or(FOR_EVER),
+        };
+        let record = Record { owner: self.text(1).unwrap_or_default(), since, until, left };
+        Some(Lock { name: self.text(0)?, record })
+    }
+
+    /// Reads id, name, owner, host, begin, end, exit code and outcome; without an id or a name it is no run.
+    pub(super) fn run(&self) -> Option<PastRun> {
+        self.cell(0)?;
+        Some(PastRun {
+            token: self.number(0).and_then(|id| id.try_into().ok()).unwrap_or_default(),
+            name: self.text(1)?,
+            owner: self.text(2).unwrap_or_default(),
+            host: self.text(3).unwrap_or_default(),
+            started_at: self.time(4),
+            ended_at: self.time(5),
+            exit_code: self.number(6),
+            outcome: self.text(7),
+        })
+    }
+
+    fn cell(&self, column: usize) -> Option<&Cell> {
+        self.0.get(column).filter(|cell| **cell != Cell::Nothing)
+    }
+
+    pub(in crate::backend) fn text(&self, column: usize) -> Option<String> {
+        Some(match self.cell(column)? {
+            Cell::Text(text) => text.clone(),
+            Cell::Number(number) => number.to_string(),
+            Cell::Seconds(seconds) => seconds.to_string(),
+            Cell::Nothing => return None,
+        })
+    }
+
+    pub(in crate::backend) fn number(&self, column: usize) -> Option<i64> {
+        match self.cell(column)? {
+            Cell::Number(number) => Some(*number),
+            Cell::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Reads a time: milliseconds since 1970, seconds, or RFC 3339 as we write it.
+    pub(in crate::backend) fn time(&self, column: usize) -> Option<Timestamp> {
+        match self.cell(column)? {
+            Cell::Seconds(seconds) => seconds.is_finite().then(|| Timestamp(micros(*seconds) / 1000)),
+            Cell::Text(text) if text.contains('T') => Timestamp::parse(text).filter(|time| time.to_string() == *text),
+            _ => self.number(column)?.try_into().ok().map(Timestamp),
+        }
+    }
+
+    /// Reads a duration in microseconds; none where it has no end.
+    fn micros(&self, column: usize) -> Option<Duration> {
+        match self.cell(column)? {
+            Cell::Seconds(seconds) => seconds.is_finite().then(|| Duration::from_micros(micros(*seconds))),
+            _ => Some(Duration::from_micros(self.number(column)?.try_into().unwrap_or_default())),
+        }
+    }
+}
+
+/// Returns whole microseconds, which is what a server counts in; none of what is negative.
+pub(in crate::backend) fn micros(seconds: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it ends at the largest number")]
+    let micros = (seconds * 1e6).round() as u64;
+    micros
+}
