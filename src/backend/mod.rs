@@ -6,8 +6,6 @@
 mod authorities;
 #[cfg(test)]
 mod conformance;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod history;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "tls")]

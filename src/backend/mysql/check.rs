@@ -71,6 +71,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     time: "TIMESTAMP(3)",
     digits: 0,
     add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+    binding: true,
 };
 
 /// The server's variables, by name.

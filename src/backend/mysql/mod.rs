@@ -344,9 +344,9 @@ impl Database for MySql {
         self.list(session, &self.tables.runs(wanted), Step::History)
     }
 
-    fn create(&mut self, session: &mut Conn, table: Table) -> Result<(), Failure> {
+    fn create(&mut self, session: &mut Conn, table: Table) -> Result<bool, Failure> {
         let step = if table == Table::Locks { Step::Lock } else { Step::History };
-        session.query_drop(self.tables.creation(table)).map_err(|error| Failure::new(error, step))
+        session.query_drop(self.tables.creation(table)).map(|()| true).map_err(|error| Failure::new(error, step))
     }
 
     fn no_place(&self, _: Table, failure: &Failure) -> Option<Trouble> {

@@ -57,6 +57,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     time: "TIMESTAMP",
     digits: 6,
     add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+    binding: true,
 };
 
 /// What a server said of itself.

@@ -27,8 +27,8 @@ use crate::lock::{Change, Claim, Closing, Grant, Record, Wanted};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
-    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RENEW, RUNS, Statement, TABLE_IS_THERE,
-    Tables,
+    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RENEW, RUNS, Statement,
+    TABLE_IS_THERE, Tables,
 };
 
 /// How often a taking may find the lock free and then taken before that counts as trouble.
@@ -319,11 +319,12 @@ impl Database for Postgres {
         self.look(session, &RUNS, values)
     }
 
-    fn create(&mut self, session: &mut Session, table: Table) -> Result<(), Failure> {
+    fn create(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
         let limit = self.limit(session);
         match session.execute(&self.tables.create(table), limit) {
-            Err(failure) if !trouble::is_made_already(&failure) => Err(self.sort(session, failure)),
-            _ => Ok(()),
+            Ok(()) => Ok(true),
+            Err(failure) if trouble::is_made_already(&failure) => Ok(false),
+            Err(failure) => Err(self.sort(session, failure)),
         }
     }
 
@@ -339,6 +340,9 @@ impl Database for Postgres {
     }
 
     fn no_place(&self, table: Table, failure: &Failure) -> Option<Trouble> {
+        if let Failure::Ours(trouble) = failure {
+            return Some(trouble.clone());
+        }
         let (label, name, create) = (self.servers.label(), self.tables.name(table), self.tables.create(table));
         let (schema, _) = name.split_once('.').filter(|_| trouble::is_no_schema(failure))?;
         Some(Trouble::lasting(format!("{label}: there is no schema {schema} for the table {name}")).hint(format!(

@@ -47,7 +47,7 @@ impl<D: Database> SqlLocks<D> {
         };
         let Some(session) = &mut opened else { return Ok(()) };
         let told = self.probe_locks(session, tell).and_then(|()| self.probe_history(session, tell));
-        self.database.conclude(tell);
+        self.database.conclude(session, tell);
         let Err(failure) = told else {
             self.session = opened;
             return Ok(());
@@ -76,23 +76,28 @@ impl<D: Database> SqlLocks<D> {
         let mut made = "is there";
         let mut facts = self.database.describe(session, table)?;
         if facts.is_none() {
-            if let Err(failure) = Self::create_first(&mut self.database, session, table) {
-                let trouble = self.database.explain(&failure);
-                if trouble.kind != TroubleKind::Lasting || self.database.fault(&failure) == Fault::ReadOnly {
-                    return Err(failure);
-                }
-                let mut finding = Finding::of_trouble(subject, trouble);
-                if table == Table::Runs {
-                    finding =
-                        Finding { grade: Grade::Unwise, seen: format!("{}; {NO_TOKENS}", finding.seen), ..finding };
-                }
-                return Ok((finding, None));
+            match Self::create_first(&mut self.database, session, table) {
+                Ok(true) => made = "was missing, and is made",
+                Ok(false) => {}
+                Err(failure) => return Ok((self.judge_making(table, subject, failure)?, None)),
             }
-            made = "was missing, and is made";
             facts = self.database.describe(session, table)?;
         }
         let good = Finding::good(subject, format!("the table {} {made}", self.database.name(table)));
         Ok((facts.as_mut().and_then(|facts| facts.kind.take()).unwrap_or(good), facts))
+    }
+
+    /// Judges that a table could not be made, unless that may pass.
+    fn judge_making(&self, table: Table, subject: &'static str, failure: D::Failure) -> Result<Finding, D::Failure> {
+        let trouble = self.database.explain(&failure);
+        if trouble.kind != TroubleKind::Lasting || self.database.fault(&failure) == Fault::ReadOnly {
+            return Err(failure);
+        }
+        let finding = Finding::of_trouble(subject, trouble);
+        Ok(match table {
+            Table::Locks => finding,
+            Table::Runs => Finding { grade: Grade::Unwise, seen: format!("{}; {NO_TOKENS}", finding.seen), ..finding },
+        })
     }
 
     fn probe_locks(&mut self, session: &mut D::Session, tell: Tell<'_>) -> Result<(), D::Failure> {

@@ -33,6 +33,8 @@ pub(in crate::backend) struct Dialect {
     /// The digits of a time whose type does not say how many.
     pub(in crate::backend) digits: u32,
     pub(in crate::backend) add_key: &'static str,
+    /// A value has to be of its column's type.
+    pub(in crate::backend) binding: bool,
 }
 
 /// The table's columns, and how the table is called.
@@ -77,6 +79,10 @@ impl Columns<'_> {
         let (is_time, number) = (name.contains("lock_until") || name.contains("locked_at"), number(kind));
         let change = self.dialect.change.replace("{table}", self.table).replace("{column}", name);
         let change = change.replace("{type}", wanted);
+        let null = || self.judge_null(there, name);
+        if !self.dialect.binding {
+            return null();
+        }
         if is_time && !kind.starts_with("timestamp") && !kind.starts_with("datetime") || !is_time && !is_text(kind) {
             return Some(Finding::bad("columns", format!("{name} is {kind}, and cannot be"), change));
         }
@@ -89,10 +95,14 @@ impl Columns<'_> {
             let seen = format!("{name} is {kind}, and holds {length} characters of {least}");
             return Some(Finding::unwise("columns", seen, change));
         }
+        null()
+    }
+
+    fn judge_null(&self, there: &Column, name: &str) -> Option<Finding> {
         there.nullable.then(|| {
             let not_null = self.dialect.not_null.replace("{table}", self.table).replace("{column}", name);
             let seen = format!("{name} may be NULL, which is neither held nor free");
-            Finding::unwise("columns", seen, not_null.replace("{type}", kind))
+            Finding::unwise("columns", seen, not_null.replace("{type}", &there.kind))
         })
     }
 }
@@ -124,6 +134,7 @@ mod tests {
         time: "TIMESTAMP",
         digits: 6,
         add_key: "",
+        binding: true,
     };
 
     fn judged(kinds: [&str; 4], more: &[Column]) -> Vec<Finding> {

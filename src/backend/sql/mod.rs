@@ -14,7 +14,7 @@ use super::{Acquired, Backend, Finding, Kept, Operate, Pace, Reached, Remark, Re
 use crate::clock::Timestamp;
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
 pub(super) use check::Facts;
-pub(super) use columns::{Column, Columns, Dialect};
+pub(super) use columns::{Column, Dialect};
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;
 pub(super) use rows::{Cell, Row};
@@ -79,7 +79,10 @@ pub(super) trait Database: Send {
 
     /// Returns how the server is named in messages, beginning with `backend `.
     fn label(&self) -> String;
-    fn user(&self) -> String;
+    /// Returns who logs in; empty where nobody does.
+    fn user(&self) -> String {
+        String::new()
+    }
     /// Returns the user of the locks as GRANT wants it.
     fn grantee(&self) -> String {
         self.user()
@@ -101,6 +104,10 @@ pub(super) trait Database: Send {
     fn begin(&mut self) {}
     /// Opens a session; `None` if there is no store and none is to be made.
     fn connect(&mut self, making: Making) -> Result<Option<Self::Session>, Trouble>;
+    /// Returns a session that is kept after what may be the last request.
+    fn rest(&mut self, session: Self::Session) -> Option<Self::Session> {
+        (!Self::CLOSES_WHEN_DONE).then_some(session)
+    }
     fn close(&mut self, session: Self::Session) {
         drop(session);
     }
@@ -117,7 +124,9 @@ pub(super) trait Database: Send {
     /// Returns the server's own words.
     fn said(&self, failure: &Self::Failure) -> String;
     /// Tells whether another user may do it.
-    fn is_denied(&self, failure: &Self::Failure) -> bool;
+    fn is_denied(&self, _: &Self::Failure) -> bool {
+        false
+    }
 
     /// Takes the lock unless another holds it. The remark is only about the end.
     fn acquire(
@@ -141,8 +150,8 @@ pub(super) trait Database: Send {
     /// Lists runs: id, name, owner, host, begin, end, exit code, outcome.
     fn runs(&mut self, session: &mut Self::Session, wanted: &Wanted) -> Result<Listing, Self::Failure>;
 
-    /// Makes a table; one that another process makes at the same time is made.
-    fn create(&mut self, session: &mut Self::Session, table: Table) -> Result<(), Self::Failure>;
+    /// Makes a table, and returns whether it did: another process may have made it at the same time.
+    fn create(&mut self, session: &mut Self::Session, table: Table) -> Result<bool, Self::Failure>;
     /// Returns the tables of that name in other schemas, where which one is meant is not for us to say.
     fn elsewhere(&mut self, _: &mut Self::Session, _: Table) -> Result<Vec<String>, Self::Failure> {
         Ok(Vec::new())
@@ -166,7 +175,7 @@ pub(super) trait Database: Send {
     /// Describes a table; `None` where there is none, or none for this user.
     fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
     /// Tells what else a check finds after the tables.
-    fn conclude(&self, _: Tell<'_>) {}
+    fn conclude(&self, _: &mut Self::Session, _: Tell<'_>) {}
 }
 
 /// Locks in the tables of a database.
@@ -180,8 +189,10 @@ pub(super) struct SqlLocks<D: Database> {
 
 /// What is answered where the table of locks is missing.
 enum Absent<T> {
+    /// It is made.
     Made,
-    Trouble,
+    /// Trouble, or this answer where there is no store at all.
+    Trouble(T),
     Answer(T),
 }
 
@@ -207,7 +218,7 @@ impl<D: Database> SqlLocks<D> {
             };
             let Some(mut session) = opened else {
                 return match absent {
-                    Some(Absent::Answer(answer)) => Ok(answer),
+                    Some(Absent::Answer(answer) | Absent::Trouble(answer)) => Ok(answer),
                     _ => Err(self.gone()),
                 };
             };
@@ -291,11 +302,15 @@ impl<D: Database> SqlLocks<D> {
     }
 
     /// Makes a table that a taking misses.
-    fn create_first(database: &mut D, session: &mut D::Session, table: Table) -> Result<(), D::Failure> {
+    fn create_first(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
         let others = database.elsewhere(session, table)?;
         let Some(first) = others.first() else { return Self::create(database, session, table) };
-        let mut trouble =
-            Self::not_made(database, table, &format!("it is not made, since there is {}", others.join(" and ")));
+        let mut trouble = Self::not_made(
+            database,
+            table,
+            &format!("it is not made, since there is {}", others.join(" and ")),
+            Some(ALL),
+        );
         if let (Table::Locks, Some(hint)) = (table, &trouble.hint) {
             let hint = format!("name the one that is meant, such as ?table={first}, or {hint}");
             trouble = trouble.hint(hint);
@@ -303,8 +318,11 @@ impl<D: Database> SqlLocks<D> {
         Err(trouble.into())
     }
 
-    fn create(database: &mut D, session: &mut D::Session, table: Table) -> Result<(), D::Failure> {
-        let Err(failure) = database.create(session, table) else { return Ok(()) };
+    fn create(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
+        let failure = match database.create(session, table) {
+            Ok(is_made) => return Ok(is_made),
+            Err(failure) => failure,
+        };
         if database.fault(&failure) == Fault::ReadOnly {
             return Err(failure);
         }
@@ -314,13 +332,15 @@ impl<D: Database> SqlLocks<D> {
             return Err(Trouble { unclear: false, ..trouble }.into());
         }
         let why = format!("it cannot be made: {}", database.said(&failure));
-        Err(database.no_place(table, &failure).unwrap_or_else(|| Self::not_made(database, table, &why)).into())
+        let lacking = Some(ALL).filter(|_| database.is_denied(&failure));
+        let trouble = database.no_place(table, &failure);
+        Err(trouble.unwrap_or_else(|| Self::not_made(database, table, &why, lacking)).into())
     }
 
     /// Explains that a table is missing, and has to be made by a person.
-    fn not_made(database: &D, table: Table, why: &str) -> Trouble {
+    fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> Trouble {
         if table == Table::Runs {
-            return Self::no_history(database, &format!("it is not there, and {why}"), Some(ALL));
+            return Self::no_history(database, &format!("it is not there, and {why}"), lacking);
         }
         let (label, name, create) = (database.label(), database.name(table), database.creation(table));
         Trouble::lasting(format!("{label}: there is no table {name}, and {why}"))
@@ -344,6 +364,7 @@ impl<D: Database> SqlLocks<D> {
         let (label, name, create) = (database.label(), database.name(Table::Runs), database.creation(Table::Runs));
         let trouble = Trouble::lasting(format!("{label}: no history in the table {name}: {why}"));
         trouble.hint(match lacking {
+            Some(_) if database.user().is_empty() => format!("have somebody who may run: {create}"),
             Some(rights) => {
                 format!("have somebody who may run: {create}; GRANT {rights} ON {name} TO {}", database.grantee())
             }
@@ -382,21 +403,20 @@ impl<D: Database> Backend for SqlLocks<D> {
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
-        self.perform(History::Without, Absent::Trouble, |database, session, _| database.renew(session, claim))
+        let absent = Absent::Trouble(Kept::Lost.into());
+        self.perform(History::Without, absent, |database, session, _| database.renew(session, claim))
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
         // What was given up may have been the first taking of all.
         let absent = match closing {
             Closing::GivenUp => Absent::Answer(Kept::Lost.into()),
-            Closing::Unused | Closing::Ended { .. } => Absent::Trouble,
+            Closing::Unused | Closing::Ended { .. } => Absent::Trouble(Kept::Lost.into()),
         };
         let reply = self.perform(Self::history_of(claim), absent, |database, session, history| {
             database.release(session, claim, hold, closing, history)
         })?;
-        if D::CLOSES_WHEN_DONE {
-            self.disconnect();
-        }
+        self.session = self.session.take().and_then(|session| self.database.rest(session));
         Ok(self.remarked(claim, reply))
     }
 
@@ -446,13 +466,14 @@ impl<D: Database> Operate for SqlLocks<D> {
         let lines = self.perform(History::Without, Absent::Made, |database, session, _| {
             let mut lines = Vec::from_iter(database.place(session));
             for table in TABLES {
-                if database.is_there(session, table)? {
-                    lines.push(format!("the table {} is there", database.name(table)));
-                    lines.extend(database.amend(session, table)?);
+                let is_made = !database.is_there(session, table)? && Self::create(database, session, table)?;
+                let name = database.name(table);
+                lines.push(if is_made {
+                    format!("made the table {name}")
                 } else {
-                    Self::create(database, session, table)?;
-                    lines.push(format!("made the table {}", database.name(table)));
-                }
+                    format!("the table {name} is there")
+                });
+                lines.extend(database.amend(session, table)?);
             }
             Ok(lines)
         })?;

@@ -6,24 +6,20 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::connect::BOOT_ID;
-use super::statements::{ADD_COLUMNS, CREATE};
-use super::{Sqlite, history, mount};
-use crate::backend::sql::{Column, Columns, Dialect};
-use crate::backend::{Finding, Reached};
+use super::statements::{Failure, ask};
+use super::{Sqlite, mount};
+use crate::backend::sql::{Column, Database, Dialect, Facts, Making, Row, Table};
+use crate::backend::{Finding, Reached, Tell, Trouble};
 use crate::home;
 
 const JOURNAL: &str = "PRAGMA journal_mode";
 const SOUND: &str = "PRAGMA quick_check(1)";
 const COLUMNS: &str =
-    "SELECT name, lower(type), NOT \"notnull\", dflt_value IS NOT NULL, pk FROM pragma_table_info(?1)";
+    "SELECT name, lower(type), NOT \"notnull\", dflt_value IS NOT NULL FROM pragma_table_info(:table)";
 /// The unique keys of a table, as their columns with commas between them, in the order of the alphabet.
 const KEYS: &str = "SELECT (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(list.name) ORDER BY name)) \
-    FROM pragma_index_list(?1) AS list WHERE \"unique\" AND NOT partial";
-const KIND: &str = "SELECT type FROM sqlite_schema WHERE name = ?1";
-
-/// What a table of ours has beside the Java library's columns.
-const OURS: [&str; 3] = ["boot_id", "boot_until", "boot_for"];
-const RUNS: [&str; 8] = ["id", "name", "owner", "host", "started_at", "ended_at", "exit_code", "outcome"];
+    FROM pragma_index_list(:table) AS list WHERE \"unique\" AND NOT partial";
+const KIND: &str = "SELECT type FROM sqlite_schema WHERE name = :table";
 
 /// How long to wait for others that have the file locked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,55 +33,58 @@ const SHORT_LIVED: [(&str, &str); 3] = [
     ("overlay", "it mostly is a container's own, which no other container sees and which goes with it"),
 ];
 
-/// The types that are written mean nothing to SQLite.
-const DIALECT: Dialect = Dialect {
+pub(super) const DIALECT: Dialect = Dialect {
     change: "move the file away, and have a new one made",
     not_null: "move the file away, and have a new one made",
     text: ["VARCHAR(64)", "VARCHAR(255)"],
     time: "TEXT",
     digits: 3,
-    add_key: "",
+    add_key: "CREATE UNIQUE INDEX {table}_name ON {table} (name)",
+    binding: false,
 };
 
 impl Sqlite {
-    /// Tries what a run needs.
-    pub(super) fn probe(&mut self, tell: &mut dyn FnMut(Finding)) -> Reached {
-        if let Err(trouble) = self.file.settle() {
-            tell(Finding::of_trouble("file", trouble));
-            return Reached::No;
-        }
+    /// Tells of the file. The error is that it cannot be read.
+    pub(super) fn probe(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+        self.file.settle()?;
         let there = !self.file.is_missing();
-        match self.file.refuse_network() {
-            Err(trouble) => {
-                tell(Finding::of_trouble("file system", trouble));
-                return Reached::No;
-            }
-            Ok(()) => self.tell_file_system(tell),
+        if let Err(trouble) = self.file.refuse_network() {
+            tell(Finding::of_trouble("file system", trouble));
+            return Ok(Reached::No);
         }
-        let connection = match self.connect() {
-            Ok(connection) => connection,
-            Err(trouble) => {
-                tell(Finding::of_trouble("file", trouble));
-                return Reached::No;
-            }
-        };
+        self.tell_file_system(tell);
+        let Some(connection) = self.open_file(Making::Yes)? else { return Ok(Reached::No) };
         tell(self.judge_file(there));
         // Others may be at work, and here nobody waits for more.
-        let outcome = connection.busy_timeout(PATIENCE).and_then(|()| self.probe_database(&connection, tell));
-        let _ = connection.busy_timeout(Duration::ZERO);
-        self.connection = Some(connection);
-        self.tell_boot(tell);
-        match outcome {
-            Ok(()) => Reached::Yes,
-            Err(error) => {
-                let trouble = self.explain(&error);
-                tell(Finding::of_trouble("file", trouble));
-                Reached::No
-            }
-        }
+        let found = connection.busy_timeout(PATIENCE).and_then(|()| judge_database(&connection));
+        *session = Some(connection);
+        found.map_err(|error| self.explain_error(&error))?.into_iter().for_each(tell);
+        Ok(Reached::Yes)
     }
 
-    fn tell_file_system(&self, tell: &mut dyn FnMut(Finding)) {
+    /// Describes a table. What is made for Java gets our columns.
+    pub(super) fn facts(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
+        let name = self.name(table);
+        let kinds = ask(session, KIND, &name)?;
+        let Some(kind) = kinds.first().and_then(|row| row.text(0)) else { return Ok(None) };
+        if kind != "table" {
+            let subject = if table == Table::Locks { "table" } else { "history" };
+            let seen = format!("{name} is no table, but a {kind}");
+            let kind = Some(Finding::bad(subject, seen, "name a table with ?table="));
+            return Ok(Some(Facts { kind, ..Facts::default() }));
+        }
+        let mut more = Vec::new();
+        let columns: Vec<Column> = ask(session, COLUMNS, &name)?.iter().map(column).collect();
+        let has = |name: &&str| columns.iter().any(|column| column.name == **name);
+        if table == Table::Locks && ["name", "lock_until", "locked_at", "locked_by"].iter().all(has) {
+            more.extend(self.amend(session, table)?.map(|line| Finding::good("columns", line)));
+        }
+        let keys: Vec<String> = ask(session, KEYS, &name)?.iter().filter_map(|row| row.text(0)).collect();
+        let records = keys.iter().any(|key| key == "name,owner");
+        Ok(Some(Facts { columns, more, keys, records, ..Facts::default() }))
+    }
+
+    fn tell_file_system(&self, tell: Tell<'_>) {
         let kind = self.file.file_system().unwrap_or_else(|| "of a kind that cannot be known".to_owned());
         tell(match SHORT_LIVED.iter().find(|(known, _)| *known == kind) {
             Some((_, why)) => {
@@ -115,110 +114,8 @@ impl Sqlite {
         }
     }
 
-    fn probe_database(&mut self, connection: &Connection, tell: &mut dyn FnMut(Finding)) -> rusqlite::Result<()> {
-        let text = |statement: &str| connection.query_row(statement, (), |row| row.get::<_, String>(0));
-        let (journal, sound) = (text(JOURNAL)?, text(SOUND)?);
-        let seen = format!("SQLite {}, journal in {journal} mode", rusqlite::version());
-        tell(match journal.as_str() {
-            "wal" => Finding::good("version", seen),
-            _ => Finding::unwise(
-                "version",
-                format!("{seen}: whoever reads keeps others from writing"),
-                "PRAGMA journal_mode = WAL",
-            ),
-        });
-        if sound != "ok" {
-            let advice = super::DAMAGED;
-            tell(Finding::bad("file", format!("it is damaged: {sound}"), advice));
-        }
-        let table = self.table.clone();
-        if self.probe_there(connection, &table, CREATE, "table", tell)? {
-            self.probe_columns(connection, &table, tell)?;
-        }
-        let runs = format!("{table}_history");
-        let mut about = Vec::new();
-        if self.probe_there(connection, &runs, history::CREATE, "history", &mut |finding| about.push(finding))? {
-            let (columns, keys) = (columns(connection, &runs)?, keys(connection, &runs)?);
-            let has = |name: &str| columns.iter().any(|(column, _)| column.name == name);
-            if !RUNS.iter().all(|name| has(name)) || !keys.iter().any(|key| key == "name,owner") {
-                about = vec![Finding::unwise(
-                    "history",
-                    format!("{runs} is not the table of runs; locks work without tokens and without a history"),
-                    format!("rename it, for instance with `ALTER TABLE {runs} RENAME TO old`; a new one is made"),
-                )];
-            }
-        }
-        about.into_iter().for_each(tell);
-        Ok(())
-    }
-
-    /// Tells of a table, and makes one that is missing. Whether there is one now.
-    fn probe_there(
-        &self,
-        connection: &Connection,
-        table: &str,
-        create: &str,
-        subject: &'static str,
-        tell: &mut dyn FnMut(Finding),
-    ) -> rusqlite::Result<bool> {
-        let mut kind = connection.prepare(KIND)?;
-        let kind: Option<String> = kind.query_map([table], |row| row.get(0))?.next().transpose()?;
-        let Some(kind) = kind else {
-            connection.execute_batch(&self.statements().fill(create))?;
-            tell(Finding::good(subject, format!("the table {table} was missing, and is made")));
-            return Ok(true);
-        };
-        if kind == "table" {
-            tell(Finding::good(subject, format!("the table {table} is there")));
-            return Ok(true);
-        }
-        tell(Finding::bad(subject, format!("{table} is no table, but a {kind}"), "name a table with ?table="));
-        Ok(false)
-    }
-
-    fn probe_columns(
-        &self,
-        connection: &Connection,
-        table: &str,
-        tell: &mut dyn FnMut(Finding),
-    ) -> rusqlite::Result<()> {
-        let found = columns(connection, table)?;
-        let alone = found.iter().filter(|(_, key)| *key).count() == 1;
-        let is_key = alone && found.iter().any(|(column, key)| *key && column.name == "name");
-        let all: Vec<Column> = found.into_iter().map(|(column, _)| column).collect();
-        let has = |name: &str| all.iter().any(|column| column.name == name);
-        let older = !OURS.iter().all(|name| has(name));
-        let has_all = ["name", "lock_until", "locked_at", "locked_by"].iter().all(|name| has(name));
-        if older && has_all {
-            connection.execute_batch(&self.statements().fill(ADD_COLUMNS))?;
-            tell(Finding::good("columns", "those of the Java library; ours for the boot clock are added"));
-        } else {
-            // What is written as a type does not bind SQLite.
-            let lax = |column: Column| match column.name.as_str() {
-                "lock_until" | "locked_at" => Column { kind: "timestamp".to_owned(), ..column },
-                _ => Column { kind: "text".to_owned(), ..column },
-            };
-            let all = all.into_iter().map(lax).collect();
-            let good = "those that locks need".to_owned();
-            for finding in (Columns { table, all, dialect: &DIALECT }).judge() {
-                let seen = if finding.advice.is_none() { good.clone() } else { finding.seen };
-                tell(Finding { seen, ..finding });
-            }
-        }
-        if !is_key && !keys(connection, table)?.iter().any(|key| key == "name") {
-            tell(Finding::bad(
-                "key",
-                format!(
-                    "{table} has neither a primary key nor a unique one on name alone: a lock could be there twice"
-                ),
-                format!("CREATE UNIQUE INDEX {table}_name ON {table} (name)"),
-            ));
-        }
-        Ok(())
-    }
-
-    fn tell_boot(&self, tell: &mut dyn FnMut(Finding)) {
-        tell(match self.boot {
+    pub(super) fn judge_boot(&self) -> Finding {
+        match self.boot {
             Some(_) if mount::is_point(Path::new(BOOT_ID)) => Finding::unwise(
                 "boot",
                 format!(
@@ -232,21 +129,30 @@ impl Sqlite {
                 format!("{BOOT_ID} cannot be read: locks go by the wall clock, and outlive a reboot"),
                 "mount /proc where jobs run",
             ),
-        });
+        }
     }
 }
 
-/// The columns of a table, and which of them are its primary key.
-fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(Column, bool)>> {
-    let mut question = connection.prepare(COLUMNS)?;
-    let read = |row: &rusqlite::Row<'_>| {
-        let column = Column { name: row.get(0)?, kind: row.get(1)?, nullable: row.get(2)?, optional: row.get(3)? };
-        Ok((column, row.get::<_, i64>(4)? > 0))
-    };
-    question.query_map([table], read)?.collect()
+fn judge_database(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let text = |statement: &str| connection.query_row(statement, (), |row| row.get::<_, String>(0));
+    let (journal, sound) = (text(JOURNAL)?, text(SOUND)?);
+    let seen = format!("SQLite {}, journal in {journal} mode", rusqlite::version());
+    let mut found = vec![match journal.as_str() {
+        "wal" => Finding::good("version", seen),
+        _ => Finding::unwise(
+            "version",
+            format!("{seen}: whoever reads keeps others from writing"),
+            "PRAGMA journal_mode = WAL",
+        ),
+    }];
+    if sound != "ok" {
+        found.push(Finding::bad("file", format!("it is damaged: {sound}"), super::DAMAGED));
+    }
+    Ok(found)
 }
 
-fn keys(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
-    let mut question = connection.prepare(KEYS)?;
-    question.query_map([table], |row| row.get::<_, Option<String>>(0).map(Option::unwrap_or_default))?.collect()
+fn column(row: &Row) -> Column {
+    let is = |column| row.number(column) == Some(1);
+    let text = |column| row.text(column).unwrap_or_default();
+    Column { name: text(0), kind: text(1), nullable: is(2), optional: is(3) }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 
-use super::statements::CREATE;
-use super::{Sqlite, history};
+use super::Sqlite;
+use crate::backend::sql::{Database, Making, TABLES};
 use crate::backend::{Trouble, note_reached};
 use crate::clock::Moment;
 
@@ -15,18 +15,22 @@ use crate::clock::Moment;
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
 impl Sqlite {
-    /// Opens the file, which is made where there is none.
-    pub(super) fn connect(&mut self) -> Result<Connection, Trouble> {
+    /// Opens the file, which may be made where there is none.
+    pub(super) fn open_file(&mut self, making: Making) -> Result<Option<Connection>, Trouble> {
         if let Some(connection) = self.connect_to_file()? {
-            return Ok(connection);
+            return Ok(Some(connection));
         }
-        let create = format!("{PAGE_SIZE}; {CREATE}; {}", history::CREATE);
-        self.file.create(&self.statements().fill(&create))?;
-        self.connect_to_file()?.ok_or_else(|| self.file.explain_refusal())
+        if making == Making::No {
+            return self.file.miss_directory().map(|()| None);
+        }
+        let [create, create_history] = TABLES.map(|table| self.creation(table));
+        self.file.create(&format!("{PAGE_SIZE}; {create}; {create_history}"))?;
+        self.made = true;
+        self.connect_to_file()?.ok_or_else(|| self.file.explain_refusal()).map(Some)
     }
 
     /// Opens the file, if there is one.
-    pub(super) fn connect_to_file(&mut self) -> Result<Option<Connection>, Trouble> {
+    fn connect_to_file(&mut self) -> Result<Option<Connection>, Trouble> {
         self.file.settle()?;
         self.file.refuse_network()?;
         if self.boot.is_none() {
@@ -45,7 +49,7 @@ impl Sqlite {
         };
         // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
         let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
-        let connection = if again { open() } else { opened }.map_err(|error| self.explain(&error))?;
+        let connection = if again { open() } else { opened }.map_err(|error| self.explain_error(&error))?;
         note_reached();
         let prepare = || {
             // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
@@ -56,7 +60,7 @@ impl Sqlite {
                 .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
             connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         };
-        prepare().map_err(|error| self.explain(&error))?;
+        prepare().map_err(|error| self.explain_error(&error))?;
         Ok(Some(connection))
     }
 }

@@ -20,7 +20,6 @@ mod fold;
 mod history;
 mod limits;
 mod mount;
-mod operate;
 mod statements;
 
 use std::path::PathBuf;
@@ -28,12 +27,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::history::History;
+use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
 use super::url::percent_decode;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Reply, Trouble, Url};
-use crate::lock::{Claim, Closing, Locks};
+use super::{Access, Acquired, Kept, Operate, Pace, Reached, Reply, Tell, Trouble, Url};
+use crate::clock::Timestamp;
+use crate::lock::{Change, Claim, Closing, Wanted};
 use file::{Directory, File};
-use statements::{Fault, Form, Statements};
+use statements::{Failure, Form, Statements};
 
 /// What to do about a file that is no database of ours.
 const DAMAGED: &str = "see whether the path is the right one; if it is, move it away while no job runs, together with its -wal and \
@@ -45,19 +45,15 @@ const RACES: usize = 100;
 /// Locks in one SQLite file.
 pub(crate) struct Sqlite {
     file: File,
-    address: String,
     synchronous: &'static str,
     table: String,
     /// This boot of this machine; `None` where the system does not tell, and then wall clocks decide.
     boot: Option<String>,
     /// How many milliseconds the boot clock is ahead of that of the machine.
     ahead_ms: i64,
-    connection: Option<Connection>,
-    history: History,
+    /// We have made the file.
+    made: bool,
 }
-
-/// How many tables may be missing or older: that of locks may be either, one after the other, and that of runs missing.
-const REMEDIES: usize = 3;
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
@@ -88,99 +84,61 @@ impl Sqlite {
             return Err(format!("has table={table}; a file has no schemas"));
         }
         url.nothing_left(&["mode", "synchronous", "table"])?;
-        Ok(Box::new(Self::new(File::new(PathBuf::from(path), mode, Directory::MustExist), synchronous, table)))
+        Ok(Self::new(File::new(PathBuf::from(path), mode, Directory::MustExist), synchronous, table).locks())
     }
 
     /// The file that is used when nobody named a backend; its directory is made too.
     pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Operate> {
-        Box::new(Self::new(
-            File::new(path, None, Directory::Make),
-            "PRAGMA synchronous = NORMAL",
-            "shedlock".to_owned(),
-        ))
+        Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()).locks()
     }
 
     fn new(file: File, synchronous: &'static str, table: String) -> Self {
-        let mut address = file.address();
-        if table != "shedlock" {
-            address += &format!("?table={table}");
-        }
-        Self {
-            file,
-            address,
-            synchronous,
-            table,
-            boot: None,
-            ahead_ms: 0,
-            connection: None,
-            history: History::default(),
-        }
+        Self { file, synchronous, table, boot: None, ahead_ms: 0, made: false }
     }
 
-    /// Runs `operation` on an open connection, after putting the tables in order where they were missing or older.
-    fn with_table<T>(
-        &mut self,
-        operation: impl Fn(&Connection, &Statements<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Trouble> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect()?,
-        };
-        let mut remedies = 0;
-        let error = loop {
-            let statements = self.statements();
-            let fault = match operation(&connection, &statements) {
-                Ok(answer) => {
-                    self.connection = Some(connection);
-                    return Ok(answer);
-                }
-                Err(fault) => fault,
-            };
-            let remedy = fault.remedy().filter(|_| remedies < REMEDIES);
-            remedies += 1;
-            let failed = remedy.map(|remedy| connection.execute_batch(&statements.fill(remedy)));
-            match (failed, fault) {
-                (Some(Ok(())), _) => {}
-                // The lock works without it.
-                (None, Fault::History(error)) | (Some(Err(error)), Fault::History(_))
-                    if history::is_foreign(&error) =>
-                {
-                    let why = self.unrecorded_because(&error);
-                    self.history.bar(why);
-                }
-                (None, fault) => break fault,
-                (Some(Err(error)), _) => break Fault::Lock(error),
-            }
-        };
-        let error = error.error();
-        let trouble = self.explain(error);
-        // A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within
-        // its transaction, where a lock would be granted that nobody else sees.
-        if is_busy(error) && connection.is_autocommit() {
-            self.connection = Some(connection);
-        }
-        Err(trouble)
+    fn locks(self) -> Box<dyn Operate> {
+        let table = if self.table == "shedlock" { String::new() } else { format!("?table={}", self.table) };
+        let address = self.file.address() + &table;
+        Box::new(SqlLocks::new(self, address))
     }
 
-    fn statements(&self) -> Statements<'_> {
+    fn statements(&self, history: History) -> Statements<'_> {
         Statements {
             table: &self.table,
             boot: self.boot.as_deref(),
             synchronous: self.synchronous,
-            recorded: self.history.is_kept(),
+            history,
             form: Form::Ours,
         }
     }
 
-    fn unrecorded_because(&self, error: &rusqlite::Error) -> Trouble {
-        let (path, table) = (self.file.path().display(), &self.table);
-        Trouble::lasting(format!("backend {path}: {table}_history is not the table of runs: {error}")).hint(format!(
-            "rename it, for instance with `ALTER TABLE {table}_history RENAME TO old`; a new one is made"
-        ))
+    /// Does what is done to a table as it is, which may have the columns of the Java library only.
+    fn leaving_the_form<T>(&self, work: impl Fn(&Statements<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut statements = self.statements(History::Without);
+        match work(&statements) {
+            Err(failure) if failure.is_of_form() => {
+                statements.form = Form::Javas;
+                work(&statements)
+            }
+            answer => answer,
+        }
+    }
+
+    fn take(&self, session: &Connection, claim: &Claim, history: History) -> Result<Acquired, Failure> {
+        let statements = self.statements(history);
+        for _ in 0..RACES {
+            if let Some(record) = statements.peek(session, claim)? {
+                return Ok(Acquired::Held(record));
+            }
+            if let Some(grant) = statements.acquire(session, claim)? {
+                return Ok(Acquired::Granted(grant));
+            }
+        }
+        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
     }
 
     /// Says in one line what SQLite means, and what to do.
-    fn explain(&self, error: &rusqlite::Error) -> Trouble {
+    fn explain_error(&self, error: &rusqlite::Error) -> Trouble {
         let path = self.file.path().display();
         let Some(code) = error.sqlite_error_code() else {
             return Trouble::lasting(format!("backend {path}: {error}"));
@@ -205,63 +163,200 @@ impl Sqlite {
     }
 }
 
-impl Backend for Sqlite {
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
-        let answer = self.with_table(|connection, statements| {
-            for _ in 0..RACES {
-                if let Some(record) = statements.peek(connection, claim)? {
-                    return Ok(Acquired::Held(record));
-                }
-                if let Some(grant) = statements.acquire(connection, claim)? {
-                    return Ok(Acquired::Granted(grant));
-                }
+impl Database for Sqlite {
+    type Session = Connection;
+    type Failure = Failure;
+
+    const SUBJECT: &str = "file";
+    // A writer holds the file for well under a millisecond.
+    const PACE: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
+    const DIALECT: Dialect = check::DIALECT;
+
+    fn label(&self) -> String {
+        format!("backend {}", self.file.path().display())
+    }
+
+    fn name(&self, table: Table) -> String {
+        match table {
+            Table::Locks => self.table.clone(),
+            Table::Runs => format!("{}_history", self.table),
+        }
+    }
+
+    fn creation(&self, table: Table) -> String {
+        self.statements(History::With).fill(if table == Table::Locks { statements::CREATE } else { history::CREATE })
+    }
+
+    fn schema(&self) -> String {
+        let [create, create_history] = TABLES.map(|table| self.creation(table));
+        format!("{SCHEMA}{create};\n\n-- The runs of each lock, and the tokens:\n{create_history};\n")
+    }
+
+    fn connect(&mut self, making: Making) -> Result<Option<Connection>, Trouble> {
+        self.open_file(making)
+    }
+
+    fn rest(&mut self, session: Connection) -> Option<Connection> {
+        let log = self.file.log();
+        if log.is_long() {
+            log.fold(session).wait();
+            return None;
+        }
+        Some(session)
+    }
+
+    fn close(&mut self, session: Connection) {
+        let log = self.file.log();
+        if session.total_changes() > 0 && log.is_worth_a_fold() {
+            log.fold(session);
+        }
+    }
+
+    /// A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within its
+    /// transaction, where a lock would be granted that nobody else sees.
+    fn outlives(&self, session: &Connection, failure: &Failure) -> bool {
+        failure.error().is_none_or(is_busy) && session.is_autocommit()
+    }
+
+    fn fault(&self, failure: &Failure) -> Fault {
+        match failure {
+            Failure::Lock(error) if is_no_table(error) => Fault::Missing(Table::Locks),
+            Failure::History(error) if is_no_table(error) => Fault::Missing(Table::Runs),
+            Failure::History(error) if history::is_foreign(error) => Fault::History,
+            _ => Fault::Other,
+        }
+    }
+
+    fn explain(&self, failure: &Failure) -> Trouble {
+        match failure {
+            Failure::Lock(error) if is_of_schema(error) => {
+                Trouble::lasting(format!("{}: the table {} is not one of locks: {error}", self.label(), self.table))
+                    .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
             }
-            Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
-        })?;
-        Ok(Reply { answer, remark: self.history.remark(claim.purpose) })
-    }
-
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
-        Ok(self.with_table(|connection, statements| statements.renew(connection, claim))?.into())
-    }
-
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
-        let answer = self.with_table(|connection, statements| statements.release(connection, claim, hold, closing))?;
-        let log = self.file.log();
-        if log.is_long()
-            && let Some(connection) = self.connection.take()
-        {
-            log.fold(connection).wait();
-        }
-        Ok(Reply { answer, remark: self.history.remark(claim.purpose) })
-    }
-
-    fn disconnect(&mut self) {
-        let log = self.file.log();
-        if let Some(connection) = self.connection.take().filter(|connection| connection.total_changes() > 0)
-            && log.is_worth_a_fold()
-        {
-            log.fold(connection);
+            Failure::Lock(error) | Failure::History(error) => self.explain_error(error),
+            Failure::Ours(trouble) => trouble.clone(),
         }
     }
 
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
-        self.list(names)
+    fn said(&self, failure: &Failure) -> String {
+        failure.error().map_or_else(|| self.explain(failure).message, ToString::to_string)
     }
 
-    fn pace(&self) -> Pace {
-        // A writer holds the file for well under a millisecond.
-        Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) }
+    fn acquire(
+        &mut self,
+        session: &mut Connection,
+        claim: &Claim,
+        history: History,
+    ) -> Result<Reply<Acquired>, Failure> {
+        let answer = match self.take(session, claim, history) {
+            // A table that was made for Java gets its columns with the first taking.
+            Err(failure) if failure.is_of_form() => {
+                session.execute_batch(&self.statements(history).fill(statements::ADD_COLUMNS))?;
+                self.take(session, claim, history)
+            }
+            answer => answer,
+        };
+        answer.map(Reply::from)
     }
 
-    fn address(&self) -> &str {
-        &self.address
+    fn renew(&mut self, session: &mut Connection, claim: &Claim) -> Result<Reply<Kept>, Failure> {
+        self.statements(History::Without).renew(session, claim).map(Reply::from)
     }
+
+    fn release(
+        &mut self,
+        session: &mut Connection,
+        claim: &Claim,
+        hold: Duration,
+        closing: Closing,
+        history: History,
+    ) -> Result<Reply<Kept>, Failure> {
+        self.statements(history).release(session, claim, hold, closing).map(Reply::from)
+    }
+
+    fn change(&mut self, session: &mut Connection, change: &Change) -> Result<Kept, Failure> {
+        self.leaving_the_form(|statements| statements.change(session, change))
+    }
+
+    fn locks(&mut self, session: &mut Connection, names: &[&str]) -> Result<Listing, Failure> {
+        let rows = self.leaving_the_form(|statements| statements.list(session, names))?;
+        Ok(Listing { now: Timestamp::now(), rows })
+    }
+
+    fn runs(&mut self, session: &mut Connection, wanted: &Wanted) -> Result<Listing, Failure> {
+        let rows = self.statements(History::With).runs(session, wanted).map_err(Failure::History)?;
+        Ok(Listing { now: Timestamp::now(), rows })
+    }
+
+    fn create(&mut self, session: &mut Connection, table: Table) -> Result<bool, Failure> {
+        let wrap = if table == Table::Locks { Failure::Lock } else { Failure::History };
+        session.execute_batch(&self.creation(table)).map(|()| true).map_err(wrap)
+    }
+
+    fn is_there(&mut self, session: &mut Connection, table: Table) -> Result<bool, Failure> {
+        Ok(!self.made && !statements::columns(session, &self.name(table))?.is_empty())
+    }
+
+    fn amend(&mut self, session: &mut Connection, table: Table) -> Result<Option<String>, Failure> {
+        let name = self.name(table);
+        let missing = statements::missing_columns(session, &name)?;
+        if table == Table::Runs || missing.is_empty() {
+            return Ok(None);
+        }
+        // Nothing is added to a table that is another's.
+        let statements = self.statements(History::Without);
+        session.prepare(&statements.fill("SELECT name, lock_until, locked_at, locked_by FROM {table}"))?;
+        let add = |(column, kind): &(&str, &str)| format!("ALTER TABLE {{table}} ADD COLUMN {column} {kind};");
+        let add: String = missing.iter().map(add).collect();
+        session.execute_batch(&statements.fill(&format!("BEGIN IMMEDIATE; {add} COMMIT")))?;
+        let names: Vec<_> = missing.iter().map(|(column, _)| *column).collect();
+        Ok(Some(format!("added to the table {name}: {}", names.join(", "))))
+    }
+
+    fn place(&self, _: &Connection) -> Option<String> {
+        let path = self.file.path().display();
+        Some(if self.made { format!("made the file {path}") } else { format!("the file {path} is there") })
+    }
+
+    fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+        self.probe(session, tell)
+    }
+
+    fn describe(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
+        self.facts(session, table)
+    }
+
+    fn conclude(&self, session: &mut Connection, tell: Tell<'_>) {
+        let _ = session.busy_timeout(Duration::ZERO);
+        tell(self.judge_boot());
+    }
+}
+
+const SCHEMA: &str = "\
+-- What shedlock needs in a SQLite file. It makes the file by itself when it first takes a lock, with these tables;
+-- this is for a file that is to be there before. It has to be in WAL mode, on a local disk. Whoever uses its locks
+-- needs the right to read and write the file and to write to its directory: SQLite knows no other rights.
+PRAGMA journal_mode = WAL;
+
+-- The locks, as the Java library ShedLock has them, and the boot of the machine that a running job lives in:
+";
+
+fn is_no_table(error: &rusqlite::Error) -> bool {
+    error.to_string().contains("no such table")
+}
+
+/// What SQLite has no better word for, such as a column that is missing.
+fn is_of_schema(error: &rusqlite::Error) -> bool {
+    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR)
+        && !error.to_string().contains("duplicate column name")
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
+
+#[cfg(test)]
+mod operating;
 
 #[cfg(test)]
 mod tests {

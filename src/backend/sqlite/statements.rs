@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 
+use super::super::sql::{self, Cell, History};
 use super::history;
-use crate::backend::Kept;
+use crate::backend::{Kept, Trouble};
 use crate::clock::Timestamp;
-use crate::lock::{Claim, Closing, Grant, Purpose, Record};
+use crate::lock::{Change, Claim, Closing, Grant, Purpose, Record, Wanted};
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
 /// application or a person, has changed the row since.
@@ -70,6 +71,32 @@ const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
                                            ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
                        WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
 
+/// `{odd}`: a taking complains of the row's times, so it does not get the lock.
+const ODD: &str = "(strftime('%Y-%m-%dT%H:%M:%fZ', lock_until) IS NOT coalesce(lock_until, '') \
+                    OR strftime('%Y-%m-%dT%H:%M:%fZ', locked_at) IS NOT coalesce(locked_at, ''))";
+
+const LIST: &str = "SELECT name, locked_by, locked_at, lock_until, {held} OR {odd}, 1000 * ({left}) FROM {table} \
+                    WHERE :names IS NULL OR name IN (SELECT value FROM json_each(:names))";
+
+const RUNS: &str = "SELECT id, name, owner, host, started_at, ended_at, exit_code, outcome FROM \
+                    (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
+                     WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
+                           AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since)) \
+                    WHERE :of_each IS NULL OR place <= :of_each \
+                    ORDER BY started_at DESC, id DESC, name LIMIT coalesce(:limit, -1)";
+
+/// One that is repeated finds its own owner, and does the same again. What is held from now on has no boot, and what is free
+/// is marked as a release does it. A row that no taking understands is put in order.
+const CHANGE: &str = "UPDATE {table} SET locked_by = :to, \
+                             locked_at = CASE WHEN locked_by = :to AND NOT {odd} THEN locked_at \
+                                              ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
+                             lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left){boot} \
+                      WHERE name = :name AND locked_by IN (:from, :to) AND ({held} OR {odd})";
+
+/// `{boot}`: what a change writes into a table of ours in addition.
+const CHANGE_BOOT: &str = ", boot_id = CASE WHEN :left_ms > 0 THEN NULL ELSE :boot END, boot_until = 0, \
+                             boot_for = :to || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left)";
+
 pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
                       locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
                       WITHOUT ROWID";
@@ -92,7 +119,7 @@ pub(super) struct Statements<'a> {
     /// How safely to write; it is set before each write, since a skip does not write.
     pub(super) synchronous: &'static str,
     /// Whether takings are noted in the history.
-    pub(super) recorded: bool,
+    pub(super) history: History,
     pub(super) form: Form,
 }
 
@@ -106,35 +133,38 @@ pub(super) enum Form {
 
 /// What SQLite complains of, and where.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(in crate::backend) enum Failure {
     /// The table of locks, or the file.
     Lock(rusqlite::Error),
     /// A statement of the history's.
     History(rusqlite::Error),
+    Ours(Trouble),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Lock(error)
     }
 }
 
-impl Fault {
-    /// What may mend it: a table that is missing or older.
-    pub(super) fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::Lock(error) => match error.to_string() {
-                text if text.contains("no such table") => Some(CREATE),
-                text if text.contains("no such column") || text.contains("has no column") => Some(ADD_COLUMNS),
-                _ => None,
-            },
-            Self::History(error) => error.to_string().contains("no such table").then_some(history::CREATE),
-        }
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Ours(trouble)
+    }
+}
+
+impl Failure {
+    /// The table of locks has not the columns that are ours.
+    pub(super) fn is_of_form(&self) -> bool {
+        let Self::Lock(error) = self else { return false };
+        let text = error.to_string();
+        text.contains("no such column") || text.contains("has no column")
     }
 
-    pub(super) fn error(&self) -> &rusqlite::Error {
+    pub(super) fn error(&self) -> Option<&rusqlite::Error> {
         match self {
-            Self::Lock(error) | Self::History(error) => error,
+            Self::Lock(error) | Self::History(error) => Some(error),
+            Self::Ours(_) => None,
         }
     }
 }
@@ -160,6 +190,9 @@ impl Statements<'_> {
                 ("left" | "left_by_wall_clock", _) => self.fill_into(text, LEFT_BY_WALL_CLOCK),
                 ("before_boot", _) => self.fill_into(text, BEFORE_BOOT),
                 ("ours", _) => self.fill_into(text, OURS),
+                ("odd", _) => self.fill_into(text, ODD),
+                ("boot", Form::Ours) => self.fill_into(text, CHANGE_BOOT),
+                ("boot", Form::Javas) => {}
                 ("rest", _) => self.fill_into(text, REST),
                 ("table", _) => text.extend(["\"", self.table, "\""]),
                 ("history", _) => text.extend(["\"", self.table, "_history\""]),
@@ -184,7 +217,7 @@ impl Statements<'_> {
     }
 
     /// Takes the lock and notes it; `None` if another was quicker.
-    pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Fault> {
+    pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Failure> {
         let (lease, lease_ms) = modifier(claim.lease);
         let is_pause = claim.purpose == Purpose::Pause;
         let (boot, synchronous) = if is_pause { (None, SYNCHRONOUS_FULL) } else { (self.boot, self.synchronous) };
@@ -194,13 +227,15 @@ impl Statements<'_> {
             let granted = self.rows(connection, ACQUIRE, claim, &values, |row| {
                 Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
             })?;
-            let Some(grant) = granted.filter(|_| self.recorded && !is_pause) else { return Ok(granted) };
-            let token = history::record(self, connection, claim, &grant).map_err(Fault::History)?;
+            let Some(grant) = granted.filter(|_| self.history == History::With && !is_pause) else {
+                return Ok(granted);
+            };
+            let token = history::record(self, connection, claim, &grant).map_err(Failure::History)?;
             Ok(Some(Grant { token, ..grant }))
         })
     }
 
-    pub(super) fn renew(&self, connection: &Connection, claim: &Claim) -> Result<Kept, Fault> {
+    pub(super) fn renew(&self, connection: &Connection, claim: &Claim) -> Result<Kept, Failure> {
         connection.execute_batch(self.synchronous)?;
         let (lease, lease_ms) = modifier(claim.lease);
         let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into())];
@@ -215,21 +250,50 @@ impl Statements<'_> {
         claim: &Claim,
         hold: Duration,
         closing: Closing,
-    ) -> Result<Kept, Fault> {
+    ) -> Result<Kept, Failure> {
         let (hold, _) = modifier(hold);
         let values = [(":hold", hold.into()), (":ended", claim.owner.ended().into())];
         atomically(connection, self.synchronous, || {
             self.rows(connection, RELEASE, claim, &values, |_| Ok(()))?;
             let kept = kept(connection.changes());
-            if self.recorded {
-                history::close(self, connection, claim, closing).map_err(Fault::History)?;
+            if self.history == History::With {
+                history::close(self, connection, claim, closing).map_err(Failure::History)?;
             }
             Ok(kept)
         })
     }
 
-    /// Runs a statement and returns its first row. It is stepped to its end, since only then does it commit, and
-    /// only then does it say that it could not.
+    pub(super) fn change(&self, connection: &Connection, change: &Change) -> Result<Kept, Failure> {
+        let (left, left_ms) = modifier(change.left);
+        let values: [(&str, Value); 6] = [
+            (":name", change.name.as_str().to_owned().into()),
+            (":from", change.from.clone().into()),
+            (":to", change.to.clone().into()),
+            (":left", left.into()),
+            (":left_ms", left_ms.into()),
+            (":boot", self.boot.map(str::to_owned).into()),
+        ];
+        connection.execute_batch(SYNCHRONOUS_FULL)?;
+        query(connection, &self.fill(CHANGE), &values, |_| Ok(()))?;
+        Ok(kept(connection.changes()))
+    }
+
+    pub(super) fn list(&self, connection: &Connection, names: &[&str]) -> Result<Vec<sql::Row>, Failure> {
+        let values = [(":names", json(names)), (":boot", self.boot.map(str::to_owned).into())];
+        Ok(query(connection, &self.fill(LIST), &values, |row| cells(row, [2, 3]))?)
+    }
+
+    pub(super) fn runs(&self, connection: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<sql::Row>> {
+        let values = [
+            (":names", json(&wanted.names)),
+            (":since", wanted.since.map(|since| since.to_string()).into()),
+            (":of_each", wanted.of_each.into()),
+            (":limit", wanted.limit.into()),
+        ];
+        query(connection, &self.fill(RUNS), &values, |row| cells(row, [4, 5]))
+    }
+
+    /// Runs a statement for a claim and returns its first row.
     pub(super) fn rows<T>(
         &self,
         connection: &Connection,
@@ -238,32 +302,85 @@ impl Statements<'_> {
         more: &[(&str, Value)],
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Option<T>> {
-        let mut prepared = connection.prepare(&self.fill(statement))?;
         let common: [(&str, Value); 3] = [
             (":name", claim.name.as_str().to_owned().into()),
             (":owner", claim.owner.as_str().to_owned().into()),
             (":boot", self.boot.map(str::to_owned).into()),
         ];
-        for (key, value) in common.iter().chain(more) {
-            if let Some(index) = prepared.parameter_index(key)? {
-                prepared.raw_bind_parameter(index, value)?;
-            }
-        }
-        let mut rows = prepared.raw_query();
-        let mut first = None;
-        while let Some(row) = rows.next()? {
-            first = Some(read(row)?);
-        }
-        Ok(first)
+        let rows = query(connection, &self.fill(statement), &[&common, more].concat(), read)?;
+        Ok(rows.into_iter().next())
     }
+}
+
+/// Runs a statement to its end, since only then does it commit, and only then does it say that it could not, and reads its
+/// rows. It may know some of the values only.
+fn query<T>(
+    connection: &Connection,
+    statement: &str,
+    values: &[(&str, Value)],
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut prepared = connection.prepare(statement)?;
+    for (key, value) in values {
+        if let Some(index) = prepared.parameter_index(key)? {
+            prepared.raw_bind_parameter(index, value)?;
+        }
+    }
+    let mut rows = prepared.raw_query();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// Runs a question with one value, the name of a table.
+pub(super) fn ask(connection: &Connection, question: &str, table: &str) -> rusqlite::Result<Vec<sql::Row>> {
+    query(connection, question, &[(":table", table.to_owned().into())], |row| cells(row, []))
+}
+
+/// Reads the names of a table's columns; none where it is missing.
+pub(super) fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
+    let rows = ask(connection, "SELECT name FROM pragma_table_info(:table)", table)?;
+    Ok(rows.iter().filter_map(|row| row.text(0)).collect())
+}
+
+/// Returns which of the columns that are ours a table has not, and their types.
+pub(super) fn missing_columns(
+    connection: &Connection,
+    table: &str,
+) -> rusqlite::Result<Vec<(&'static str, &'static str)>> {
+    let ours = [("boot_id", "TEXT"), ("boot_until", "INTEGER"), ("boot_for", "TEXT")];
+    let there = columns(connection, table)?;
+    Ok(ours.into_iter().filter(|(column, _)| there.iter().all(|name| name != column)).collect())
+}
+
+/// Reads the values of a row. What is no text in one of the columns of times is no time.
+fn cells<const N: usize>(row: &Row<'_>, times: [usize; N]) -> rusqlite::Result<sql::Row> {
+    let cell = |column| {
+        Ok(match row.get_ref(column)? {
+            ValueRef::Null => Cell::Nothing,
+            value if times.contains(&column) && !value.as_str().is_ok_and(|text| text.contains('T')) => Cell::Nothing,
+            ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+            ValueRef::Integer(number) => Cell::Number(number),
+            ValueRef::Real(number) => Cell::Text(number.to_string()),
+        })
+    };
+    (0..row.as_ref().column_count()).map(cell).collect::<rusqlite::Result<_>>().map(sql::Row)
+}
+
+/// Names as a parameter; null for all.
+fn json<T: AsRef<str>>(names: &[T]) -> Value {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { Value::Null } else { serde_json::json!(names).to_string().into() }
 }
 
 /// Does all of `work` in one commit, or nothing of it.
 fn atomically<T>(
     connection: &Connection,
     synchronous: &str,
-    work: impl FnOnce() -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     connection.execute_batch(synchronous)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let done = work().and_then(|done| {
@@ -279,7 +396,7 @@ fn atomically<T>(
 
 /// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
 /// be compared as text all the same, and make a lock that is held look free.
-pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
+fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
     let found: Value = row.get(index)?;
     let text = match &found {
         Value::Text(text) => text.clone(),
@@ -292,11 +409,11 @@ pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
 }
 
 /// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
-pub(super) fn modifier(duration: Duration) -> (String, i64) {
+fn modifier(duration: Duration) -> (String, i64) {
     let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
 }
 
-pub(super) fn kept(changed: u64) -> Kept {
-    if changed == 0 { Kept::Lost } else { Kept::Kept }
+fn kept(changed: u64) -> Kept {
+    Kept::if_so(changed > 0)
 }

@@ -42,7 +42,7 @@ fn a_table_of_the_java_library_is_good_and_gets_our_columns() {
                   locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL)";
     database.execute_batch(create).unwrap();
     let checked = check(&url(&place.database()));
-    checked.says("good", "columns", "are added");
+    checked.says("good", "columns", "added to the table shedlock: boot_id, boot_until, boot_for");
     // It was not made in the mode in which readers wait for nobody.
     checked.says("unwise", "version", "journal in delete mode");
     assert_eq!(checked.code, Some(0));
@@ -98,7 +98,7 @@ fn a_history_of_anothers_costs_the_token_only() {
     let database = rusqlite::Connection::open(place.database()).unwrap();
     database.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE shedlock_history (what TEXT)").unwrap();
     let checked = check(&url(&place.database()));
-    checked.says("unwise", "history", "not the table of runs");
+    checked.says("unwise", "history", "is not one of runs");
     checked.says("unwise", "take", "without a token");
     assert_eq!(checked.code, Some(0));
 }

@@ -1,0 +1,389 @@
+//! What people ask of the store.
+
+#![cfg(test)]
+
+use std::path::PathBuf;
+
+use rusqlite::Batch;
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::ValueRef;
+
+use super::file::{Directory, File};
+use super::*;
+use crate::backend::{Backend, FOR_EVER, TroubleKind, from_url};
+use crate::lock::{Claim, Closing, LockName, Owner, Purpose, Verdict};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+
+/// A directory in which a file of locks is or will be.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("locks.db")
+    }
+
+    fn open(&self) -> Box<dyn Operate> {
+        self.open_table("shedlock")
+    }
+
+    fn open_table(&self, table: &str) -> Box<dyn Operate> {
+        let url = format!("sqlite:{}?table={table}", self.path().display());
+        from_url(&url, &Access::default()).unwrap()
+    }
+
+    /// The backend as it is after the machine has started anew: two minutes from now, so all in the file is older.
+    fn open_in_another_boot(&self) -> SqlLocks<Sqlite> {
+        locks(Sqlite { ahead_ms: connect::boot_ms() + 120_000, boot: another_boot(), ..self.database() })
+    }
+
+    /// The backend as it is in a container with a boot id of its own.
+    fn open_elsewhere(&self) -> SqlLocks<Sqlite> {
+        locks(Sqlite { boot: another_boot(), ..self.database() })
+    }
+
+    fn open_in_no_boot(&self) -> SqlLocks<Sqlite> {
+        locks(self.database())
+    }
+
+    fn database(&self) -> Sqlite {
+        let file = File::new(self.path(), None, Directory::MustExist);
+        Sqlite::new(file, "PRAGMA synchronous = NORMAL", "shedlock".to_owned())
+    }
+
+    /// As a person would, with a client; what it answers last.
+    fn sql(&self, sql: &str) -> String {
+        let connection = Connection::open(self.path()).unwrap();
+        connection.busy_timeout(MINUTE).unwrap();
+        let mut last = String::new();
+        let mut statements = Batch::new(&connection, sql);
+        while let Some(mut statement) = statements.next().unwrap() {
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                last = match row.get_ref(0).unwrap() {
+                    ValueRef::Null => String::new(),
+                    ValueRef::Integer(number) => number.to_string(),
+                    value => String::from_utf8_lossy(value.as_bytes().unwrap()).into_owned(),
+                };
+            }
+        }
+        last
+    }
+
+    fn is_held(&self, name: &str) -> bool {
+        is_held(&mut *self.open(), name)
+    }
+}
+
+fn locks(database: Sqlite) -> SqlLocks<Sqlite> {
+    SqlLocks::new(database, String::new())
+}
+
+fn another_boot() -> Option<String> {
+    Some("00000000-0000-4000-8000-000000000000".to_owned())
+}
+
+fn is_held(backend: &mut dyn Operate, name: &str) -> bool {
+    backend.locks(&[name]).unwrap().locks[0].is_held()
+}
+
+fn claim(name: &str, number: u64) -> Claim {
+    Claim {
+        name: LockName::new(name).unwrap(),
+        owner: Owner::new("host", 1, number),
+        lease: MINUTE,
+        keep: 100,
+        purpose: Purpose::Run,
+    }
+}
+
+fn pausing(name: &str) -> Claim {
+    Claim { owner: Owner::of_pause("ada", "host", 7, None, "disk"), purpose: Purpose::Pause, ..claim(name, 7) }
+}
+
+fn is_granted(backend: &mut dyn Operate, claim: &Claim) -> bool {
+    matches!(backend.acquire(claim).unwrap().answer, Acquired::Granted(_))
+}
+
+fn works(backend: &mut dyn Operate) {
+    let claim = claim("works", 1);
+    assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(grant) if grant.token.is_some()));
+    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept.into()));
+}
+
+fn change(name: &str, from: &str, to: &str, left: Duration) -> Change {
+    Change { name: LockName::new(name).unwrap(), from: from.to_owned(), to: to.to_owned(), left }
+}
+
+#[track_caller]
+fn complains(trouble: &Trouble, message: &str, hint: &str) {
+    assert_eq!(trouble.kind, TroubleKind::Lasting, "{trouble:?}");
+    assert!(trouble.message.contains(message), "{trouble:?}");
+    assert!(trouble.hint.as_deref().unwrap_or_default().contains(hint), "{trouble:?}");
+}
+
+#[test]
+fn a_job_of_an_earlier_boot_holds_nothing() {
+    let place = Place::new();
+    assert!(is_granted(&mut *place.open(), &claim("job", 1)));
+    assert!(place.is_held("job"));
+    let mut later = place.open_in_another_boot();
+    assert!(!is_held(&mut later, "job"));
+    let (owner, next) = (claim("job", 1).owner, claim("job", 2).owner);
+    assert_eq!(later.change(&change("job", owner.as_str(), next.as_str(), MINUTE)), Ok(Kept::Lost));
+    assert!(place.is_held("job"), "nor is anything changed");
+}
+
+#[test]
+fn a_job_in_a_container_with_another_boot_id_holds_its_lock_by_the_wall_clock() {
+    let place = Place::new();
+    assert!(is_granted(&mut *place.open(), &claim("job", 1)));
+    let mut elsewhere = place.open_elsewhere();
+    let lock = elsewhere.locks(&["job"]).unwrap().locks.remove(0);
+    assert!(lock.is_held() && lock.record.left <= MINUTE && lock.record.left > MINUTE / 2, "{lock:?}");
+    assert!(!is_granted(&mut elsewhere, &claim("job", 2)));
+    // Nor does another's boot clock count.
+    place.sql("UPDATE shedlock SET boot_until = 1");
+    assert!(is_held(&mut elsewhere, "job") && !place.is_held("job"));
+    let until = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 second')";
+    place.sql(&format!("UPDATE shedlock SET boot_for = locked_by || ' ' || {until}, lock_until = {until}"));
+    assert!(is_granted(&mut elsewhere, &claim("job", 2)));
+}
+
+#[test]
+fn a_pause_outlives_a_reboot() {
+    let place = Place::new();
+    assert!(is_granted(&mut *place.open(), &pausing("job")));
+    for backend in [&mut place.open_in_another_boot(), &mut place.open_in_no_boot()] {
+        assert!(is_held(backend, "job"));
+        assert!(!is_granted(backend, &claim("job", 2)));
+    }
+    place.sql("UPDATE shedlock SET lock_until = '2020-01-01T00:00:00.000Z'");
+    assert!(!place.is_held("job"), "it goes by the wall clock");
+    assert!(is_granted(&mut *place.open(), &claim("job", 3)));
+    assert!(!is_held(&mut place.open_in_another_boot(), "job"), "the next run goes by the boot again");
+}
+
+#[test]
+fn a_pause_judges_a_running_job_by_its_boot() {
+    let place = Place::new();
+    for name in ["running", "over"] {
+        assert!(is_granted(&mut *place.open(), &claim(name, 1)));
+    }
+    // The wall clock was set far ahead, and the row's end is past by it.
+    place.sql("UPDATE shedlock SET boot_for = locked_by || ' 2020-01-01T00:00:00.000Z', lock_until = '2020-01-01T00:00:00.000Z'");
+    assert!(!is_granted(&mut *place.open(), &pausing("running")));
+    assert!(is_granted(&mut place.open_in_another_boot(), &pausing("over")));
+    assert!(place.is_held("over"));
+}
+
+#[test]
+fn what_is_changed_outlives_a_reboot() {
+    let place = Place::new();
+    for (number, to) in [(1, claim("job", 1).owner), (2, pausing("job").owner)] {
+        let claim = claim("job", number);
+        assert!(is_granted(&mut *place.open(), &claim));
+        let change = change("job", claim.owner.as_str(), to.as_str(), MINUTE);
+        assert_eq!(place.open().change(&change), Ok(Kept::Kept));
+        assert!(place.is_held("job"));
+        assert!(is_held(&mut place.open_in_another_boot(), "job"));
+        place.sql("UPDATE shedlock SET lock_until = '2020-01-01T00:00:00.000Z'");
+        assert!(!place.is_held("job"), "the wall clock decides");
+    }
+}
+
+#[test]
+fn what_was_freed_stays_free_when_the_clock_is_set_back() {
+    let place = Place::new();
+    let claim = claim("job", 1);
+    assert!(is_granted(&mut *place.open(), &claim));
+    let change = change("job", claim.owner.as_str(), &claim.owner.ended(), Duration::ZERO);
+    assert_eq!(place.open().change(&change), Ok(Kept::Kept));
+    // As if it had been freed in what is now the future.
+    let later = "'2199-01-01T00:00:00.000Z'";
+    place.sql(&format!("UPDATE shedlock SET boot_for = replace(boot_for, lock_until, {later}), lock_until = {later}"));
+    assert!(!place.is_held("job"));
+    assert!(is_granted(&mut *place.open(), &claim));
+}
+
+#[test]
+fn a_row_that_no_taking_understands_is_held_and_can_be_freed() {
+    let place = Place::new();
+    works(&mut *place.open());
+    place.sql(&format!(
+        "DROP TABLE shedlock; CREATE TABLE shedlock (name PRIMARY KEY, lock_until, locked_at, locked_by); \
+         INSERT INTO shedlock VALUES \
+         ('blank', '2026-01-31 18:00:00', {NOW}, 'a person'), ('number', 1769882400000, {NOW}, 5), \
+         ('null', NULL, NULL, NULL), ('since', '2020-01-01T00:00:00.000Z', 'yesterday', 'ada'), \
+         ('far', strftime('%Y-%m-%d %H:%M:%S', 'now', '+1 hour'), {NOW}, ''), (x'fe', {NOW}, {NOW}, x'ff41'), \
+         ('plain', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour'), {NOW}, 'somebody')"
+    ));
+    let mut backend = place.open();
+    let found = backend.locks(&[]).unwrap().locks;
+    let find = |name: &str| found.iter().find(|lock| lock.name == name).unwrap();
+    for (name, owner) in [("blank", "a person"), ("number", "5"), ("null", ""), ("since", "ada"), ("far", "")] {
+        let lock = find(name);
+        assert!(lock.is_held(), "{lock:?}");
+        assert_eq!((lock.record.owner.as_str(), lock.record.since.and(lock.record.until)), (owner, None));
+        if !owner.is_empty() {
+            assert!(backend.acquire(&claim(name, 1)).is_err(), "{name}");
+            assert_eq!(lock.record.left, FOR_EVER);
+        }
+    }
+    assert!(find("far").record.left < MINUTE * 61, "as far as it can be read");
+    let garbage = find("\u{fffd}");
+    assert!(!garbage.is_held() && garbage.record.owner == "\u{fffd}A", "{garbage:?}");
+    assert!(find("plain").is_held() && find("plain").record.until.is_some());
+    for (name, owner) in [("blank", "a person"), ("far", ""), ("since", "ada")] {
+        assert_eq!(backend.change(&change(name, owner, owner, MINUTE)), Ok(Kept::Kept), "{name}");
+        assert!(!is_granted(&mut *backend, &claim(name, 1)), "{name}");
+        assert_eq!(backend.change(&change(name, owner, owner, Duration::ZERO)), Ok(Kept::Kept), "{name}");
+        assert!(!is_held(&mut *backend, name) && is_granted(&mut *backend, &claim(name, 1)), "{name}");
+    }
+}
+
+#[test]
+fn odd_values_in_the_history_are_listed() {
+    let place = Place::new();
+    works(&mut *place.open());
+    place.sql(
+        "INSERT INTO shedlock_history VALUES (-5, 'odd', 'one', x'ff', 'yesterday', 17, 'three', x'41'), \
+         ('many', 'odd', 'two', '', '2026-01-31 18:00:00', '2026-01-31T18:00:00Z', 1.5, 3)",
+    );
+    let found = place.open().runs(&Wanted::default()).unwrap().runs;
+    assert_eq!(found.len(), 3);
+    for run in found.iter().filter(|run| run.name == "odd") {
+        assert_eq!((run.token, run.started_at, run.ended_at, run.exit_code), (0, None, None, None));
+    }
+    let since = Some(Timestamp(0));
+    assert!(place.open().runs(&Wanted { since, of_each: Some(2), ..Wanted::default() }).is_ok());
+}
+
+#[test]
+fn who_looks_makes_nothing() {
+    let place = Place::new();
+    let directory = place.0.path().join("none");
+    for path in [place.path(), directory.join("locks.db")] {
+        let mut backend = Sqlite::at_default_place(path);
+        assert_eq!(backend.locks(&[]).unwrap().locks, []);
+        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, []);
+        assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(Kept::Lost));
+        backend.disconnect();
+        backend.schema();
+    }
+    assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 0);
+    // One who makes makes the directory, too.
+    let path = directory.join("locks.db").display().to_string();
+    let made = [format!("made the file {path}"), "made the table shedlock".to_owned()];
+    let mut backend = Sqlite::at_default_place(directory.join("locks.db"));
+    assert_eq!(backend.make().unwrap()[..2], made);
+    works(&mut *backend);
+    // A file that is there and has no table of ours.
+    place.sql("CREATE TABLE t (x)");
+    let mut backend = place.open();
+    assert_eq!(backend.locks(&["job"]).unwrap().locks, []);
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, []);
+    assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(Kept::Lost));
+    assert_eq!(place.sql("SELECT name FROM sqlite_schema"), "t");
+}
+
+#[test]
+fn a_directory_that_is_missing_is_told() {
+    let place = Place::new();
+    let url = format!("sqlite:{}/none/locks.db", place.0.path().display());
+    let mut backend = from_url(&url, &Access::default()).unwrap();
+    complains(&backend.make().unwrap_err(), "none does not exist", "make it with `mkdir");
+    complains(&backend.locks(&[]).unwrap_err(), "none does not exist", "make it with `mkdir");
+    complains(&backend.runs(&Wanted::default()).unwrap_err(), "none does not exist", "make it with `mkdir");
+    assert!(!place.0.path().join("none").exists());
+}
+
+#[test]
+fn a_table_made_for_java_gets_its_columns_when_it_is_made() {
+    const JAVA: &str = "name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, locked_at TEXT NOT NULL, \
+                        locked_by VARCHAR(255) NOT NULL";
+    let ways = [
+        (String::new(), "added to the table shedlock: boot_id, boot_until, boot_for"),
+        // Somebody has begun.
+        (", boot_id TEXT, boot_until INTEGER".to_owned(), "added to the table shedlock: boot_for"),
+    ];
+    for (more, line) in ways {
+        let place = Place::new();
+        place.sql(&format!("CREATE TABLE shedlock ({JAVA}{more})"));
+        place.sql(&format!(
+            "INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES \
+                            ('held', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 hour'), {NOW}, 'java')"
+        ));
+        let columns = || place.sql("SELECT group_concat(name) FROM pragma_table_info('shedlock')");
+        let before = columns();
+        let mut backend = place.open();
+        assert!(is_held(&mut *backend, "held"));
+        assert_eq!(backend.change(&change("held", "java", "java", MINUTE)), Ok(Kept::Kept));
+        assert_eq!(columns(), before);
+        let there = "the table shedlock is there";
+        assert_eq!(backend.make().unwrap()[1..], [there, line, "made the table shedlock_history"]);
+        assert_eq!(columns(), "name,lock_until,locked_at,locked_by,boot_id,boot_until,boot_for");
+        assert_eq!(place.open().make().unwrap()[1..], [there, "the table shedlock_history is there"]);
+        assert!(place.is_held("held"));
+        works(&mut *backend);
+    }
+}
+
+#[test]
+fn tables_of_others_are_told_from_ours() {
+    let place = Place::new();
+    place.sql("CREATE TABLE shedlock (id INTEGER); CREATE TABLE shedlock_history (id INTEGER, name TEXT)");
+    let mut backend = place.open();
+    let (not_ours, columns) = ("the table shedlock is not one of locks", "it needs the columns");
+    complains(&backend.locks(&[]).unwrap_err(), not_ours, columns);
+    complains(&backend.change(&change("job", "a", "b", MINUTE)).unwrap_err(), not_ours, columns);
+    complains(&backend.make().unwrap_err(), not_ours, columns);
+    let (history, rename) = ("no history in the table shedlock_history", "rename it");
+    complains(&backend.runs(&Wanted::default()).unwrap_err(), history, rename);
+    assert_eq!(place.sql("SELECT count(*) FROM pragma_table_info('shedlock')"), "1", "nothing is added to it");
+    place.sql("DROP TABLE shedlock");
+    complains(&backend.make().unwrap_err(), history, rename);
+}
+
+#[test]
+fn the_schema_makes_a_file_that_works() {
+    for table in ["shedlock", "locks"] {
+        let place = Place::new();
+        let mut backend = place.open_table(table);
+        let schema = backend.schema();
+        place.sql(&schema);
+        assert_eq!(place.sql("PRAGMA journal_mode"), "wal");
+        let things = || place.sql("SELECT group_concat(sql) FROM sqlite_schema");
+        let before = things();
+        works(&mut *backend);
+        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+        backend.make().unwrap();
+        assert_eq!(things(), before);
+        assert!(before.contains(&format!("{table}_history")), "{before}");
+        let comments = schema.lines().filter(|line| line.starts_with("--")).count();
+        assert!(comments >= 4 && schema.contains("WAL mode"), "{schema}");
+    }
+}
+
+#[test]
+fn a_file_that_somebody_writes_is_listed_all_the_same() {
+    let place = Place::new();
+    assert!(is_granted(&mut *place.open(), &claim("job", 1)));
+    let writer = Connection::open(place.path()).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE; UPDATE shedlock SET locked_by = 'nobody'").unwrap();
+    let mut backend = place.open();
+    assert!(is_held(&mut *backend, "job"));
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
+    let owner = claim("job", 1).owner;
+    let change = change("job", owner.as_str(), owner.as_str(), Duration::ZERO);
+    assert_eq!(backend.change(&change).unwrap_err().kind, TroubleKind::Passing);
+    writer.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(backend.change(&change), Ok(Kept::Kept));
+    assert!(!is_held(&mut *backend, "job"));
+}
