@@ -347,7 +347,8 @@ fn is_no_table(error: &rusqlite::Error) -> bool {
 
 /// What SQLite has no better word for, such as a column that is missing.
 fn is_of_schema(error: &rusqlite::Error) -> bool {
-    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR)
+    let is_vague = error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR);
+    (is_vague || matches!(error, rusqlite::Error::SqlInputError { .. }))
         && !error.to_string().contains("duplicate column name")
 }
 
