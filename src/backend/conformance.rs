@@ -47,6 +47,7 @@ macro_rules! conformance {
             nothing_is_ever_deleted_that_java_relies_on
             an_answer_that_was_lost_locks_nobody_out
             what_may_have_been_taken_can_be_given_back
+            a_renewal_or_a_release_makes_nothing
             any_name_is_a_lock_of_its_own
             the_longest_durations_are_taken_literally
             a_closed_connection_is_opened_again
@@ -437,6 +438,15 @@ pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     take(&mut *open(store), &claim("job", 2, MINUTE));
     assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Lost);
     assert!(is_held(store, "job"));
+}
+
+pub(super) fn a_renewal_or_a_release_makes_nothing(store: &dyn Store) {
+    let (first, before) = (claim("job", 1, MINUTE), store.things());
+    for answer in [open(store).renew(&first), open(store).release(&first, Duration::ZERO, SUCCESS)] {
+        let is_trouble = answer.as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Lasting);
+        assert!(is_trouble || answer.as_ref().is_ok_and(|reply| reply.answer == Kept::Lost), "{answer:?}");
+    }
+    assert_eq!(store.things(), before);
 }
 
 /// Names that differ in one thing each, or mean something somewhere.

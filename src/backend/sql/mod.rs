@@ -308,7 +308,7 @@ impl<D: Database> SqlLocks<D> {
         let mut trouble = Self::not_made(
             database,
             table,
-            &format!("it is not made, since there is {}", others.join(" and ")),
+            &format!("and it is not made, since there is {}", others.join(" and ")),
             Some(ALL),
         );
         if let (Table::Locks, Some(hint)) = (table, &trouble.hint) {
@@ -331,7 +331,7 @@ impl<D: Database> SqlLocks<D> {
             // Nothing was asked for yet.
             return Err(Trouble { unclear: false, ..trouble }.into());
         }
-        let why = format!("it cannot be made: {}", database.said(&failure));
+        let why = format!("and it cannot be made: {}", database.said(&failure));
         let lacking = Some(ALL).filter(|_| database.is_denied(&failure));
         let trouble = database.no_place(table, &failure);
         Err(trouble.unwrap_or_else(|| Self::not_made(database, table, &why, lacking)).into())
@@ -340,10 +340,10 @@ impl<D: Database> SqlLocks<D> {
     /// Explains that a table is missing, and has to be made by a person.
     fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> Trouble {
         if table == Table::Runs {
-            return Self::no_history(database, &format!("it is not there, and {why}"), lacking);
+            return Self::no_history(database, &format!("it is not there, {why}"), lacking);
         }
         let (label, name, create) = (database.label(), database.name(table), database.creation(table));
-        Trouble::lasting(format!("{label}: there is no table {name}, and {why}"))
+        Trouble::lasting(format!("{label}: there is no table {name}, {why}"))
             .hint(format!("have somebody who may run: {create}"))
     }
 
