@@ -1,0 +1,229 @@
+//! Stories of runs, told with made-up instants: each is a sentence of the manual.
+//!
+//! Unless a story says otherwise at-most is 100 s. Then its job gets the first signal after 87.95 s and SIGKILL after
+//! 97.95 s.
+
+mod ending;
+mod extending;
+mod guardian;
+mod lost_answers;
+mod releasing;
+mod renewing;
+mod running;
+mod standstill;
+mod taking;
+mod trouble;
+mod waiting;
+
+use super::*;
+use crate::backend::{Acquired, TroubleKind};
+use crate::clock::Timestamp;
+use crate::lock::{Closing, Grant, Record, Verdict};
+
+const GRANT: Grant =
+    Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
+const STOP_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// The first signal, and SIGKILL, in milliseconds.
+const STOP_AT: u64 = 87_950;
+const KILL_AT: u64 = 97_950;
+/// When a lease of 30 s that is not renewed ends its job, in milliseconds.
+const LEASE_STOP_AT: u64 = 22_485;
+const LEASE_KILL_AT: u64 = 28_485;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The moment `millis` after the run began.
+fn t(millis: u64) -> Moment {
+    Moment::at(ms(1_000_000 + millis))
+}
+
+fn policy() -> Policy {
+    Policy::plain()
+}
+
+/// The lock is renewed for as long as the job lives.
+fn extend() -> Policy {
+    Policy { on_expiry: OnExpiry::Extend, ..policy() }
+}
+
+/// A lease of 30 s.
+fn leased() -> Policy {
+    Policy { lease: Some(ms(30_000)), ..policy() }
+}
+
+fn granted(sent: u64) -> Event {
+    Event::Acquired { answer: Ok(Acquired::Granted(GRANT)), sent: t(sent), unclear: false }
+}
+
+fn held(left: u64, sent: u64) -> Event {
+    let record = Record { owner: "other:1:2".to_owned(), since: None, until: None, left: ms(left) };
+    Event::Acquired { answer: Ok(Acquired::Held(record)), sent: t(sent), unclear: false }
+}
+
+/// An answer was lost on the network, and the next try found that another holds the lock.
+fn unclear_and_held(left: u64, sent: u64) -> Event {
+    match held(left, sent) {
+        Event::Acquired { answer, sent, .. } => Event::Acquired { answer, sent, unclear: true },
+        other => other,
+    }
+}
+
+fn refused(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::lasting("no such database")), sent: t(sent), unclear: false }
+}
+
+/// The server was full.
+fn full(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::new(TroubleKind::Full, "too many clients")), sent: t(sent), unclear: false }
+}
+
+/// An answer was lost on the network, and the backend could not be asked again.
+fn unclear(sent: u64) -> Event {
+    Event::Acquired { answer: Err(Trouble::passing("connection reset").unclear()), sent: t(sent), unclear: true }
+}
+
+/// An answer was lost on the network, and then the server was full.
+fn unclear_and_full(sent: u64) -> Event {
+    Event::Acquired {
+        answer: Err(Trouble::new(TroubleKind::Full, "too many clients").unclear()),
+        sent: t(sent),
+        unclear: true,
+    }
+}
+
+fn acquire(deadline: u64, when_full: WhenFull) -> Action {
+    Action::Acquire { deadline: t(deadline), when_full }
+}
+
+fn renewed(answer: Result<Kept, Trouble>, sent: u64) -> Event {
+    Event::Renewed { answer, sent: t(sent) }
+}
+
+/// The lock is ours for `left` yet, and until then by the backend's clock.
+fn seen(until: Timestamp, left: u64, sent: u64) -> Event {
+    Event::Seen { answer: Ok(Sight::Ours { until: Some(until), left: ms(left) }), sent: t(sent) }
+}
+
+fn signalled(signal: Signal) -> Event {
+    Event::Signalled { signal, sender: Sender::Process }
+}
+
+fn exited(code: u8) -> Event {
+    Event::JobEnded(JobEnd::Exited(code))
+}
+
+fn not_started(kind: SpawnTroubleKind) -> Event {
+    Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None })
+}
+
+fn release(hold: u64, deadline: u64) -> Action {
+    // What the history is told, a story finds in `closed`.
+    Action::Release { hold: ms(hold), closing: Closing::Unused, deadline: t(deadline) }
+}
+
+fn spawn() -> Action {
+    Action::Spawn(Under::Lock { grant: GRANT, until: GRANT.until })
+}
+
+fn renew(deadline: u64) -> Action {
+    Action::Renew { lease: ms(100_000), limit: None, deadline: t(deadline) }
+}
+
+fn renew_leased(deadline: u64) -> Action {
+    Action::Renew { lease: ms(30_000), limit: Some(t(100_000)), deadline: t(deadline) }
+}
+
+/// The beginning of the job's end.
+fn first_signals() -> Vec<Action> {
+    vec![Action::SignalTree(Signal::TERM), Action::SignalTree(Signal::CONT)]
+}
+
+fn exit(outcome: Outcome) -> Vec<Action> {
+    vec![Action::Exit(outcome)]
+}
+
+/// A run, and what it has told its user.
+struct Story {
+    run: Run,
+    told: Vec<Notice>,
+    closed: Vec<Closing>,
+    /// The deadlines of the looks for the lock's end.
+    looks: Vec<Moment>,
+}
+
+impl Story {
+    fn begun(policy: Policy) -> Self {
+        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new(), closed: Vec::new(), looks: Vec::new() };
+        story.on(0, Event::Begin);
+        story
+    }
+
+    /// The lock was granted at once, and the job runs.
+    fn running(policy: Policy) -> Self {
+        let mut story = Self::begun(policy);
+        let todo = story.on(0, granted(0));
+        assert!(matches!(todo.last(), Some(Action::Spawn(Under::Lock { .. }))), "{todo:?}");
+        assert_eq!(story.on(0, Event::Spawned), []);
+        story
+    }
+
+    /// The backend could not be asked, and the job runs all the same.
+    fn running_without(policy: Policy) -> Self {
+        let mut story = Self::begun(Policy { on_backend_error: OnBackendError::Run, ..policy });
+        assert_eq!(story.on(0, refused(0)), [Action::Spawn(Under::Nothing)]);
+        story.on(0, Event::Spawned);
+        story.told.clear();
+        story
+    }
+
+    /// Feeds an event, and returns what is to be done but for the telling and the looks.
+    fn on(&mut self, at: u64, event: Event) -> Vec<Action> {
+        let mut todo = Vec::new();
+        for action in self.run.on(event, t(at)) {
+            match action {
+                Action::Tell(notice) => self.told.push(notice),
+                Action::Look { deadline } => self.looks.push(deadline),
+                Action::Release { hold, closing, deadline } => {
+                    self.closed.push(closing);
+                    todo.push(Action::Release { hold, closing: Closing::Unused, deadline });
+                }
+                action => todo.push(action),
+            }
+        }
+        if todo.iter().any(|action| matches!(action, Action::Renew { .. })) {
+            self.run.on(Event::Renewing(t(at)), t(at));
+        }
+        todo
+    }
+
+    fn tick(&mut self, at: u64) -> Vec<Action> {
+        self.on(at, Event::Tick)
+    }
+
+    /// When the next tick is due, rounded up. A look for the lock's end that is due before finds nothing new.
+    fn due(&mut self) -> u64 {
+        while self.would_look() {
+            let at = self.next();
+            assert_eq!(self.tick(at), [], "a look");
+            self.on(at, seen(GRANT.until, 0, at));
+        }
+        self.next()
+    }
+
+    fn next(&self) -> u64 {
+        let at = self.run.deadline().expect("a deadline");
+        u64::try_from(at.since(t(0)).as_nanos().div_ceil(1_000_000)).unwrap()
+    }
+
+    /// Whether a look for the lock's end comes next.
+    fn would_look(&self) -> bool {
+        let Phase::Running(running) = &self.run.phase else { return false };
+        self.run.look_at(running).is_some_and(|at| Some(at) == self.run.deadline())
+    }
+
+    fn told(&self, is: impl Fn(&Notice) -> bool) -> usize {
+        self.told.iter().filter(|notice| is(notice)).count()
+    }
+}

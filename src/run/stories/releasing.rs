@@ -1,0 +1,157 @@
+//! Stories of a run whose job has ended: how long the lock stays held, the release, and the history.
+
+use super::*;
+
+// How long the lock stays held.
+
+/// How long the lock is held after a job of at-least 10 s that ended so.
+fn hold_after(end: JobEnd, policy: Policy) -> Duration {
+    let mut story = Story::running(Policy { at_least: ms(10_000), ..policy });
+    match &story.on(1_000, Event::JobEnded(end))[..] {
+        [Action::Release { hold, .. }] => *hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn on_failure_says_how_long_the_lock_is_held_after_a_failure() {
+    // The firing was at 18:00:58.9, so that is cut to the next full hour.
+    let hour = Some(Every(ms(3_600_000)));
+    let until_19 = 3_600_000 - 58_900;
+    for (on_failure, every, hold) in [
+        (OnFailure::Release, None, 0),
+        (OnFailure::Release, hour, 0),
+        (OnFailure::AtLeast, None, 10_000),
+        (OnFailure::AtLeast, hour, until_19),
+        (OnFailure::Hold, None, 100_000),
+        (OnFailure::Hold, hour, until_19),
+        (OnFailure::Hold, Some(Every(ms(60_000))), 100_000),
+    ] {
+        let policy = Policy { on_failure, every, ..policy() };
+        for end in [JobEnd::Exited(1), JobEnd::Killed(Signal::TERM)] {
+            assert_eq!(hold_after(end, policy.clone()), ms(hold), "{on_failure:?} {every:?} {end:?}");
+        }
+        let success = if every == hour { until_19 } else { 10_000 };
+        assert_eq!(hold_after(JobEnd::Exited(0), policy), ms(success), "{on_failure:?} {every:?}");
+    }
+}
+
+#[test]
+fn success_codes_are_those_that_are_named() {
+    let policy = Policy { success_codes: vec![3, 4], on_failure: OnFailure::Release, ..policy() };
+    for (code, hold) in [(0, 0), (3, 10_000), (4, 10_000), (5, 0)] {
+        assert_eq!(hold_after(JobEnd::Exited(code), policy.clone()), ms(hold), "{code}");
+    }
+}
+
+#[test]
+fn a_job_that_was_stopped_has_failed() {
+    let mut story = Story::running(Policy { at_least: ms(90_000), on_failure: OnFailure::Release, ..policy() });
+    story.tick(STOP_AT);
+    story.on(88_000, exited(0));
+    assert_eq!(story.on(88_000, Event::RestGone), [release(0, 98_000)]);
+}
+
+// Releasing.
+
+#[test]
+fn trouble_with_the_release_never_changes_the_code() {
+    for answer in [Ok(Kept::Lost), Err(Trouble::lasting("no")), Err(Trouble::passing("down"))] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        story.told.clear();
+        assert_eq!(story.on(2_000, Event::Released(answer)), exit(Outcome::Exited(6)));
+        assert!(matches!(&story.told[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
+    }
+}
+
+#[test]
+fn the_release_is_tried_for_backend_timeout() {
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    assert_eq!(story.due(), 11_250);
+    assert_eq!(story.tick(11_249), []);
+    assert_eq!(story.tick(11_250), exit(Outcome::Exited(6)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+}
+
+#[test]
+fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_once() {
+    let refused = || Event::Released(Err(Trouble { lingers: true, ..Trouble::passing("server_login_retry") }));
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    assert!(matches!(story.on(11_000, refused())[..], [Action::Release { .. }]));
+    assert_eq!((story.due(), story.told(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
+    assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(6)));
+    // A second time it is the last word, and so it is after a stop signal.
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(11_000, refused());
+    story.on(12_000, signalled(Signal::TERM));
+    assert_eq!(story.due(), 13_000);
+    assert_eq!(story.on(12_500, refused()), exit(Outcome::Exited(6)));
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(2_000, signalled(Signal::TERM));
+    assert_eq!(story.on(2_500, refused()), exit(Outcome::Exited(6)));
+    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+}
+
+#[test]
+fn a_stop_signal_gives_the_release_a_second() {
+    for signal in STOP_SIGNALS {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        // It goes on trying: the backend may only be busy, since a host that is shut down stops all its jobs at once.
+        assert_eq!(story.on(2_000, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.on(2_500, signalled(signal)), []);
+        assert_eq!(story.due(), 3_000);
+        assert_eq!(story.tick(3_000), exit(Outcome::Exited(6)));
+        assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    }
+    let mut story = Story::running(policy());
+    story.on(1_000, exited(6));
+    story.on(11_000, signalled(Signal::TERM));
+    assert_eq!(story.due(), 11_250, "it prolongs nothing");
+}
+
+#[test]
+fn signals_that_do_not_ask_to_stop_do_not_hasten_the_release() {
+    for signal in [Signal::USR1, Signal::CONT, Signal::WINCH] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        assert_eq!(story.on(2_000, signalled(signal)), []);
+        assert_eq!(story.due(), 11_250);
+    }
+}
+
+// What the history is told.
+
+#[test]
+fn the_history_is_told_how_the_run_ended() {
+    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code: Some(exit_code) }];
+    let closed = |events: &[Event]| {
+        let mut story = Story::running(Policy { success_codes: vec![0, 3], ..policy() });
+        for event in events {
+            match event {
+                Event::JobEnded(end) => story.on(1_000, Event::JobEnded(*end)),
+                _ => unreachable!(),
+            };
+        }
+        story.closed
+    };
+    assert_eq!(closed(&[exited(0)]), ended(Verdict::Success, 0));
+    assert_eq!(closed(&[exited(3)]), ended(Verdict::Success, 3));
+    assert_eq!(closed(&[exited(1)]), ended(Verdict::Failure, 1));
+    assert_eq!(closed(&[Event::JobEnded(JobEnd::Killed(Signal::TERM))]), ended(Verdict::Failure, 143));
+
+    let mut missing = Story::begun(policy());
+    missing.on(0, granted(0));
+    missing.on(0, not_started(SpawnTroubleKind::NotFound));
+    assert_eq!(missing.closed, ended(Verdict::Error, 127));
+
+    let mut late = Story::begun(policy());
+    late.on(60_000, granted(0));
+    assert_eq!(late.closed, [Closing::GivenUp], "nothing has run");
+}
