@@ -69,7 +69,9 @@ pub(crate) trait Backend: Send {
     fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble>;
 
     /// How long to pause between tries.
-    fn pace(&self) -> Pace;
+    fn pace(&self) -> Pace {
+        Pace::OF_SERVERS
+    }
 
     /// The URL that leads here from any directory; never with a password.
     fn address(&self) -> &str;
@@ -90,8 +92,11 @@ pub(crate) trait Operate: Backend {
     /// The statements that make what is needed, with comments, to be run by a person. Reaches for nothing.
     fn schema(&self) -> String;
 
-    /// Tries what a run needs, and tells of each thing as soon as it is known. It takes no lock.
-    fn check(&mut self, tell: &mut dyn FnMut(Finding)) -> Reached;
+    /// Tries what a run needs, and tells of each thing as soon as it is known. It takes no lock: that is tried afterwards, on every
+    /// backend in the same way, and is all that is tried on one that has nothing to tell of itself.
+    fn check(&mut self, _: Tell<'_>) -> Reached {
+        Reached::Yes
+    }
 }
 
 /// Whether a check came so far that the store can be asked for a lock.
@@ -207,6 +212,11 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub(crate) struct Pace {
     pub(crate) first: Duration,
     pub(crate) longest: Duration,
+}
+
+impl Pace {
+    /// That of a store to which a connection costs some milliseconds.
+    pub(crate) const OF_SERVERS: Self = Self { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 }
 
 /// Why a backend could not be asked.

@@ -258,6 +258,26 @@ pub(super) fn said_nothing(label: &str) -> Trouble {
     )
 }
 
+/// Trouble with a server that has not answered what it was asked.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn silence(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: no answer in time"))
+        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
+}
+
+/// Trouble with a host on which no server listens.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn refused(label: &str) -> Trouble {
+    Trouble::passing(format!("{label}: connection refused"))
+        .hint("look whether the server runs, and whether host and port are right")
+}
+
+/// Trouble with a socket that is not ours to use.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn denied(label: &str) -> Trouble {
+    Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
+}
+
 /// Sets how long a read from this socket may wait.
 #[cfg(feature = "mysql")]
 #[expect(unsafe_code, reason = "the driver lends its socket as a number only")]

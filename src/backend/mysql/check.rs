@@ -9,7 +9,7 @@ use super::answer;
 use super::statements::{Step, quoted};
 use super::trouble::Failure;
 use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::sql::{self, Column, Dialect, Facts, Row, Table};
+use crate::backend::sql::{self, Dialect, Facts, Row, Table};
 use crate::backend::{Finding, Reached, Trouble};
 
 const ABOUT: &str = "SELECT CURRENT_USER(), DATABASE(), VERSION()";
@@ -84,7 +84,7 @@ impl MySql {
         if distance == Distance::Unreached {
             return Ok(Reached::No);
         }
-        self.servers.make_one_attempt();
+        self.servers.hosts.attempts.make_one();
         match self.servers.connect() {
             Ok(opened) => *session = Some(opened),
             Err(trouble) => {
@@ -94,16 +94,19 @@ impl MySql {
         }
         if let Some(rows) = probe::if_told("TLS", self.rows(session, ENCRYPTION), tell)? {
             let version = rows.first().and_then(|row| row.text(1)).filter(|version| !version.is_empty());
-            tell(probe::tls(Some(self.servers.tls()), version.as_deref(), distance));
+            tell(probe::tls(Some(&self.servers.tls), version.as_deref(), distance));
         }
         let mut variables = self.variables(session)?;
-        for _ in 1..self.servers.count() {
+        for _ in 1..self.servers.hosts.count() {
             if !is_read_only(&variables) {
                 break;
             }
-            tell(Finding::good("writable", format!("{} can only be read, and is passed over", self.servers.first())));
+            tell(Finding::good(
+                "writable",
+                format!("{} can only be read, and is passed over", self.servers.hosts.first()),
+            ));
             *session = None;
-            self.servers.pass_over();
+            self.servers.hosts.pass_over();
             variables = self.variables(session)?;
         }
         let about = self.rows(session, ABOUT)?;
@@ -131,12 +134,12 @@ impl MySql {
         let columns = ask(COLUMNS)?;
         let keys = ask(KEYS)?.iter().filter_map(|row| row.text(0)).collect();
         let draws = |row: &Row| {
-            row.text(0).is_some_and(|name| name.eq_ignore_ascii_case("id")) && extra(row).contains("auto_increment")
+            row.text(0).is_some_and(|name| name.eq_ignore_ascii_case("id")) && row.word(4).contains("auto_increment")
         };
         let mut more: Vec<Finding> = Vec::new();
         if table == Table::Locks {
             more.extend(columns.iter().filter_map(|row| judge_column(&name, row)));
-            more.push(judge_zone(session, columns.iter().any(|row| text(row, 1).starts_with("timestamp")))?);
+            more.push(judge_zone(session, columns.iter().any(|row| row.word(1).starts_with("timestamp")))?);
         }
         let rights: &[_] = if table == Table::Locks { &RIGHTS } else { &HISTORY_RIGHTS };
         let mut lacking = Vec::new();
@@ -152,7 +155,7 @@ impl MySql {
             // The taking removes its own record if it is taken again, and changes none.
             records: columns.iter().any(draws),
             rights_of_ends: &["UPDATE"],
-            columns: columns.iter().map(column).collect(),
+            columns: columns.iter().map(Row::column).collect(),
             more,
             keys,
             lacking: Some(lacking),
@@ -279,7 +282,7 @@ fn judge_version(version: &str) -> Finding {
 }
 
 fn judge_table(table: &str, row: &Row) -> Option<Finding> {
-    let (kind, engine) = (text(row, 0), text(row, 1));
+    let (kind, engine) = (row.word(0), row.word(1));
     if kind.contains("VIEW") {
         return Some(Finding::bad("table", format!("{table} is no table, but a view"), "name a table with ?table="));
     }
@@ -294,10 +297,10 @@ fn judge_table(table: &str, row: &Row) -> Option<Finding> {
 
 /// What is wrong with a column beyond its type.
 fn judge_column(table: &str, row: &Row) -> Option<Finding> {
-    let (name, kind) = (text(row, 0).to_ascii_lowercase(), text(row, 1));
-    let (set, collation) = (text(row, 5), text(row, 6));
+    let (name, kind) = (row.word(0).to_ascii_lowercase(), row.word(1));
+    let (set, collation) = (row.word(5), row.word(6));
     let (seen, wanted) = match name.as_str() {
-        "lock_until" | "locked_at" if extra(row).contains("on update") => (
+        "lock_until" | "locked_at" if row.word(4).contains("on update") => (
             format!("{name} is set to now with every change of a row that does not name it"),
             format!("{kind} NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"),
         ),
@@ -323,7 +326,7 @@ fn is_exact(collation: &str) -> bool {
 /// `converted` is whether a column is a TIMESTAMP.
 fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
     let named = rows(session, "SELECT @@session.time_zone, @@system_time_zone")?;
-    let named = |column| named.first().map(|row| text(row, column)).unwrap_or_default();
+    let named = |column| named.first().map(|row| row.word(column)).unwrap_or_default();
     let zone = match named(0).as_str() {
         "SYSTEM" => format!("that of the server's system, {}", named(1)),
         named => named.to_owned(),
@@ -347,18 +350,6 @@ fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
     })
 }
 
-fn column(row: &Row) -> Column {
-    let is = |column| row.number(column) == Some(1);
-    Column { name: text(row, 0), kind: text(row, 1), nullable: is(2), optional: is(3) }
-}
-
-fn extra(row: &Row) -> String {
-    text(row, 4)
-}
-
-fn text(row: &Row, column: usize) -> String {
-    row.text(column).unwrap_or_default()
-}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,13 +31,15 @@ const PACKET: usize = 1 << 20;
 
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
-    hosts: Hosts,
+    pub(super) hosts: Hosts,
     options: OptsBuilder,
-    user: String,
-    tls: Tls,
+    /// Who logs in.
+    pub(super) user: String,
+    pub(super) tls: Tls,
     /// How long one server may take to answer a statement.
     share: Duration,
-    label: String,
+    /// How the server is named in messages.
+    pub(super) label: String,
 }
 
 impl Servers {
@@ -80,29 +82,9 @@ impl Servers {
         Ok(Self { hosts: Hosts::new(hosts, access.patience), options, user, tls, share, label })
     }
 
-    /// How the server is named in messages.
-    pub(super) fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// Who logs in.
-    pub(super) fn user(&self) -> &str {
-        &self.user
-    }
-
     /// How long the server may wait for what another holds: less than we wait for the server.
     pub(super) fn patience(&self) -> Duration {
         (self.share / 2).min(LONGEST)
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.hosts.count()
-    }
-
-    /// Has the next host tried first, since the one that answered cannot be written.
-    pub(super) fn pass_over(&mut self) {
-        self.hosts.pass_over();
     }
 
     /// Connects to the first host that lets us in.
@@ -112,23 +94,9 @@ impl Servers {
         self.hosts.tried(bound, answer)
     }
 
-    /// Lets the next attempt to connect take all the time there is.
-    pub(super) fn make_one_attempt(&mut self) {
-        self.hosts.attempts.make_one();
-    }
-
     /// Tells which hosts can be reached.
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
         probe::hosts(&self.hosts.all, PORT, self.share, |host| host.name.clone().into(), tell)
-    }
-
-    /// The host that is tried first: the one that let us in last.
-    pub(super) fn first(&self) -> &Host {
-        self.hosts.first()
-    }
-
-    pub(super) fn tls(&self) -> &Tls {
-        &self.tls
     }
 
     /// Connects and logs in. The driver has one limit for every answer on a connection; a server that has let us in gets
@@ -291,6 +259,6 @@ mod tests {
 
     #[test]
     fn a_message_names_the_server_without_who_logs_in() {
-        assert_eq!(servers("mariadb://u:pw@a:1,b/x").unwrap().label(), "backend mariadb://a:1,b/x");
+        assert_eq!(servers("mariadb://u:pw@a:1,b/x").unwrap().label, "backend mariadb://a:1,b/x");
     }
 }

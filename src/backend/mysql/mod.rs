@@ -76,14 +76,14 @@ impl MySql {
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> Trouble {
         let message = "the table keeps no milliseconds, and a lock would end before its time";
-        Trouble::lasting(format!("{}: {message}", self.servers.label()))
+        Trouble::lasting(format!("{}: {message}", self.servers.label))
             .hint("make its columns `lock_until` and `locked_at` TIMESTAMP(3)")
             .unclear()
     }
 
     /// What came back is not what was written.
     fn altered(&self, what: &str) -> Trouble {
-        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
         Trouble::lasting(format!("{label}: the table {table} {what}"))
             .hint(format!(
                 "perhaps a trigger does it: SHOW TRIGGERS LIKE '{}'",
@@ -126,7 +126,7 @@ impl MySql {
     /// No lock can be held any more.
     fn past_the_end(&self) -> Trouble {
         let message = "the table holds no times as late as this one";
-        Trouble::lasting(format!("{}: {message}", self.servers.label())).hint(trouble::DATETIME).unclear()
+        Trouble::lasting(format!("{}: {message}", self.servers.label)).hint(trouble::DATETIME).unclear()
     }
 
     /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
@@ -144,7 +144,7 @@ impl MySql {
         let server = rows.first();
         let is_read_only =
             server.and_then(|row| row.text(1)).is_some_and(|value| !matches!(value.as_str(), "0" | "OFF"));
-        if is_read_only && self.servers.count() > 1 {
+        if is_read_only && self.servers.hosts.count() > 1 {
             return Err(Failure::of_read_only());
         }
         let now = server.and_then(|row| row.time(0)).unwrap_or(Timestamp(0));
@@ -160,15 +160,15 @@ impl Database for MySql {
     const DIALECT: Dialect = check::DIALECT;
 
     fn label(&self) -> String {
-        self.servers.label().to_owned()
+        self.servers.label.clone()
     }
 
     fn user(&self) -> String {
-        self.servers.user().to_owned()
+        self.servers.user.clone()
     }
 
     fn grantee(&self) -> String {
-        format!("{}@HOST", self.servers.user())
+        format!("{}@HOST", self.servers.user)
     }
 
     fn name(&self, table: Table) -> String {
@@ -180,15 +180,15 @@ impl Database for MySql {
     }
 
     fn schema(&self) -> String {
-        self.tables.schema(self.servers.user())
+        self.tables.schema(&self.servers.user)
     }
 
     fn servers(&self) -> usize {
-        self.servers.count()
+        self.servers.hosts.count()
     }
 
     fn pass_over(&mut self) {
-        self.servers.pass_over();
+        self.servers.hosts.pass_over();
     }
 
     fn connect(&mut self, _: Making) -> Result<Option<Conn>, Trouble> {
@@ -215,7 +215,7 @@ impl Database for MySql {
     }
 
     fn explain(&self, failure: &Failure) -> Trouble {
-        let (label, user) = (self.servers.label(), self.servers.user());
+        let (label, user) = (&self.servers.label, &self.servers.user);
         let trouble = trouble::of_asking(label, user, failure);
         if !failure.is_locked() {
             return trouble;
@@ -256,11 +256,11 @@ impl Database for MySql {
                     None => {}
                 },
                 // The taking itself has freed it again.
-                [row] if row.ended => return Err(Trouble::given_up(self.servers.label()).into()),
+                [row] if row.ended => return Err(Trouble::given_up(&self.servers.label).into()),
                 // It came to an end between the taking and the look.
                 [_] => {}
                 [] if missed => {
-                    let (label, name) = (self.servers.label(), &claim.name);
+                    let (label, name) = (&self.servers.label, &claim.name);
                     return Err(Trouble::lasting(format!(
                         "{label}: the table does not keep the name `{name}` as it is"
                     ))
@@ -270,12 +270,12 @@ impl Database for MySql {
                 // Somebody may have deleted the row in between.
                 [] => missed = true,
                 _ => {
-                    let message = format!("{}: the table has the lock's name twice", self.servers.label());
+                    let message = format!("{}: the table has the lock's name twice", self.servers.label);
                     return Err(Trouble::lasting(message).hint("it needs `name` as its primary key").unclear().into());
                 }
             }
         }
-        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label())).into())
+        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label)).into())
     }
 
     fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {

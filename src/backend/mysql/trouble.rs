@@ -124,17 +124,14 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
             Trouble::lasting(format!("{label}: the server offers no TLS"))
                 .hint("sslmode=prefer does without where there is none")
         }
-        Error::DriverError(DriverError::ConnectTimeout) => silence(label),
+        Error::DriverError(DriverError::ConnectTimeout) => network::silence(label),
         Error::DriverError(DriverError::CouldNotConnect(found)) => {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
             match kind {
-                io::ErrorKind::ConnectionRefused => Trouble::passing(format!("{label}: connection refused"))
-                    .hint("look whether the server runs, and whether host and port are right"),
+                io::ErrorKind::ConnectionRefused => network::refused(label),
                 io::ErrorKind::NotFound => Trouble::passing(format!("{label}: no server listens on its socket"))
                     .hint("look whether the server runs; socket=PATH names another socket"),
-                io::ErrorKind::PermissionDenied => {
-                    Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
-                }
+                io::ErrorKind::PermissionDenied => network::denied(label),
                 _ => Trouble::passing(format!("{label}: {}", cause(&error))),
             }
         }
@@ -164,7 +161,7 @@ pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
             let trouble = of_answer(label, user, answer);
             if step != Step::Lock || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
         }
-        error if is_timeout(error) => silence(label).unclear(),
+        error if is_timeout(error) => network::silence(label).unclear(),
         _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
     }
 }
@@ -173,11 +170,6 @@ pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
 pub(super) fn is_of_address(error: &Error) -> bool {
     matches!(error, Error::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout))
         || is_timeout(error)
-}
-
-fn silence(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: no answer in time"))
-        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
 }
 
 /// Sorts what the server said.

@@ -33,8 +33,8 @@ const OLDEST: u32 = 120_000;
 const TABLE: &str = "SELECT relkind::text, relpersistence::text, row_security_active(oid)::text \
     FROM pg_class WHERE oid = to_regclass($1)::oid";
 
-const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), (NOT attnotnull)::text, \
-    (atthasdef OR attidentity <> '')::text, coalesce(NOT collisdeterministic OR typname = 'citext', false)::text \
+const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, \
+    atthasdef OR attidentity <> '', coalesce(NOT collisdeterministic OR typname = 'citext', false)::text \
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid LEFT JOIN pg_collation ON pg_collation.oid = attcollation \
     WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped ORDER BY attnum";
 
@@ -91,7 +91,7 @@ impl Postgres {
         if distance == Distance::Unreached {
             return Ok(Reached::No);
         }
-        self.servers.make_one_attempt();
+        self.servers.hosts.attempts.make_one();
         match self.servers.connect() {
             Ok(opened) => *session = Some(opened),
             Err(trouble) => {
@@ -105,15 +105,18 @@ impl Postgres {
             tell(self.judge_tls(&between, version.as_deref(), distance));
         }
         let mut about = self.about(session, tell)?;
-        for _ in 1..self.servers.count() {
+        for _ in 1..self.servers.hosts.count() {
             if !about.standby && (!about.read_only || self.why_read_only(session).is_some()) {
                 break;
             }
-            tell(Finding::good("writable", format!("{} can only be read, and is passed over", self.servers.first())));
+            tell(Finding::good(
+                "writable",
+                format!("{} can only be read, and is passed over", self.servers.hosts.first()),
+            ));
             if let Some(session) = session.take() {
                 session.close();
             }
-            self.servers.pass_over();
+            self.servers.hosts.pass_over();
             about = self.about(session, tell)?;
         }
         tell(judge_version(&about));
@@ -148,8 +151,8 @@ impl Postgres {
         };
         let keys = if ask(KEYS, &[key])?.is_empty() { Vec::new() } else { vec![key.to_owned()] };
         let lacking = ask(LACKING, &[rights])?.iter().filter_map(|row| row.text(0)).collect();
-        let folds = columns.iter().any(|row| text(row, 0) == "name" && text(row, 4) == "true");
-        let columns: Vec<Column> = columns.iter().map(column).collect();
+        let folds = columns.iter().any(|row| row.word(0) == "name" && row.word(4) == "true");
+        let columns: Vec<Column> = columns.iter().map(Row::column).collect();
         let more = Vec::from_iter(folds.then(|| {
             let seen = "the collation or the type of name takes `Job` and `job` for one lock";
             Finding::bad("columns", seen, format!("ALTER TABLE {name} ALTER COLUMN name TYPE VARCHAR(64)"))
@@ -168,7 +171,7 @@ impl Postgres {
 
     /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.
     fn judge_tls(&self, between: &Between, version: Option<&str>, distance: Distance) -> Finding {
-        let wanted = self.servers.tls();
+        let wanted = &self.servers.tls;
         match (between, wanted.mode) {
             (Between::Nothing, _) => probe::tls(Some(wanted), version, distance),
             (Between::Pooler(_), Mode::Disable) => probe::tls(Some(wanted), None, distance),
@@ -189,7 +192,7 @@ impl Postgres {
     /// Logs in if need be, and asks who we are.
     fn about(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<About, Trouble> {
         let rows = self.rows(session, ABOUT)?;
-        let value = |column| rows.first().map(|row| text(row, column)).unwrap_or_default();
+        let value = |column| rows.first().map(|row| row.word(column)).unwrap_or_default();
         tell(Finding::good("login", format!("as {} to the database {}", value(0), value(1))));
         Ok(About {
             version: value(2),
@@ -258,7 +261,7 @@ impl Postgres {
 fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, Finding> {
     let subject = if table == Table::Locks { "table" } else { "history" };
     let said = format!("the table {name}");
-    match (text(row, 0).as_str(), text(row, 1).as_str(), text(row, 2).as_str()) {
+    match (row.word(0).as_str(), row.word(1).as_str(), row.word(2).as_str()) {
         ("r" | "p", "p", "false") => Ok(None),
         ("r" | "p", "p", _) => Ok(Some(Finding {
             grade: if table == Table::Locks { Grade::Bad } else { Grade::Unwise },
@@ -282,15 +285,6 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
             "name a table with ?table=, such as ?table=ops.shedlock",
         )),
     }
-}
-
-fn column(row: &Row) -> Column {
-    let is = |column| text(row, column) == "true";
-    Column { name: text(row, 0), kind: text(row, 1), nullable: is(2), optional: is(3) }
-}
-
-fn text(row: &Row, column: usize) -> String {
-    row.text(column).unwrap_or_default()
 }
 
 fn judge_version(about: &About) -> Finding {

@@ -26,15 +26,17 @@ const CONSOLE: &str = "pgbouncer";
 
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
-    hosts: Hosts,
+    pub(super) hosts: Hosts,
     config: Config,
     /// The longest that one of them may take to let us in.
     patience: Duration,
-    user: String,
+    /// Who logs in.
+    pub(super) user: String,
     database: String,
     password: Option<String>,
-    tls: Tls,
-    label: String,
+    pub(super) tls: Tls,
+    /// How the server is named in messages.
+    pub(super) label: String,
 }
 
 impl Servers {
@@ -116,36 +118,11 @@ impl Servers {
         "target_session_attrs",
     ];
 
-    /// How the server is named in messages.
-    pub(super) fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// Who logs in.
-    pub(super) fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.hosts.count()
-    }
-
-    /// Has the next host tried first, since the one that answered cannot be written.
-    pub(super) fn pass_over(&mut self) {
-        self.hosts.pass_over();
-    }
-
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
         let bound = self.hosts.attempts.begin(Moment::now());
         let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config, bound));
         self.hosts.tried(bound, answer)
-    }
-
-    /// Lets the next attempt to connect take all the time there is.
-    pub(super) fn make_one_attempt(&mut self) {
-        self.hosts.attempts.make_one();
     }
 
     /// Connects to what a pooler calls its own database; a server has none of this name.
@@ -161,15 +138,6 @@ impl Servers {
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
         let socket = |host: &Host| Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port.unwrap_or(PORT)));
         probe::hosts(&self.hosts.all, PORT, self.patience, socket, tell)
-    }
-
-    /// The host that is tried first: the one that let us in last.
-    pub(super) fn first(&self) -> &Host {
-        self.hosts.first()
-    }
-
-    pub(super) fn tls(&self) -> &Tls {
-        &self.tls
     }
 
     fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, Trouble> {

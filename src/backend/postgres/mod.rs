@@ -69,7 +69,7 @@ impl Postgres {
     /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
     fn judge(&mut self, session: &mut Session, end: End, lease: Duration) -> Result<(), Failure> {
         if session.is_unreplicated() {
-            return Err(trouble::unreplicated(self.servers.label()).into());
+            return Err(trouble::unreplicated(&self.servers.label).into());
         }
         let is_early = end.left + ROUNDING < lease;
         if !is_early && !end.is_round() {
@@ -90,14 +90,14 @@ impl Postgres {
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> Trouble {
         let message = "keeps no milliseconds, and a lock would end before its time";
-        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label(), self.tables.name(Table::Locks)))
+        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label, self.tables.name(Table::Locks)))
             .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
             .unclear()
     }
 
     /// As too coarse, and the column is not to blame.
     fn too_early(&self) -> Trouble {
-        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
         Trouble::lasting(format!("{label}: the table {table} stores an earlier end of the lock than it was given"))
             .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
             .unclear()
@@ -122,14 +122,14 @@ impl Postgres {
 
     /// The server took the statement and left our row as it was.
     fn kept_back(&self) -> Trouble {
-        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
         Trouble::lasting(format!("{label}: the table {table} does not let the row of the lock be changed"))
             .hint(format!("look at its row security, triggers and rules: psql -c '\\d {table}'"))
     }
 
     /// The table has no place for this name beside one that it takes for the same.
     fn spelt_otherwise(&self, name: &str, stored: &str) -> Trouble {
-        let (label, table) = (self.servers.label(), self.tables.name(Table::Locks));
+        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
         Trouble::lasting(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
             .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
     }
@@ -142,11 +142,11 @@ impl Database for Postgres {
     const DIALECT: Dialect = check::DIALECT;
 
     fn label(&self) -> String {
-        self.servers.label().to_owned()
+        self.servers.label.clone()
     }
 
     fn user(&self) -> String {
-        self.servers.user().to_owned()
+        self.servers.user.clone()
     }
 
     fn name(&self, table: Table) -> String {
@@ -158,15 +158,15 @@ impl Database for Postgres {
     }
 
     fn schema(&self) -> String {
-        self.tables.schema(self.servers.user())
+        self.tables.schema(&self.servers.user)
     }
 
     fn servers(&self) -> usize {
-        self.servers.count()
+        self.servers.hosts.count()
     }
 
     fn pass_over(&mut self) {
-        self.servers.pass_over();
+        self.servers.hosts.pass_over();
     }
 
     fn begin(&mut self) {
@@ -209,7 +209,7 @@ impl Database for Postgres {
             Failure::Locked { place, .. } => self.tables.missing(place),
             _ => Table::Locks,
         };
-        trouble::of_asking(self.servers.label(), self.servers.user(), self.tables.name(table), failure)
+        trouble::of_asking(&self.servers.label, &self.servers.user, self.tables.name(table), failure)
     }
 
     fn said(&self, failure: &Failure) -> String {
@@ -243,7 +243,7 @@ impl Database for Postgres {
             Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
             // By chance it may have become free just now.
             Some(_) => Trouble { kind: TroubleKind::Passing, ..self.kept_back() },
-            None => Trouble::passing(format!("{}: others were quicker each time", self.servers.label())),
+            None => Trouble::passing(format!("{}: others were quicker each time", self.servers.label)),
         }
         .into())
     }
@@ -343,7 +343,7 @@ impl Database for Postgres {
         if let Failure::Ours(trouble) = failure {
             return Some(trouble.clone());
         }
-        let (label, name, create) = (self.servers.label(), self.tables.name(table), self.tables.create(table));
+        let (label, name, create) = (&self.servers.label, self.tables.name(table), self.tables.create(table));
         let (schema, _) = name.split_once('.').filter(|_| trouble::is_no_schema(failure))?;
         Some(Trouble::lasting(format!("{label}: there is no schema {schema} for the table {name}")).hint(format!(
             "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"

@@ -112,14 +112,11 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         return Trouble::lasting(format!("{label}: {user} could not log in: {cause}"));
     }
     match io_kind(error) {
-        Some(io::ErrorKind::PermissionDenied) => {
-            Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
-        }
+        Some(io::ErrorKind::PermissionDenied) => network::denied(label),
         Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket"))
             .hint("look whether the server runs; host=/DIRECTORY names another directory of its socket"),
-        Some(io::ErrorKind::ConnectionRefused) => Trouble::passing(format!("{label}: connection refused"))
-            .hint("look whether the server runs, and whether host and port are right"),
-        Some(io::ErrorKind::TimedOut) => silence(label),
+        Some(io::ErrorKind::ConnectionRefused) => network::refused(label),
+        Some(io::ErrorKind::TimedOut) => network::silence(label),
         Some(io::ErrorKind::UnexpectedEof) => closed(label),
         None if error.is_closed() => closed(label),
         // Another kind of server: its first bytes read as the length of a message that never comes.
@@ -141,7 +138,7 @@ fn closed(label: &str) -> Trouble {
 pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure) -> Trouble {
     let error = match failure {
         Failure::Said(error) => error,
-        Failure::Silence => return silence(label).unclear(),
+        Failure::Silence => return network::silence(label).unclear(),
         Failure::Pooled => {
             return Trouble::passing(format!("{label}: no answer in time from the server behind the pooler"))
                 .hint(LOGIN_RETRY)
@@ -197,11 +194,6 @@ pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) 
 fn locked(label: &str, what: &str) -> Trouble {
     Trouble::passing(format!("{label}: another session keeps {what} locked"))
         .hint("end the transaction that keeps it, which pg_stat_activity and pg_blocking_pids on the server show")
-}
-
-fn silence(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: no answer in time"))
-        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
 }
 
 /// The table has other columns than ours, columns of other types, or no key: what people have made, and what is no table.

@@ -22,7 +22,7 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Operate, Pace, Remark, Reply, Trouble, Url};
+use super::{Access, Acquired, Backend, Kept, Operate, Remark, Reply, Trouble, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
 use connect::{Call, Network, Route};
@@ -265,10 +265,6 @@ impl Backend for Redis {
 
     fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
         self.list(names)
-    }
-
-    fn pace(&self) -> Pace {
-        Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) }
     }
 
     fn address(&self) -> &str {

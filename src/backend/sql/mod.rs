@@ -74,7 +74,7 @@ pub(super) trait Database: Send {
     const CLOSES_WHEN_DONE: bool = false;
     /// What trouble with all of it is about, in the words of a check.
     const SUBJECT: &str = "server";
-    const PACE: Pace = Pace { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
+    const PACE: Pace = Pace::OF_SERVERS;
     const DIALECT: Dialect;
 
     /// Returns how the server is named in messages, beginning with `backend `.

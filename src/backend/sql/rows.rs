@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::columns::Column;
 use crate::backend::FOR_EVER;
 use crate::clock::Timestamp;
 use crate::lock::{Lock, PastRun, Record};
@@ -63,6 +64,17 @@ impl Row {
             Cell::Seconds(seconds) => seconds.to_string(),
             Cell::Nothing => return None,
         })
+    }
+
+    /// Returns the text of a column; nothing is empty.
+    pub(in crate::backend) fn word(&self, column: usize) -> String {
+        self.text(column).unwrap_or_default()
+    }
+
+    /// Reads the description of a column: name, type, whether it may be null, and whether it may be left out.
+    pub(in crate::backend) fn column(&self) -> Column {
+        let is = |column| self.number(column) == Some(1);
+        Column { name: self.word(0), kind: self.word(1), nullable: is(2), optional: is(3) }
     }
 
     pub(in crate::backend) fn number(&self, column: usize) -> Option<i64> {

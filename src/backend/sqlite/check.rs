@@ -74,7 +74,7 @@ impl Sqlite {
             return Ok(Some(Facts { kind, ..Facts::default() }));
         }
         let mut more = Vec::new();
-        let columns: Vec<Column> = ask(session, COLUMNS, &name)?.iter().map(column).collect();
+        let columns: Vec<Column> = ask(session, COLUMNS, &name)?.iter().map(Row::column).collect();
         let has = |name: &&str| columns.iter().any(|column| column.name == **name);
         if table == Table::Locks && ["name", "lock_until", "locked_at", "locked_by"].iter().all(has) {
             more.extend(self.amend(session, table)?.map(|line| Finding::good("columns", line)));
@@ -149,10 +149,4 @@ fn judge_database(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
         found.push(Finding::bad("file", format!("it is damaged: {sound}"), super::DAMAGED));
     }
     Ok(found)
-}
-
-fn column(row: &Row) -> Column {
-    let is = |column| row.number(column) == Some(1);
-    let text = |column| row.text(column).unwrap_or_default();
-    Column { name: text(0), kind: text(1), nullable: is(2), optional: is(3) }
 }
