@@ -5,13 +5,15 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::prctl::set_pdeathsig;
+use rustix::process::PidfdFlags;
 
 use super::signals::kill;
 use super::wait;
@@ -298,14 +300,8 @@ fn read(stat: &[u8]) -> Option<Process> {
 
 /// Opens a descriptor of a process, which closes on exec.
 fn pidfd_open(pid: i32) -> nix::Result<OwnedFd> {
-    #[expect(unsafe_code, reason = "no library of ours has it")]
-    // SAFETY: the call takes two numbers and touches no memory.
-    let number = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let number = i32::try_from(Errno::result(number)?).map_err(|_| Errno::EBADF)?;
-    #[expect(unsafe_code, reason = "the call above returns a number")]
-    // SAFETY: the descriptor was made just now, and nobody else has it.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-    Ok(descriptor)
+    let pid = rustix::process::Pid::from_raw(pid).ok_or(Errno::ESRCH)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| Errno::from_raw(error.raw_os_error()))
 }
 
 fn pidfd_send_signal(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
@@ -319,19 +315,12 @@ fn pidfd_send_signal(handle: &OwnedFd, signal: Signal) -> nix::Result<()> {
 
 /// Asks the kernel to kill the calling process when its parent dies. Async-signal-safe.
 pub(super) fn die_with_parent() -> bool {
-    at_parents_death(libc::SIGKILL)
+    set_pdeathsig(nix::sys::signal::Signal::SIGKILL).is_ok()
 }
 
 /// Asks the kernel to continue the calling process when its parent dies. Async-signal-safe.
 pub(super) fn continue_at_parents_death() -> bool {
-    at_parents_death(libc::SIGCONT)
-}
-
-fn at_parents_death(signal: i32) -> bool {
-    #[expect(unsafe_code, reason = "called between fork and exec, where a library's wrapper would promise too little")]
-    // SAFETY: this operation takes a number and touches no memory.
-    let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
-    result == 0
+    set_pdeathsig(nix::sys::signal::Signal::SIGCONT).is_ok()
 }
 
 #[cfg(test)]
