@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, Remark, Reply, Trouble, TroubleKind};
+use crate::backend::{Acquired, Backend, Remark, Reply, Retry, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Sight, WhenFull};
@@ -23,13 +23,9 @@ pub(crate) const THREAD: &str = "keeper";
 const GLANCE: Duration = Duration::from_millis(20);
 /// How often the bell is rung before it counts as broken.
 const RINGS: usize = 10;
-/// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
-const RESERVE: Duration = Duration::from_millis(500);
 /// After this part of its time a renewal that meets passing trouble is answered with that, so that the user learns of it
 /// before the lock is lost. It is asked for again.
 const UNTOLD: f64 = 0.75;
-/// A full server is left alone for so many times as long as it took to say so.
-const RESPITE: u32 = 4;
 
 /// What to ask the backend for.
 #[derive(Debug)]
@@ -199,8 +195,7 @@ impl Work {
         when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
     ) -> Told<T> {
-        let pace = self.backend.pace();
-        let mut pause = pace.first;
+        let mut retry = Retry::new(self.backend.pace(), deadline);
         let (mut unclear, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
@@ -210,25 +205,11 @@ impl Work {
             };
             unclear |= trouble.unclear;
             lingers |= trouble.lingers;
-            let now = Moment::now();
-            let took = now.since(sent);
-            let again = match (trouble.kind, when_full) {
-                (TroubleKind::Lasting, _) | (TroubleKind::Full, WhenFull::Answer) => None,
-                (TroubleKind::Passing, _) => Some(pause),
-                // Refusing costs a server nearly as much as answering. Where too many ask, it is slow to refuse, and
-                // who does not slow down with it keeps it from ever getting done.
-                (TroubleKind::Full, WhenFull::Retry) => Some(pause.max(took * RESPITE)),
-            };
-            // The last try is made as late as its answer, if it takes as long as this one, allows.
-            let left = (deadline - took.min(RESERVE)).since(now);
-            // Half of every pause is at random, lest those who collided collide again. All of it at random spreads
-            // them no better: after a few pauses they are spread anyway, and the shorter pauses only cost more tries.
-            let wait = again.map(|pause| pause.mul_f64(0.5 + 0.5 * random()).min(left));
-            match wait {
-                Some(wait) if !left.is_zero() && self.sleep(wait, number) => {}
+            let is_answer = trouble.kind == TroubleKind::Full && when_full == WhenFull::Answer;
+            match retry.pause(trouble.kind, sent, Moment::now()).filter(|_| !is_answer) {
+                Some(pause) if self.sleep(pause, number) => {}
                 _ => return Told { answer: Err(Trouble { unclear, lingers, ..trouble }), sent, unclear },
             }
-            pause = (pause * 2).min(pace.longest);
         }
     }
 
@@ -266,11 +247,6 @@ fn sight(claim: &Claim, found: &Locks) -> Sight {
     }
 }
 
-/// A number from 0 to 1; without randomness from the system, always 1.
-fn random() -> f64 {
-    getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -278,7 +254,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Kept, Pace};
+    use crate::backend::{Kept, Pace, RESPITE};
     use crate::clock::Timestamp;
     use crate::lock::{Grant, Lock, LockName, Owner, Purpose, Record};
 

@@ -16,6 +16,7 @@ mod postgres;
 mod probe;
 #[cfg(feature = "redis")]
 mod redis;
+mod retry;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -29,6 +30,9 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::lock::{Change, Claim, Closing, Grant, Locks, Record, Runs, Wanted};
+#[cfg(test)]
+pub(crate) use retry::RESPITE;
+pub(crate) use retry::Retry;
 pub(crate) use url::Url;
 
 /// The backend of this process was reached: a server took its login, or a file was opened.

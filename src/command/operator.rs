@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::ArgMatches;
 
-use crate::backend::{Operate, Trouble, TroubleKind};
+use crate::backend::{Operate, Retry, Trouble};
 use crate::clock::Moment;
 use crate::config::{Mistake, Reach};
 use crate::lock::LockName;
@@ -39,20 +39,17 @@ impl Operator {
         &mut self,
         mut what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
-        let deadline = Moment::now() + self.reach.timeout;
-        let pace = self.reach.backend.pace();
-        let mut pause = pace.first;
+        let mut retry = Retry::new(self.reach.backend.pace(), Moment::now() + self.reach.timeout);
         loop {
+            let sent = Moment::now();
             let trouble = match what(self.reach.backend.as_mut()) {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
-            let left = deadline.since(Moment::now());
-            if trouble.kind == TroubleKind::Lasting || left.is_zero() {
-                return Err(trouble);
+            match retry.pause(trouble.kind, sent, Moment::now()) {
+                Some(pause) => thread::sleep(pause),
+                None => return Err(trouble),
             }
-            thread::sleep(pause.min(left));
-            pause = (pause * 2).min(pace.longest);
         }
     }
 
