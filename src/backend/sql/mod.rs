@@ -14,7 +14,9 @@ use super::{Acquired, Backend, Finding, Kept, Operate, Pace, Reached, Remark, Re
 use crate::clock::Timestamp;
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
 pub(super) use check::Facts;
-pub(super) use columns::{Column, Dialect};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(super) use columns::Column;
+pub(super) use columns::Dialect;
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;
 pub(super) use rows::{Cell, Row};
