@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use super::running::{Renewal, Running};
-use super::{Action, Notice, OnLost, Phase, Run};
+use super::event::Action;
+use super::notice::Notice;
+use super::policy::OnLost;
+use super::running::{Ending, Renewal, Running, Why};
 use crate::clock::Moment;
 use crate::signal::Signal;
 
@@ -13,31 +15,10 @@ use crate::signal::Signal;
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 const KILL_SELDOM: Duration = Duration::from_secs(1);
 
-/// We are ending the job.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
-    pub(super) why: Why,
-    pub(super) kill_at: Moment,
-    pub(super) killed: bool,
-    /// Until SIGKILL is repeated.
-    pause: Duration,
-    /// That SIGKILL has not ended it was told.
-    told: bool,
-}
-
-/// Why we end it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    Expired,
-    Lost,
-    StopTimeout,
-}
-
-impl Run {
+impl Running {
     /// The job was asked to stop, and has not.
     pub(super) fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        match &mut running.ending {
+        match &mut self.ending {
             Some(ending) if ending.killed => return,
             Some(ending) => ending.kill_at = ending.kill_at.min(now),
             None => self.end_job(Why::StopTimeout, now, now),
@@ -48,31 +29,29 @@ impl Run {
     /// Decides that the job is to end. What not even SIGKILL can end keeps the lock: it is renewed while anything of
     /// the job lives.
     pub(super) fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
-        let Phase::Running(running) = &self.phase else { return };
-        let holds = self.holds(running, now);
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.ending = Some(Ending { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
+        let holds = self.holds(now);
+        self.ending = Some(Ending { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
         // The first signals reach also who was held.
-        running.release_hold();
-        if holds && running.renewal == Renewal::Off {
-            running.renewal = Renewal::Due(self.timing.before_end.undead_at(running.end));
+        self.held = None;
+        self.withheld = false;
+        if holds && self.renewal == Renewal::Off {
+            self.renewal = Renewal::Due(self.timing.before_end.undead_at(self.end));
         }
     }
 
     /// When the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
-    pub(super) fn kill_at(&self, running: &Running) -> Moment {
-        let Some(ending) = running.ending else { return running.end };
-        let leased = running.lease.is_some() && !running.lost && self.policy.on_lost == OnLost::Kill;
+    pub(super) fn kill_at(&self) -> Moment {
+        let Some(ending) = self.ending else { return self.end };
+        let leased = self.lease.is_some() && !self.lost && self.policy.on_lost == OnLost::Kill;
         match leased && !ending.killed {
-            true => ending.kill_at.min(self.timing.before_end.kill_at(running.end)),
+            true => ending.kill_at.min(self.timing.before_end.kill_at(self.end)),
             false => ending.kill_at,
         }
     }
 
     /// Sends the first signal, and lets a stopped job see it; unless there is no time for that any more.
     pub(super) fn begin_the_end(&self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if now >= self.kill_at(running) {
+        if now >= self.kill_at() {
             return;
         }
         todo.push(Action::SignalTree(self.policy.signal));
@@ -83,11 +62,9 @@ impl Run {
 
     /// What the clock brings about once we have begun to end the job.
     pub(super) fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let kill_at = self.kill_at(running);
+        let kill_at = self.kill_at();
         let before_end = self.timing.before_end;
-        let Phase::Running(running) = &mut self.phase else { return };
-        let Running { ending: Some(ending), renewal, end, .. } = &mut **running else { return };
+        let Running { ending: Some(ending), renewal, end, .. } = self else { return };
         if now >= kill_at {
             if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
                 // It may be due already, and SIGKILL has not had the time to end anything.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::extending::Sight;
 use super::notice::{Notice, SpawnTrouble, SpawnTroubleKind};
+use super::policy::{Rest, Sender};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
@@ -57,14 +57,6 @@ pub(crate) enum Event {
     Tick,
 }
 
-/// Where a signal came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// The kernel, most often on behalf of the terminal.
-    Terminal,
-    Process,
-}
-
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobEnd {
@@ -72,6 +64,15 @@ pub(crate) enum JobEnd {
     Killed(Signal),
     /// It could not be executed, which took long to show.
     NotStarted(SpawnTroubleKind),
+}
+
+/// Whose a lock is that was ours, as the backend says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It is ours for `left`, until `until` by the backend's clock if that is a time.
+    Ours { until: Option<Timestamp>, left: Duration },
+    /// It is another's, or nobody's.
+    Gone,
 }
 
 /// What becomes of a taking that meets a full server.
@@ -94,15 +95,6 @@ pub(crate) enum Under {
     },
     /// That of a run that we are part of.
     Enclosing(Record),
-}
-
-/// What the command may leave behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// Its process group.
-    Group,
-    /// Every descendant.
-    Tree,
 }
 
 /// What is to be done. Actions are performed in order, and each at once.

@@ -1,10 +1,12 @@
-//! A run while its job lives: shortly before the job would be stopped because at-most is used up, the lock's end is asked for,
+//! A job that runs: shortly before the job would be stopped because at-most is used up, the lock's end is asked for,
 //! since the job, or a person, may have extended it.
 
 use std::time::Duration;
 
-use super::running::{Lease, Renewal, Running};
-use super::{Action, Notice, NoticeKind, OnExpiry, Phase, Policy, Run};
+use super::event::{Action, Sight};
+use super::notice::{Notice, NoticeKind};
+use super::policy::{OnExpiry, Policy};
+use super::running::{Extent, Lease, Look, Renewal, Running};
 use crate::backend::{FOR_EVER, Trouble};
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
@@ -12,36 +14,6 @@ use crate::lock::Grant;
 
 /// An end that is later by less has not been extended: taking and renewing round, and take their time.
 const EXTENDED: Duration = Duration::from_secs(1);
-
-/// Whose a lock is that was ours, as the backend says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// It is ours for `left`, until `until` by the backend's clock if that is a time.
-    Ours { until: Option<Timestamp>, left: Duration },
-    /// It is another's, or nobody's.
-    Gone,
-}
-
-/// What is known of the end of at-most, and what is done to know it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
-    /// When at-most is used up by the backend's clock.
-    until: Timestamp,
-    /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
-    reach: Moment,
-    /// The longest that was asked for without an answer: a server that stood still may carry it out whenever it likes.
-    stray: Duration,
-    pub(super) look: Look,
-}
-
-/// When the lock's end is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
-    Due(Moment),
-    InFlight,
-    /// Not any more, or not at all.
-    Over,
-}
 
 impl Extent {
     /// Notes that a renewal for no longer than `lease` was answered at `now`, and so carried out before.
@@ -56,40 +28,42 @@ impl Extent {
     }
 }
 
-impl Run {
-    /// What is known of a lock that was granted, and is ours until `end`.
-    pub(super) fn extent(&self, grant: Grant, end: Moment, limit: Moment) -> Extent {
+impl Running {
+    /// Returns what is known at first of the end of a lock whose at-most is used up at `limit`.
+    pub(super) fn extent_of(&self, grant: Grant, limit: Moment) -> Extent {
         let until = grant.until.max(grant.locked_at + self.policy.at_most);
-        Extent { until, reach: limit.max(end), stray: Duration::ZERO, look: Look::Due(self.first_look(limit)) }
+        Extent { until, reach: limit.max(self.end), stray: Duration::ZERO, look: Look::Due(self.first_look(limit)) }
     }
 
     /// How long after it was taken the lock is to stay held.
-    pub(super) fn hold(&self, running: &Running, outcome: Outcome, lease: Lease) -> Duration {
+    pub(super) fn hold(&self, outcome: Outcome, lease: Lease) -> Duration {
         let (grant, waited) = (lease.grant, lease.taken.since(self.started));
-        match self.extended(running).map(|until| until.since(grant.locked_at)) {
-            Some(at_most) => self.timing.hold(&Policy { at_most, ..self.policy.clone() }, outcome, grant, waited),
+        match self.extended().map(|until| until.since(grant.locked_at)) {
+            Some(at_most) => {
+                self.timing.hold(&Policy { at_most, ..Policy::clone(&self.policy) }, outcome, grant, waited)
+            }
             None => self.timing.hold(&self.policy, outcome, grant, waited),
         }
     }
 
     /// Until when at-most was extended, if it was.
-    pub(super) fn extended(&self, running: &Running) -> Option<Timestamp> {
-        let (extent, lease) = (running.extent?, running.lease?);
+    pub(super) fn extended(&self) -> Option<Timestamp> {
+        let (extent, lease) = (self.extent?, self.lease?);
         let meant = self.policy.at_most + EXTENDED;
         (extent.until.since(lease.grant.locked_at) >= meant).then_some(extent.until)
     }
 
     /// When the lock's end is to be asked for.
-    pub(super) fn look_at(&self, running: &Running) -> Option<Moment> {
-        match running.extent.map(|extent| extent.look) {
+    pub(super) fn ask_end_at(&self) -> Option<Moment> {
+        match self.extent.map(|extent| extent.look) {
             // The renewal's answer comes first, and then there is a tick.
-            Some(Look::Due(at)) if self.would_look(running) && !running.is_in_flight() => Some(at),
+            Some(Look::Due(at)) if self.would_look() && !self.is_in_flight() => Some(at),
             _ => None,
         }
     }
 
-    fn would_look(&self, running: &Running) -> bool {
-        running.ending.is_none() && !running.lost_told && running.limit.is_some()
+    fn would_look(&self) -> bool {
+        self.ending.is_none() && !self.lost_told && self.limit.is_some()
     }
 
     /// When it is too late to know of an extension.
@@ -108,12 +82,11 @@ impl Run {
     /// Asks for the lock's end. No renewal waits for long behind a backend that does not answer: it is not asked again once
     /// one is due.
     pub(super) fn look(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let Some(by) = running.limit.map(|limit| self.look_by(limit)).filter(|by| now < *by) else {
+        let Some(by) = self.limit.map(|limit| self.look_by(limit)).filter(|by| now < *by) else {
             self.set_look(Look::Over);
             return;
         };
-        let deadline = match running.renewal {
+        let deadline = match self.renewal {
             Renewal::Due(at) => by.min(at),
             Renewal::Off | Renewal::InFlight { .. } => by,
         };
@@ -122,8 +95,7 @@ impl Run {
     }
 
     fn set_look(&mut self, look: Look) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if let Some(extent) = &mut running.extent {
+        if let Some(extent) = &mut self.extent {
             extent.look = look;
         }
     }
@@ -136,16 +108,15 @@ impl Run {
         todo: &mut Vec<Action>,
     ) {
         self.set_look(Look::Over);
-        let Phase::Running(running) = &self.phase else { return };
-        if !self.would_look(running) || self.is_abandoned(running, now) {
+        if !self.would_look() || self.is_abandoned(now) {
             return;
         }
-        let late = running.limit.is_some_and(|limit| now >= self.look_by(limit));
+        let late = self.limit.is_some_and(|limit| now >= self.look_by(limit));
         match answer {
             // After a standstill it may have ended because its time was up, as the job's is.
             Ok(Sight::Gone) if late => {}
             Ok(Sight::Gone) => {
-                let kind = NoticeKind::of_lost(running.end, now);
+                let kind = NoticeKind::of_lost(self.end, now);
                 self.on_lost(kind, now, todo);
             }
             Ok(Sight::Ours { until: Some(until), left }) => {
@@ -159,8 +130,7 @@ impl Run {
 
     /// The lock is ours for `left` from `sent` on at least.
     fn on_end_seen(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let Some(extent) = running.extent else { return };
+        let Some(extent) = self.extent else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
         // than was meant.
         if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
@@ -172,26 +142,18 @@ impl Run {
         }
         let limit = sent + left - self.timing.drift_beyond(left);
         let look = Look::Due(self.first_look(limit));
-        let renewed = sent + left.min(self.policy.lease());
-        let renews = self.policy.renews();
-        let again = self.timing.renew_at(sent);
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.extent = Some(Extent { until, reach: now + left, look, ..extent });
-        running.limit = Some(limit);
-        running.end = match renews {
-            true => running.end.max(renewed),
+        self.extent = Some(Extent { until, reach: now + left, look, ..extent });
+        self.limit = Some(limit);
+        self.end = match self.policy.renews() {
+            true => self.end.max(sent + self.policy.renewal(sent, Some(sent + left))),
             false => limit,
         };
         todo.push(Action::Tell(Notice::Extended(until)));
-        let Phase::Running(running) = &self.phase else { return };
-        let watched = self.is_watched(running);
-        let guard = self.guard_at(running.end, running.limit);
-        let Phase::Running(running) = &mut self.phase else { return };
-        if watched && !running.is_in_flight() {
-            running.renewal = Renewal::Due(again);
+        if self.is_watched() && !self.is_in_flight() {
+            self.renewal = Renewal::Due(self.timing.renew_at(sent));
         }
         if self.policy.guarded {
-            todo.push(Action::Guard(guard));
+            todo.push(Action::Guard(self.guard_at()));
         }
     }
 }

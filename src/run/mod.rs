@@ -28,7 +28,9 @@ mod standstill;
 mod stories;
 mod taking;
 mod timing;
+mod watching;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::backend::{Kept, Trouble};
@@ -36,13 +38,12 @@ use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::{Closing, Record, Verdict};
 use crate::signal::Signal;
-pub(crate) use event::{Action, Event, JobEnd, Rest, Sender, Under, WhenFull};
-pub(crate) use extending::Sight;
+pub(crate) use event::{Action, Event, JobEnd, Sight, Under, WhenFull};
 pub(crate) use notice::{MetricsTrouble, Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{
-    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
+    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, Sender, WaitFor,
 };
-use running::{Lease, Running};
+use running::{Flow, Lease, Over, Running};
 use timing::Timing;
 
 /// How long a request that is in flight when we are told to stop may take to be given back.
@@ -54,7 +55,7 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// One run.
 pub(crate) struct Run {
-    policy: Policy,
+    policy: Rc<Policy>,
     timing: Timing,
     started: Moment,
     phase: Phase,
@@ -117,7 +118,7 @@ impl Run {
         let timing = Timing::new(&policy);
         let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
         Self {
-            policy,
+            policy: Rc::new(policy),
             timing,
             started,
             phase,
@@ -135,35 +136,42 @@ impl Run {
     pub(crate) fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut todo = Vec::new();
         match event {
-            Event::Begin if self.policy.splay.is_zero() => self.ask(now, &mut todo),
-            Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
-            Event::Signalled { signal, sender } => self.on_signal(signal, sender, now, &mut todo),
             Event::Acquired { answer, sent, unclear } => {
                 self.unclear |= unclear;
                 self.on_acquired(answer, sent, now, &mut todo);
             }
+            Event::Released(answer) => self.on_released(answer, now, &mut todo),
             Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
             Event::Unclosed(trouble) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
                 self.unmarked = Some(trouble);
             }
             Event::Unclosed(trouble) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
             Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
-            Event::Renewing(since) => self.on_renewing(since),
-            Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, &mut todo),
-            Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, &mut todo),
-            Event::Released(answer) => self.on_released(answer, now, &mut todo),
-            Event::Spawned => self.on_spawned(now),
-            Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, &mut todo),
-            Event::HandedOver => self.on_handed_over(&mut todo),
-            Event::NotHandedOver(why) => self.on_not_handed_over(why, now, &mut todo),
-            Event::JobStopped(signal) => self.on_job_stopped(signal, &mut todo),
-            Event::JobEnded(end) => self.on_job_ended(end, now, &mut todo),
-            Event::OrphanEnded(end) => self.on_orphan_ended(end, now, &mut todo),
-            Event::RestGone => self.on_rest_gone(now, &mut todo),
-            Event::Stalled => self.on_stalled(now, &mut todo),
-            Event::Tick => self.on_time(now, &mut todo),
+            event => match &mut self.phase {
+                Phase::Running(running) => match running.on(event, now, &mut todo) {
+                    Flow::Stay => {}
+                    Flow::Leave(over) => self.on_job_over(&over, now, &mut todo),
+                },
+                _ => self.on_without_job(event, now, &mut todo),
+            },
         }
         todo
+    }
+
+    /// Takes in what happens before the job runs, or after it.
+    fn on_without_job(&mut self, event: Event, now: Moment, todo: &mut Vec<Action>) {
+        match event {
+            Event::Begin if self.policy.splay.is_zero() => self.ask(now, todo),
+            Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
+            Event::Signalled { signal, .. } => self.on_signal(signal, now, todo),
+            Event::Spawned => self.on_spawned(now),
+            Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, todo),
+            Event::HandedOver => self.on_handed_over(todo),
+            Event::NotHandedOver(why) => self.on_not_handed_over(why, now, todo),
+            Event::Tick => self.on_time(now, todo),
+            // An answer or an end that comes after the job was given up.
+            _ => {}
+        }
     }
 
     /// How the history calls this outcome.
@@ -185,33 +193,12 @@ impl Run {
             Phase::New | Phase::Spawning { .. } | Phase::Done => None,
             Phase::Splaying { until: at } | Phase::Asking { give_up: at } | Phase::Waiting { again: at } => Some(*at),
             Phase::GivingBack { until, .. } | Phase::Releasing { until, .. } => Some(*until),
-            Phase::Running(running) => self.running_deadline(running),
+            Phase::Running(running) => running.deadline(),
         }
     }
 
-    fn on_signal(&mut self, signal: Signal, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
+    fn on_signal(&mut self, signal: Signal, now: Moment, todo: &mut Vec<Action>) {
         match &mut self.phase {
-            // It comes to those who were stopped.
-            Phase::Running(_) if signal == Signal::CONT => self.on_continued(sender, now, todo),
-            // The job, which stands still, will not stop as we are used to.
-            Phase::Running(running) if signal.stops() && running.is_held() && self.policy.placement.terminal => {
-                todo.push(Action::StopOurselves(signal));
-            }
-            Phase::Running(running) => {
-                if self.policy.placement.passes_on(signal, sender) {
-                    todo.push(Action::Forward(signal));
-                    if signal == Signal::TERM {
-                        todo.push(Action::Forward(Signal::CONT));
-                    }
-                }
-                if let (true, Some(timeout)) = (signal.asks_to_stop(), self.policy.stop_timeout) {
-                    running.stop_by(now + timeout);
-                }
-                if signal.asks_to_stop() {
-                    // A backend that does not answer keeps nobody from stopping the job.
-                    self.let_go(todo);
-                }
-            }
             _ if signal.stops() => todo.push(Action::StopOurselves(signal)),
             _ if !signal.terminates() => {}
             Phase::Asking { .. } => self.give_back(Outcome::Stopped(signal), now, todo),
@@ -228,8 +215,32 @@ impl Run {
             }
             // How we end is decided, and within a second; service managers may send a second signal right after the
             // first. Spawning is over before anything else is looked at.
-            Phase::GivingBack { .. } | Phase::Releasing { .. } | Phase::Spawning { .. } | Phase::Done => {}
+            Phase::GivingBack { .. }
+            | Phase::Releasing { .. }
+            | Phase::Spawning { .. }
+            | Phase::Running(_)
+            | Phase::Done => {}
         }
+    }
+
+    fn on_spawned(&mut self, now: Moment) {
+        let Phase::Spawning { lease } = self.phase else { return };
+        let running = Running::new(Rc::clone(&self.policy), self.timing.clone(), self.started, lease, now);
+        self.phase = Phase::Running(Box::new(running));
+    }
+
+    /// Gives back the lock of a job that is over, if there was one.
+    fn on_job_over(&mut self, over: &Over, now: Moment, todo: &mut Vec<Action>) {
+        let outcome = over.outcome;
+        let Some(lock) = &over.lock else { return self.leave(outcome, now, todo) };
+        if !lock.is_ours {
+            self.unanswered = Unanswered::Return(Taken::NoMore);
+        }
+        let (hold, closing, deadline) = (lock.hold, self.policy.closing(outcome), now + self.policy.backend_timeout);
+        todo.push(Action::Release { hold, closing, deadline });
+        self.longer = Some((hold, closing));
+        self.end = Some(lock.end);
+        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 
     fn on_released(&mut self, answer: Result<Kept, Trouble>, now: Moment, todo: &mut Vec<Action>) {
@@ -321,7 +332,6 @@ impl Run {
                 self.unanswered = Unanswered::Nothing;
                 self.after_release(then, todo);
             }
-            Phase::Running(_) => self.on_running_time(now, todo),
             _ => {}
         }
     }

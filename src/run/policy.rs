@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
 use crate::lock::{Closing, Verdict};
 use crate::signal::Signal;
-
-use super::{Rest, Sender};
 
 /// Everything that decides how a run goes.
 #[derive(Debug, Clone)]
@@ -64,6 +62,16 @@ impl Policy {
             true => self.backend_timeout.min(self.lease() / 5),
             false => self.backend_timeout,
         }
+    }
+
+    /// Returns for how long a renewal makes the lock ours that counts from `start`: never beyond `limit`.
+    pub(super) fn renewal(&self, start: Moment, limit: Option<Moment>) -> Duration {
+        limit.map_or(self.lease(), |limit| self.lease().min(limit.since(start)))
+    }
+
+    /// Returns when at-most is used up that counts from `start`; `None` if that has no consequence.
+    pub(super) fn limit(&self, start: Moment) -> Option<Moment> {
+        (self.on_expiry != OnExpiry::Extend).then(|| start + self.at_most)
     }
 
     /// Whether this is what the user calls success.
@@ -147,6 +155,15 @@ pub(crate) enum OnLost {
     Ignore,
 }
 
+/// What the command may leave behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Its process group.
+    Group,
+    /// Every descendant.
+    Tree,
+}
+
 /// When the job has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
@@ -198,6 +215,14 @@ pub(crate) enum Group {
     /// Ours, which we share with our caller and its pipeline.
     Shared,
     Own,
+}
+
+/// Where a signal came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The kernel, most often on behalf of the terminal.
+    Terminal,
+    Process,
 }
 
 /// Where the job and we stand among the processes.

@@ -1,52 +1,50 @@
-//! A run while its job lives: the lock is renewed, and what comes of it if that fails.
+//! A job that runs: the lock is renewed, and what comes of it if that fails.
 
 use std::time::Duration;
 
-use super::ending::Why;
-use super::running::{Renewal, Running};
-use super::{Action, Notice, NoticeKind, OnLost, Phase, Run};
+use super::event::Action;
+use super::notice::{Notice, NoticeKind};
+use super::policy::OnLost;
+use super::running::{Renewal, Running, Why};
 use crate::backend::{Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
 
 /// Who has tried for so long may have met silence.
 const SILENCE: Duration = Duration::from_secs(1);
 
-impl Run {
+impl Running {
     /// Whether the lock has to be renewed yet, and would be lost otherwise.
-    pub(super) fn is_watched(&self, running: &Running) -> bool {
-        let over = running.lost_told || running.ending.is_some();
-        running.lease.is_some() && self.policy.renews() && !over && !running.lasts()
+    pub(super) fn is_watched(&self) -> bool {
+        let over = self.lost_told || self.ending.is_some();
+        self.lease.is_some() && self.policy.renews() && !over && !self.lasts()
     }
 
     /// When a lock that is not renewed by then is given up.
-    pub(super) fn give_up_at(&self, running: &Running) -> Moment {
-        match (self.policy.on_lost, running.ending) {
-            (OnLost::Kill, None) => self.timing.before_end.stop_at(running.end),
-            _ => running.end,
+    pub(super) fn give_up_at(&self) -> Moment {
+        match (self.policy.on_lost, self.ending) {
+            (OnLost::Kill, None) => self.timing.before_end.stop_at(self.end),
+            _ => self.end,
         }
     }
 
     /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
     pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let killed = running.ending.is_some_and(|ending| ending.killed);
+        let killed = self.ending.is_some_and(|ending| ending.killed);
         let (limit, deadline) = match killed {
             true => (None, now + self.policy.backend_timeout),
-            false => (running.limit, self.give_up_at(running)),
+            false => (self.limit, self.give_up_at()),
         };
         todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
-        let Phase::Running(running) = &mut self.phase else { return };
-        let due = match running.renewal {
+        let due = match self.renewal {
             Renewal::Due(at) => at.min(now),
             Renewal::Off | Renewal::InFlight { .. } => now,
         };
-        running.renewal = Renewal::InFlight { due, asked: now, sent: None, limit };
+        self.renewal = Renewal::InFlight { due, asked: now, sent: None, limit };
     }
 
     /// The thread that talks to the backend has come to it, which takes long on a busy host.
     pub(super) fn on_renewing(&mut self, since: Moment) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if let Renewal::InFlight { asked, sent, .. } = &mut running.renewal
+        if let Renewal::InFlight { asked, sent, .. } = &mut self.renewal
             && since >= *asked
         {
             *sent = Some(since);
@@ -54,13 +52,13 @@ impl Run {
     }
 
     /// Why a lock that is given up at `now` was not renewed.
-    pub(super) fn why_not_renewed(&self, running: &Running, now: Moment) -> NoticeKind {
-        if let Some(trouble) = &running.unrenewed {
+    pub(super) fn why_not_renewed(&self, now: Moment) -> NoticeKind {
+        if let Some(trouble) = &self.unrenewed {
             return NoticeKind::NotRenewed(Some(trouble.clone()));
         }
-        let give_up = self.give_up_at(running);
+        let give_up = self.give_up_at();
         let overslept = now.since(give_up);
-        match running.renewal {
+        match self.renewal {
             Renewal::Due(due) => NoticeKind::NotAsked(now.since(due)),
             Renewal::InFlight { due, sent: None, .. } => NoticeKind::NotAsked(now.since(due)),
             // The backend had less time than we took from it.
@@ -78,33 +76,29 @@ impl Run {
         now: Moment,
         todo: &mut Vec<Action>,
     ) {
-        let Phase::Running(running) = &self.phase else { return };
-        let abandoned = running.ending.is_none() && self.is_abandoned(running, now);
-        let Phase::Running(running) = &mut self.phase else { return };
+        let abandoned = self.ending.is_none() && self.is_abandoned(now);
         match answer {
             // It was asked for to check a lock that the job runs on without by now.
-            Ok(Kept::Lost) | Err(_) if abandoned => running.renewal = Renewal::Off,
+            Ok(Kept::Lost) | Err(_) if abandoned => self.renewal = Renewal::Off,
             // Kept or lost is true whenever we learn of it.
             Ok(Kept::Kept) => self.on_kept(sent, now, todo),
             Ok(Kept::Lost) => {
-                let kind = NoticeKind::of_lost(running.end, now);
+                let kind = NoticeKind::of_lost(self.end, now);
                 self.on_lost(kind, now, todo);
             }
-            Err(_) if !running.is_in_flight() => {}
+            Err(_) if !self.is_in_flight() => {}
             Err(trouble) => {
-                let first = running.unrenewed.replace(trouble.clone()).is_none();
-                if let (Some(extent), Some(limit)) = (&mut running.extent, running.limit) {
+                let first = self.unrenewed.replace(trouble.clone()).is_none();
+                if let Some(extent) = &mut self.extent {
                     // It may have been carried out all the same, or will be.
-                    extent.renewed(self.policy.lease().min(limit.since(sent)), now);
-                    if let (Renewal::InFlight { asked, .. }, true) = (running.renewal, trouble.unclear) {
-                        extent.left_unclear(self.policy.lease().min(limit.since(asked)));
+                    extent.renewed(self.policy.renewal(sent, self.limit), now);
+                    if let (Renewal::InFlight { asked, .. }, true) = (self.renewal, trouble.unclear) {
+                        extent.left_unclear(self.policy.renewal(asked, self.limit));
                     }
                 }
-                let Phase::Running(running) = &self.phase else { return };
-                let left = self.give_up_at(running).since(now);
+                let left = self.give_up_at().since(now);
                 let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
-                let Phase::Running(running) = &mut self.phase else { return };
-                running.renewal = Renewal::Due(now + pause);
+                self.renewal = Renewal::Due(now + pause);
                 if first {
                     todo.push(Action::Tell(Notice::NotRenewed(trouble)));
                 }
@@ -113,60 +107,56 @@ impl Run {
     }
 
     fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let lease = self.policy.lease();
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.unrenewed = None;
-        let (asked, limit) = match running.renewal {
+        self.unrenewed = None;
+        let (asked, limit) = match self.renewal {
             Renewal::InFlight { asked, limit, .. } => (asked, limit),
-            Renewal::Off | Renewal::Due(_) => (sent, running.limit),
+            Renewal::Off | Renewal::Due(_) => (sent, self.limit),
         };
-        let granted = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
-        running.end = running.end.max(sent + granted);
-        if let Some(extent) = &mut running.extent {
+        let granted = self.policy.renewal(sent, limit);
+        self.end = self.end.max(sent + granted);
+        if let Some(extent) = &mut self.extent {
             extent.renewed(granted, now);
             // This was not the first try, and of another there was no answer.
-            if let (Some(limit), true) = (limit, sent.since(asked) >= SILENCE) {
-                extent.left_unclear(lease.min(limit.since(asked)));
+            if limit.is_some() && sent.since(asked) >= SILENCE {
+                extent.left_unclear(self.policy.renewal(asked, limit));
             }
         }
         todo.push(Action::Tell(Notice::Renewed));
-        if running.renewal != Renewal::Off {
-            running.renewal = match running.ending {
+        if self.renewal != Renewal::Off {
+            self.renewal = match self.ending {
                 Some(ending) if ending.killed => Renewal::Due(self.timing.renew_at(sent)),
-                _ if !running.lasts() => Renewal::Due(self.timing.renew_at(sent)),
-                Some(_) => Renewal::Due(self.timing.before_end.undead_at(running.end)),
+                _ if !self.lasts() => Renewal::Due(self.timing.renew_at(sent)),
+                Some(_) => Renewal::Due(self.timing.before_end.undead_at(self.end)),
                 None => Renewal::Off,
             };
         }
-        match running.held {
+        match self.held {
             Some(since) if sent >= since => self.let_go(todo),
             // It was asked for before we stood still.
-            Some(_) if running.ending.is_none() => self.renew(now, todo),
+            Some(_) if self.ending.is_none() => self.renew(now, todo),
             _ => {}
         }
-        let Phase::Running(running) = &self.phase else { return };
         if self.policy.guarded {
-            todo.push(Action::Guard(self.guard_at(running.end, running.limit)));
+            todo.push(Action::Guard(self.guard_at()));
         }
     }
 
     /// The lock is not ours any more, or cannot be kept.
     pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
-        running.renewal = Renewal::Off;
-        if !std::mem::replace(&mut running.lost_told, true) {
+        self.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
+        self.renewal = Renewal::Off;
+        if !std::mem::replace(&mut self.lost_told, true) {
             todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
         }
         if self.policy.on_lost == OnLost::Ignore {
             // It was tried until the end.
-            running.lost = true;
+            self.lost = true;
             self.let_go(todo);
             return;
         }
         let before_end = self.timing.before_end;
-        let kill_at = before_end.kill_at(running.end).min(now + before_end.kill_after);
-        match &mut running.ending {
+        let kill_at = before_end.kill_at(self.end).min(now + before_end.kill_after);
+        match &mut self.ending {
             Some(ending) if ending.killed => return,
             Some(ending) => ending.kill_at = ending.kill_at.min(kill_at),
             None => {

@@ -1,9 +1,11 @@
-//! A run while its job lives: after a standstill the job is held until the lock was checked.
+//! A job that runs: after a standstill the job is held until the lock was checked.
 
 use std::time::Duration;
 
-use super::running::Renewal;
-use super::{Action, Notice, Phase, Run, Sender};
+use super::event::Action;
+use super::notice::Notice;
+use super::policy::Sender;
+use super::running::{Renewal, Running};
 use crate::clock::Moment;
 use crate::signal::Signal;
 
@@ -11,22 +13,20 @@ use crate::signal::Signal;
 /// storm of SIGCONT would hold the job for as long as it lasts.
 const RECENT: Duration = Duration::from_secs(1);
 
-impl Run {
+impl Running {
     /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
     /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        let over = running.ending.is_some() || running.lost_told;
-        if over || !self.holds(running, now) || !self.policy.renews() {
+        let over = self.ending.is_some() || self.lost_told;
+        if over || !self.holds(now) || !self.policy.renews() {
             return;
         }
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.checked = Some(now);
-        if running.held.replace(now).is_none() {
+        self.checked = Some(now);
+        if self.held.replace(now).is_none() {
             todo.push(Action::Tell(Notice::Checking));
             todo.push(Action::Hold);
         }
-        running.renewal = match running.renewal {
+        self.renewal = match self.renewal {
             Renewal::Due(at) => Renewal::Due(at.min(now)),
             Renewal::Off => Renewal::Due(now),
             asked @ Renewal::InFlight { .. } => asked,
@@ -35,30 +35,26 @@ impl Run {
 
     /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &self.phase else { return };
-        if running.held.is_some() {
+        if self.held.is_some() {
             // Whoever continued us may have continued the job too.
             todo.push(Action::Hold);
         }
-        if running.checked.is_none_or(|at| now.since(at) >= RECENT) {
+        if self.checked.is_none_or(|at| now.since(at) >= RECENT) {
             self.on_stalled(now, todo);
         }
-        let Phase::Running(running) = &mut self.phase else { return };
-        running.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
+        self.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
     }
 
     /// The job goes on.
     pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.held.take().is_some() {
+        if self.held.take().is_some() {
             todo.push(Action::LetGo);
         }
         self.forward_withheld(todo);
     }
 
     pub(super) fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
-        let Phase::Running(running) = &mut self.phase else { return };
-        if running.held.is_none() && std::mem::take(&mut running.withheld) {
+        if self.held.is_none() && std::mem::take(&mut self.withheld) {
             todo.push(Action::Forward(Signal::CONT));
         }
     }

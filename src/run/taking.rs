@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::event::{Action, Under, WhenFull};
+use super::notice::{Notice, SpawnTrouble};
+use super::policy::OnBackendError;
 use super::running::Lease;
-use super::{
-    Action, GIVE_BACK, GRACE, JobEnd, Notice, OnBackendError, Phase, Run, SpawnTrouble, Taken, Then, Unanswered, Under,
-    WhenFull,
-};
+use super::{GIVE_BACK, GRACE, Phase, Run, Taken, Then, Unanswered};
 use crate::backend::{Acquired, Trouble, TroubleKind};
 use crate::clock::Moment;
 use crate::exit::Outcome;
@@ -114,7 +114,8 @@ impl Run {
             todo.push(Action::Tell(Notice::Granted(grant)));
             // Before there is a command: we may be stopped at any moment.
             if self.policy.guarded {
-                todo.push(Action::Guard(self.guard_at(sent + self.policy.first_lease(), self.limit(sent))));
+                let (end, limit) = (sent + self.policy.first_lease(), self.policy.limit(sent));
+                todo.push(Action::Guard(self.timing.guard_at(&self.policy, end, limit)));
             }
             todo.push(Action::Spawn(Under::Lock { grant, until: grant.locked_at + self.policy.at_most }));
             self.phase = Phase::Spawning { lease: Some(lease) };
@@ -156,17 +157,7 @@ impl Run {
 
     pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) {
         let kind = trouble.kind;
-        let lease = match &self.phase {
-            Phase::Spawning { lease } => *lease,
-            Phase::Running(running) => {
-                // Why a job is ended was told, and that it never began is of no interest then.
-                if running.ending.is_none() {
-                    todo.push(Action::Tell(Notice::NotStarted(trouble)));
-                }
-                return self.on_job_ended(JobEnd::NotStarted(kind), now, todo);
-            }
-            _ => return,
-        };
+        let Phase::Spawning { lease } = self.phase else { return };
         let outcome = kind.outcome();
         todo.push(Action::Tell(Notice::NotStarted(trouble)));
         match lease {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy::{OnFailure, Patience, Policy};
+use super::policy::{OnExpiry, OnFailure, OnLost, Patience, Policy};
 use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::lock::Grant;
@@ -46,7 +46,7 @@ impl Margins {
 }
 
 /// The times that follow from a run's policy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Timing {
     at_most: Duration,
     lease: Duration,
@@ -84,6 +84,16 @@ impl Timing {
     /// at-most has no room for it.
     pub(super) fn drift_beyond(&self, left: Duration) -> Duration {
         drift(left.saturating_sub(self.at_most))
+    }
+
+    /// Returns when the guardian is to kill a job that we have not killed; `None` if the job may outlive its lock, which ends at
+    /// `end`, and at-most at `limit`.
+    pub(super) fn guard_at(&self, policy: &Policy, end: Moment, limit: Option<Moment>) -> Option<Moment> {
+        let kills = match limit {
+            Some(limit) if end >= limit => policy.on_expiry == OnExpiry::Kill,
+            _ => policy.on_lost == OnLost::Kill,
+        };
+        kills.then(|| self.before_end.undead_at(end))
     }
 
     /// When a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
@@ -202,7 +212,7 @@ fn drift(span: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::run::{Every, OnExpiry};
+    use crate::run::policy::Every;
     use crate::signal::Signal;
 
     #[test]

@@ -113,7 +113,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
 #[test]
 fn a_job_without_a_lock_waits_for_the_request_in_flight_before_an_earlier_one_is_given_back() {
     let mut story = waiting_unclear();
-    story.run.policy.on_backend_error = OnBackendError::Run;
+    Rc::make_mut(&mut story.run.policy).on_backend_error = OnBackendError::Run;
     let now = story.due();
     story.tick(now);
     let silent = now + 10_250;
