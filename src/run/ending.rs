@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::event::Action;
 use super::notice::Notice;
 use super::policy::OnLost;
-use super::running::{Ending, Renewal, Running, Why};
+use super::running::{Killing, Renewal, Running, Why};
 use crate::clock::Moment;
 use crate::signal::Signal;
 
@@ -18,9 +18,9 @@ const KILL_SELDOM: Duration = Duration::from_secs(1);
 impl Running {
     /// The job was asked to stop, and has not.
     pub(super) fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        match &mut self.ending {
-            Some(ending) if ending.killed => return,
-            Some(ending) => ending.kill_at = ending.kill_at.min(now),
+        match &mut self.killing {
+            Some(killing) if killing.killed => return,
+            Some(killing) => killing.kill_at = killing.kill_at.min(now),
             None => self.end_job(Why::StopTimeout, now, now),
         }
         todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
@@ -30,22 +30,22 @@ impl Running {
     /// the job lives.
     pub(super) fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
         let holds = self.holds(now);
-        self.ending = Some(Ending { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
+        self.killing = Some(Killing { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
         // The first signals reach also who was held.
-        self.held = None;
-        self.withheld = false;
+        self.frozen = None;
+        self.cont_owed = false;
         if holds && self.renewal == Renewal::Off {
-            self.renewal = Renewal::Due(self.timing.before_end.undead_at(self.end));
+            self.renewal = Renewal::Due(self.timing.before_end.undead_at(self.lease_end));
         }
     }
 
     /// When the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
     pub(super) fn kill_at(&self) -> Moment {
-        let Some(ending) = self.ending else { return self.end };
+        let Some(killing) = self.killing else { return self.lease_end };
         let leased = self.lease.is_some() && !self.lost && self.policy.on_lost == OnLost::Kill;
-        match leased && !ending.killed {
-            true => ending.kill_at.min(self.timing.before_end.kill_at(self.end)),
-            false => ending.kill_at,
+        match leased && !killing.killed {
+            true => killing.kill_at.min(self.timing.before_end.kill_at(self.lease_end)),
+            false => killing.kill_at,
         }
     }
 
@@ -64,20 +64,20 @@ impl Running {
     pub(super) fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let kill_at = self.kill_at();
         let before_end = self.timing.before_end;
-        let Running { ending: Some(ending), renewal, end, .. } = self else { return };
+        let Running { killing: Some(killing), renewal, lease_end, .. } = self else { return };
         if now >= kill_at {
-            if let (Renewal::Due(at), false) = (&mut *renewal, ending.killed) {
+            if let (Renewal::Due(at), false) = (&mut *renewal, killing.killed) {
                 // It may be due already, and SIGKILL has not had the time to end anything.
-                let undead = before_end.undead_after(now).min(before_end.undead_at(*end)).max(now + KILL_AGAIN);
+                let undead = before_end.undead_after(now).min(before_end.undead_at(*lease_end)).max(now + KILL_AGAIN);
                 *at = (*at).max(undead);
             }
-            ending.killed = true;
-            ending.kill_at = now + ending.pause;
-            ending.pause = (ending.pause * 2).min(KILL_SELDOM);
+            killing.killed = true;
+            killing.kill_at = now + killing.pause;
+            killing.pause = (killing.pause * 2).min(KILL_SELDOM);
             todo.push(Action::KillTree);
         }
-        let undead = matches!(*renewal, Renewal::Due(at) if ending.killed && now >= at);
-        if undead && !std::mem::replace(&mut ending.told, true) {
+        let undead = matches!(*renewal, Renewal::Due(at) if killing.killed && now >= at);
+        if undead && !std::mem::replace(&mut killing.told, true) {
             todo.push(Action::Tell(Notice::Undead));
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::event::{Action, Sight};
 use super::notice::{Notice, NoticeKind};
 use super::policy::{OnExpiry, Policy};
-use super::running::{Extent, Lease, Look, Renewal, Running};
+use super::running::{Extension, Lease, Look, Renewal, Running};
 use crate::backend::{FOR_EVER, Trouble};
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
@@ -15,7 +15,7 @@ use crate::lock::Grant;
 /// An end that is later by less has not been extended: taking and renewing round, and take their time.
 const EXTENDED: Duration = Duration::from_secs(1);
 
-impl Extent {
+impl Extension {
     /// Notes that a renewal for no longer than `lease` was answered at `now`, and so carried out before.
     pub(super) fn renewed(&mut self, lease: Duration, now: Moment) {
         // What the clocks may differ by in that time.
@@ -30,9 +30,14 @@ impl Extent {
 
 impl Running {
     /// Returns what is known at first of the end of a lock whose at-most is used up at `limit`.
-    pub(super) fn extent_of(&self, grant: Grant, limit: Moment) -> Extent {
+    pub(super) fn first_extension(&self, grant: Grant, limit: Moment) -> Extension {
         let until = grant.until.max(grant.locked_at + self.policy.at_most);
-        Extent { until, reach: limit.max(self.end), stray: Duration::ZERO, look: Look::Due(self.first_look(limit)) }
+        Extension {
+            until,
+            reach: limit.max(self.lease_end),
+            stray: Duration::ZERO,
+            look: Look::Due(self.first_look(limit)),
+        }
     }
 
     /// How long after it was taken the lock is to stay held.
@@ -48,14 +53,14 @@ impl Running {
 
     /// Until when at-most was extended, if it was.
     pub(super) fn extended(&self) -> Option<Timestamp> {
-        let (extent, lease) = (self.extent?, self.lease?);
+        let (extension, lease) = (self.extension?, self.lease?);
         let meant = self.policy.at_most + EXTENDED;
-        (extent.until.since(lease.grant.locked_at) >= meant).then_some(extent.until)
+        (extension.until.since(lease.grant.locked_at) >= meant).then_some(extension.until)
     }
 
     /// When the lock's end is to be asked for.
-    pub(super) fn ask_end_at(&self) -> Option<Moment> {
-        match self.extent.map(|extent| extent.look) {
+    pub(super) fn ask_lock_end_at(&self) -> Option<Moment> {
+        match self.extension.map(|extension| extension.look) {
             // The renewal's answer comes first, and then there is a tick.
             Some(Look::Due(at)) if self.would_look() && !self.is_in_flight() => Some(at),
             _ => None,
@@ -63,7 +68,7 @@ impl Running {
     }
 
     fn would_look(&self) -> bool {
-        self.ending.is_none() && !self.lost_told && self.limit.is_some()
+        self.killing.is_none() && !self.lost_told && self.limit.is_some()
     }
 
     /// When it is too late to know of an extension.
@@ -95,8 +100,8 @@ impl Running {
     }
 
     fn set_look(&mut self, look: Look) {
-        if let Some(extent) = &mut self.extent {
-            extent.look = look;
+        if let Some(extension) = &mut self.extension {
+            extension.look = look;
         }
     }
 
@@ -116,7 +121,7 @@ impl Running {
             // After a standstill it may have ended because its time was up, as the job's is.
             Ok(Sight::Gone) if late => {}
             Ok(Sight::Gone) => {
-                let kind = NoticeKind::of_lost(self.end, now);
+                let kind = NoticeKind::of_lost(self.lease_end, now);
                 self.on_lost(kind, now, todo);
             }
             Ok(Sight::Ours { until: Some(until), left }) => {
@@ -130,22 +135,22 @@ impl Running {
 
     /// The lock is ours for `left` from `sent` on at least.
     fn on_end_seen(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        let Some(extent) = self.extent else { return };
+        let Some(extension) = self.extension else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
         // than was meant.
-        if until < extent.until + EXTENDED || sent + left < extent.reach + EXTENDED {
+        if until < extension.until + EXTENDED || sent + left < extension.reach + EXTENDED {
             return;
         }
         // Or one of our own, carried out just now.
-        if !extent.stray.is_zero() && left < extent.stray + EXTENDED {
+        if !extension.stray.is_zero() && left < extension.stray + EXTENDED {
             return;
         }
         let limit = sent + left - self.timing.drift_beyond(left);
         let look = Look::Due(self.first_look(limit));
-        self.extent = Some(Extent { until, reach: now + left, look, ..extent });
+        self.extension = Some(Extension { until, reach: now + left, look, ..extension });
         self.limit = Some(limit);
-        self.end = match self.policy.renews() {
-            true => self.end.max(sent + self.policy.renewal(sent, Some(sent + left))),
+        self.lease_end = match self.policy.renews() {
+            true => self.lease_end.max(sent + self.policy.renewal(sent, Some(sent + left))),
             false => limit,
         };
         todo.push(Action::Tell(Notice::Extended(until)));

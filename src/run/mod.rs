@@ -239,7 +239,7 @@ impl Run {
         let (hold, closing, deadline) = (lock.hold, self.policy.closing(outcome), now + self.policy.backend_timeout);
         todo.push(Action::Release { hold, closing, deadline });
         self.longer = Some((hold, closing));
-        self.end = Some(lock.end);
+        self.end = Some(lock.lease_end);
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 

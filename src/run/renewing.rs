@@ -15,21 +15,21 @@ const SILENCE: Duration = Duration::from_secs(1);
 impl Running {
     /// Whether the lock has to be renewed yet, and would be lost otherwise.
     pub(super) fn is_watched(&self) -> bool {
-        let over = self.lost_told || self.ending.is_some();
+        let over = self.lost_told || self.killing.is_some();
         self.lease.is_some() && self.policy.renews() && !over && !self.lasts()
     }
 
     /// When a lock that is not renewed by then is given up.
     pub(super) fn give_up_at(&self) -> Moment {
-        match (self.policy.on_lost, self.ending) {
-            (OnLost::Kill, None) => self.timing.before_end.stop_at(self.end),
-            _ => self.end,
+        match (self.policy.on_lost, self.killing) {
+            (OnLost::Kill, None) => self.timing.before_end.stop_at(self.lease_end),
+            _ => self.lease_end,
         }
     }
 
     /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
     pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let killed = self.ending.is_some_and(|ending| ending.killed);
+        let killed = self.killing.is_some_and(|killing| killing.killed);
         let (limit, deadline) = match killed {
             true => (None, now + self.policy.backend_timeout),
             false => (self.limit, self.give_up_at()),
@@ -76,24 +76,24 @@ impl Running {
         now: Moment,
         todo: &mut Vec<Action>,
     ) {
-        let abandoned = self.ending.is_none() && self.is_abandoned(now);
+        let abandoned = self.killing.is_none() && self.is_abandoned(now);
         match answer {
             // It was asked for to check a lock that the job runs on without by now.
             Ok(Kept::Lost) | Err(_) if abandoned => self.renewal = Renewal::Off,
             // Kept or lost is true whenever we learn of it.
             Ok(Kept::Kept) => self.on_kept(sent, now, todo),
             Ok(Kept::Lost) => {
-                let kind = NoticeKind::of_lost(self.end, now);
+                let kind = NoticeKind::of_lost(self.lease_end, now);
                 self.on_lost(kind, now, todo);
             }
             Err(_) if !self.is_in_flight() => {}
             Err(trouble) => {
                 let first = self.unrenewed.replace(trouble.clone()).is_none();
-                if let Some(extent) = &mut self.extent {
+                if let Some(extension) = &mut self.extension {
                     // It may have been carried out all the same, or will be.
-                    extent.renewed(self.policy.renewal(sent, self.limit), now);
+                    extension.renewed(self.policy.renewal(sent, self.limit), now);
                     if let (Renewal::InFlight { asked, .. }, true) = (self.renewal, trouble.unclear) {
-                        extent.left_unclear(self.policy.renewal(asked, self.limit));
+                        extension.left_unclear(self.policy.renewal(asked, self.limit));
                     }
                 }
                 let left = self.give_up_at().since(now);
@@ -113,27 +113,27 @@ impl Running {
             Renewal::Off | Renewal::Due(_) => (sent, self.limit),
         };
         let granted = self.policy.renewal(sent, limit);
-        self.end = self.end.max(sent + granted);
-        if let Some(extent) = &mut self.extent {
-            extent.renewed(granted, now);
+        self.lease_end = self.lease_end.max(sent + granted);
+        if let Some(extension) = &mut self.extension {
+            extension.renewed(granted, now);
             // This was not the first try, and of another there was no answer.
             if limit.is_some() && sent.since(asked) >= SILENCE {
-                extent.left_unclear(self.policy.renewal(asked, limit));
+                extension.left_unclear(self.policy.renewal(asked, limit));
             }
         }
         todo.push(Action::Tell(Notice::Renewed));
         if self.renewal != Renewal::Off {
-            self.renewal = match self.ending {
-                Some(ending) if ending.killed => Renewal::Due(self.timing.renew_at(sent)),
+            self.renewal = match self.killing {
+                Some(killing) if killing.killed => Renewal::Due(self.timing.renew_at(sent)),
                 _ if !self.lasts() => Renewal::Due(self.timing.renew_at(sent)),
-                Some(_) => Renewal::Due(self.timing.before_end.undead_at(self.end)),
+                Some(_) => Renewal::Due(self.timing.before_end.undead_at(self.lease_end)),
                 None => Renewal::Off,
             };
         }
-        match self.held {
+        match self.frozen {
             Some(since) if sent >= since => self.let_go(todo),
             // It was asked for before we stood still.
-            Some(_) if self.ending.is_none() => self.renew(now, todo),
+            Some(_) if self.killing.is_none() => self.renew(now, todo),
             _ => {}
         }
         if self.policy.guarded {
@@ -155,10 +155,10 @@ impl Running {
             return;
         }
         let before_end = self.timing.before_end;
-        let kill_at = before_end.kill_at(self.end).min(now + before_end.kill_after);
-        match &mut self.ending {
-            Some(ending) if ending.killed => return,
-            Some(ending) => ending.kill_at = ending.kill_at.min(kill_at),
+        let kill_at = before_end.kill_at(self.lease_end).min(now + before_end.kill_after);
+        match &mut self.killing {
+            Some(killing) if killing.killed => return,
+            Some(killing) => killing.kill_at = killing.kill_at.min(kill_at),
             None => {
                 self.end_job(Why::Lost, kill_at, now);
                 self.begin_the_end(now, todo);

@@ -32,11 +32,11 @@ pub(super) struct Running {
     pub(super) started: Moment,
     pub(super) lease: Option<Lease>,
     /// Until when the lock is ours, for all we know.
-    pub(super) end: Moment,
+    pub(super) lease_end: Moment,
     /// When at-most is used up; `None` if that has no consequence.
     pub(super) limit: Option<Moment>,
     /// What is known of that end where the backend can be asked for it.
-    pub(super) extent: Option<Extent>,
+    pub(super) extension: Option<Extension>,
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
     /// That the lock is lost was told; it is not renewed any more.
@@ -48,17 +48,17 @@ pub(super) struct Running {
     pub(super) unrenewed: Option<Trouble>,
     /// When `--stop-timeout` is over.
     pub(super) stop_at: Option<Moment>,
-    pub(super) ending: Option<Ending>,
+    pub(super) killing: Option<Killing>,
     /// How the command ended; what it left behind may live.
-    pub(super) ended: Option<JobEnd>,
+    pub(super) exit: Option<JobEnd>,
     /// When to look again whether what we wait for is gone.
-    pub(super) look_at: Option<Moment>,
+    pub(super) recheck_leftovers_at: Option<Moment>,
     /// The job stands still until a renewal that was asked for after this moment is answered.
-    pub(super) held: Option<Moment>,
+    pub(super) frozen: Option<Moment>,
     /// When the job was last held for such a check.
     pub(super) checked: Option<Moment>,
     /// A CONT that the job is to get unless something is in the way.
-    pub(super) withheld: bool,
+    pub(super) cont_owed: bool,
 }
 
 /// When the lease is made longer.
@@ -77,7 +77,7 @@ pub(super) enum Renewal {
 
 /// We are ending the job.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
+pub(super) struct Killing {
     pub(super) why: Why,
     pub(super) kill_at: Moment,
     pub(super) killed: bool,
@@ -97,7 +97,7 @@ pub(super) enum Why {
 
 /// What is known of the end of at-most, and what is done to know it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct Extension {
     /// When at-most is used up by the backend's clock.
     pub(super) until: Timestamp,
     /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
@@ -141,36 +141,36 @@ pub(super) struct Owed {
     /// How long after it was taken it is to stay held.
     pub(super) hold: Duration,
     /// Until when it was ours, for all we know.
-    pub(super) end: Moment,
+    pub(super) lease_end: Moment,
 }
 
 impl Running {
     /// Makes the job that was started at `now` under a lease, or without one.
     pub(super) fn new(policy: Rc<Policy>, timing: Timing, started: Moment, lease: Option<Lease>, now: Moment) -> Self {
         let taken = lease.map_or(now, |lease| lease.taken);
-        let (end, limit) = (taken + policy.first_lease(), policy.limit(taken));
+        let (lease_end, limit) = (taken + policy.first_lease(), policy.limit(taken));
         let mut running = Self {
             policy,
             timing,
             started,
             lease,
-            end,
+            lease_end,
             limit,
-            extent: None,
+            extension: None,
             lost: false,
             lost_told: false,
             expired_told: false,
             renewal: Renewal::Off,
             unrenewed: None,
             stop_at: None,
-            ending: None,
-            ended: None,
-            look_at: None,
-            held: None,
+            killing: None,
+            exit: None,
+            recheck_leftovers_at: None,
+            frozen: None,
             checked: None,
-            withheld: false,
+            cont_owed: false,
         };
-        running.extent = lease.zip(limit).map(|(lease, limit)| running.extent_of(lease.grant, limit));
+        running.extension = lease.zip(limit).map(|(lease, limit)| running.first_extension(lease.grant, limit));
         if running.is_watched() {
             running.renewal = Renewal::Due(running.timing.renew_at(taken));
         }
@@ -211,13 +211,16 @@ impl Running {
             Renewal::Off | Renewal::InFlight { .. } => None,
         };
         let limit = match (self.policy.on_expiry, self.limit) {
-            _ if self.ending.is_some() => Some(self.kill_at()),
+            _ if self.killing.is_some() => Some(self.kill_at()),
             (OnExpiry::Kill, Some(limit)) => Some(self.timing.before_limit.stop_at(limit)),
             (OnExpiry::Ignore, Some(limit)) if !self.expired_told => Some(limit),
             _ => None,
         };
         let lost = self.is_watched().then(|| self.give_up_at());
-        [renewal, limit, lost, self.stop_at, self.look_at, self.ask_end_at()].into_iter().flatten().min()
+        [renewal, limit, lost, self.stop_at, self.recheck_leftovers_at, self.ask_lock_end_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What the clock brings about while the job lives.
@@ -226,12 +229,12 @@ impl Running {
             self.stop_at = None;
             self.on_stop_timeout(now, todo);
         }
-        if self.look_at.is_some_and(|at| now >= at) {
-            self.look_at = None;
+        if self.recheck_leftovers_at.is_some_and(|at| now >= at) {
+            self.recheck_leftovers_at = None;
             self.look_for_rest(now, todo);
         }
         match (self.policy.on_expiry, self.limit) {
-            _ if self.ending.is_some() => {}
+            _ if self.killing.is_some() => {}
             (OnExpiry::Kill, Some(limit)) if now >= self.timing.before_limit.stop_at(limit) => {
                 todo.push(Action::Tell(Notice::Expired(self.policy.at_most, self.extended())));
                 self.end_job(Why::Expired, self.timing.before_limit.kill_at(limit), now);
@@ -244,13 +247,13 @@ impl Running {
             }
             _ => {}
         }
-        if self.ask_end_at().is_some_and(|at| now >= at) {
+        if self.ask_lock_end_at().is_some_and(|at| now >= at) {
             self.look(now, todo);
         }
         if self.is_watched() && now >= self.give_up_at() {
             self.on_lost(self.why_not_renewed(now), now, todo);
         }
-        if self.ending.is_some() {
+        if self.killing.is_some() {
             // After a stall more than one thing may be due.
             self.on_ending_time(now, todo);
         }
@@ -262,7 +265,7 @@ impl Running {
 
     /// Returns when somebody else is to kill the job because we have not; `None` if it is not to be killed then.
     pub(super) fn guard_at(&self) -> Option<Moment> {
-        self.timing.guard_at(&self.policy, self.end, self.limit)
+        self.timing.guard_at(&self.policy, self.lease_end, self.limit)
     }
 
     /// Whether the lock is ours, for all we know.
@@ -277,7 +280,7 @@ impl Running {
 
     /// Whether the lock, as it is now, lasts until at-most is used up.
     pub(super) fn lasts(&self) -> bool {
-        self.limit.is_some_and(|limit| self.end >= limit)
+        self.limit.is_some_and(|limit| self.lease_end >= limit)
     }
 
     pub(super) fn is_in_flight(&self) -> bool {

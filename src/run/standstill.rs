@@ -17,12 +17,12 @@ impl Running {
     /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
     /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let over = self.ending.is_some() || self.lost_told;
+        let over = self.killing.is_some() || self.lost_told;
         if over || !self.holds(now) || !self.policy.renews() {
             return;
         }
         self.checked = Some(now);
-        if self.held.replace(now).is_none() {
+        if self.frozen.replace(now).is_none() {
             todo.push(Action::Tell(Notice::Checking));
             todo.push(Action::Hold);
         }
@@ -35,26 +35,26 @@ impl Running {
 
     /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
-        if self.held.is_some() {
+        if self.frozen.is_some() {
             // Whoever continued us may have continued the job too.
             todo.push(Action::Hold);
         }
         if self.checked.is_none_or(|at| now.since(at) >= RECENT) {
             self.on_stalled(now, todo);
         }
-        self.withheld |= self.policy.placement.passes_on(Signal::CONT, sender);
+        self.cont_owed |= self.policy.placement.passes_on(Signal::CONT, sender);
     }
 
     /// The job goes on.
     pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
-        if self.held.take().is_some() {
+        if self.frozen.take().is_some() {
             todo.push(Action::LetGo);
         }
         self.forward_withheld(todo);
     }
 
     pub(super) fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
-        if self.held.is_none() && std::mem::take(&mut self.withheld) {
+        if self.frozen.is_none() && std::mem::take(&mut self.cont_owed) {
             todo.push(Action::Forward(Signal::CONT));
         }
     }

@@ -20,7 +20,7 @@ impl Running {
             return self.on_continued(sender, now, todo);
         }
         // The job, which stands still, will not stop as we are used to.
-        if signal.stops() && self.held.is_some() && self.policy.placement.terminal {
+        if signal.stops() && self.frozen.is_some() && self.policy.placement.terminal {
             return todo.push(Action::StopOurselves(signal));
         }
         if self.policy.placement.passes_on(signal, sender) {
@@ -43,27 +43,27 @@ impl Running {
     pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) -> Flow {
         let kind = trouble.kind;
         // Why a job is ended was told, and that it never began is of no interest then.
-        if self.ending.is_none() {
+        if self.killing.is_none() {
             todo.push(Action::Tell(Notice::NotStarted(trouble)));
         }
         self.on_job_ended(JobEnd::NotStarted(kind), now, todo)
     }
 
     pub(super) fn on_job_stopped(&self, signal: Signal, todo: &mut Vec<Action>) {
-        if self.policy.placement.terminal && self.ending.is_none() && self.held.is_none() {
+        if self.policy.placement.terminal && self.killing.is_none() && self.frozen.is_none() {
             todo.push(Action::StopOurselves(signal));
         }
     }
 
     pub(super) fn on_job_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
-        self.ended = Some(end);
+        self.exit = Some(end);
         self.on_part_ended(end, now, todo);
         self.finish_if_over(now, todo)
     }
 
     pub(super) fn on_orphan_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
         // After a standstill it comes before the end of the command that left it behind.
-        if self.ended.is_some() || matches!(self.policy.wait_for, WaitFor::Rest(_)) {
+        if self.exit.is_some() || matches!(self.policy.wait_for, WaitFor::Rest(_)) {
             self.on_part_ended(end, now, todo);
         }
         self.finish_if_over(now, todo)
@@ -72,16 +72,18 @@ impl Running {
     /// We may have been stopped for so long that somebody else has done what we should have.
     fn on_part_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let overdue = self.policy.guarded && self.guard_at().is_some_and(|at| now >= at);
-        if self.ending.is_none() && self.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
+        if self.killing.is_none() && self.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
             self.on_time(now, todo);
         }
     }
 
     /// Ends the run once the command has ended, unless what it left behind has to end too before the job has.
     fn finish_if_over(&mut self, now: Moment, todo: &mut Vec<Action>) -> Flow {
-        match self.ended {
+        match self.exit {
             None => Flow::Stay,
-            Some(end) if self.ending.is_none() && self.policy.wait_for == WaitFor::Child => self.finish(end, now, todo),
+            Some(end) if self.killing.is_none() && self.policy.wait_for == WaitFor::Child => {
+                self.finish(end, now, todo)
+            }
             Some(_) => {
                 self.look_for_rest(now, todo);
                 Flow::Stay
@@ -91,10 +93,10 @@ impl Running {
 
     /// Has somebody look for what the command, which has ended, has left behind.
     pub(super) fn look_for_rest(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        match (self.ending, self.policy.wait_for) {
+        match (self.killing, self.policy.wait_for) {
             (Some(_), _) => todo.push(Action::LookForRest(Rest::Tree)),
             (None, WaitFor::Rest(rest)) => {
-                self.look_at = (rest == Rest::Group).then(|| now + LOOK_AGAIN);
+                self.recheck_leftovers_at = (rest == Rest::Group).then(|| now + LOOK_AGAIN);
                 todo.push(Action::LookForRest(rest));
             }
             (None, WaitFor::Child) => {}
@@ -102,12 +104,12 @@ impl Running {
     }
 
     pub(super) fn on_rest_gone(&self, now: Moment, todo: &mut Vec<Action>) -> Flow {
-        self.ended.map_or(Flow::Stay, |end| self.finish(end, now, todo))
+        self.exit.map_or(Flow::Stay, |end| self.finish(end, now, todo))
     }
 
     /// The job is over: the lock goes back, if it is ours to give.
     fn finish(&self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
-        let why = self.ending.map(|ending| ending.why);
+        let why = self.killing.map(|killing| killing.why);
         let outcome = match (why, end) {
             (Some(Why::Expired), _) => Outcome::Expired,
             (Some(Why::Lost), _) => Outcome::Lost,
@@ -115,19 +117,19 @@ impl Running {
             (_, JobEnd::Killed(signal)) => Outcome::Killed(signal),
             (_, JobEnd::NotStarted(kind)) => kind.outcome(),
         };
-        if self.held.is_some() {
+        if self.frozen.is_some() {
             // What the command left behind is left alone, and does not stand still for ever.
             todo.push(Action::LetGo);
         }
         if !matches!(end, JobEnd::NotStarted(_)) {
             todo.push(Action::Tell(Notice::Ended(outcome)));
         }
-        if self.is_in_flight() || self.extent.is_some_and(|extent| extent.look == Look::InFlight) {
+        if self.is_in_flight() || self.extension.is_some_and(|extension| extension.look == Look::InFlight) {
             // The release comes after it.
             todo.push(Action::StopTrying);
         }
         let is_ours = self.holds(now) && why != Some(Why::Lost);
-        let lock = self.lease.map(|lease| Owed { is_ours, hold: self.hold(outcome, lease), end: self.end });
+        let lock = self.lease.map(|lease| Owed { is_ours, hold: self.hold(outcome, lease), lease_end: self.lease_end });
         Flow::Leave(Over { outcome, lock })
     }
 }

@@ -220,7 +220,7 @@ impl Story {
     /// Whether a look for the lock's end comes next.
     fn would_look(&self) -> bool {
         let Phase::Running(running) = &self.run.phase else { return false };
-        running.ask_end_at().is_some_and(|at| Some(at) == self.run.deadline())
+        running.ask_lock_end_at().is_some_and(|at| Some(at) == self.run.deadline())
     }
 
     fn told(&self, is: impl Fn(&Notice) -> bool) -> usize {
