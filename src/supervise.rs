@@ -18,7 +18,7 @@ use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Handle};
 use crate::plain::plain;
 use crate::report::{Counted, Metrics, Reporter};
-use crate::run::{Action, Event, Notice, Rest, Run, Under};
+use crate::run::{Action, Event, Leftovers, Notice, Run, Under};
 use crate::variables::{self, Way};
 
 /// The pause after a wait that failed or that nothing came of, since the next one may be no longer.
@@ -162,9 +162,9 @@ impl Supervisor {
                 if let Some(job) = &mut self.job {
                     job.signal_tree(crate::signal::Signal::KILL);
                 }
-                return self.look_for_rest(Rest::Tree);
+                return self.look_for_leftovers(Leftovers::Tree);
             }
-            Action::LookForRest(rest) => return self.look_for_rest(rest),
+            Action::LookForLeftovers(leftovers) => return self.look_for_leftovers(leftovers),
             Action::Hold => {
                 if let Some(job) = &mut self.job {
                     job.hold();
@@ -290,9 +290,9 @@ impl Supervisor {
         }
     }
 
-    fn look_for_rest(&mut self, rest: Rest) -> Done {
+    fn look_for_leftovers(&mut self, leftovers: Leftovers) -> Done {
         match &self.job {
-            Some(job) if job.rest_is_gone(rest) => Done::Event(Event::RestGone),
+            Some(job) if job.leftovers_are_gone(leftovers) => Done::Event(Event::LeftoversGone),
             _ => Done::Nothing,
         }
     }

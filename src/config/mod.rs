@@ -17,7 +17,7 @@ use crate::backend::{Access, Operate};
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
-    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, WaitFor,
+    Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
 };
 use crate::signal::Signal;
 use crate::variables::Way;
@@ -222,8 +222,8 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
             _ => OnLost::Kill,
         },
         wait_for: match layers.choice("wait-for")? {
-            Some("group") => WaitFor::Rest(Rest::Group),
-            Some("tree") => WaitFor::Rest(Rest::Tree),
+            Some("group") => WaitFor::Leftovers(Leftovers::Group),
+            Some("tree") => WaitFor::Leftovers(Leftovers::Tree),
             _ => WaitFor::Child,
         },
         guarded: lease.is_some() && !layers.flag("no-die-with-shedlock")?,

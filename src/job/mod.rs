@@ -30,7 +30,7 @@ pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ou
 pub(crate) use spawn::Command;
 use spawn::Plan;
 
-use crate::run::{Event, Group, JobEnd, Rest};
+use crate::run::{Event, Group, JobEnd, Leftovers};
 use crate::signal::Signal;
 use hold::Held;
 use launch::Launched;
@@ -209,12 +209,12 @@ impl Job {
     }
 
     /// Whether the command and the rest of its group, or of all that came of it, is gone.
-    pub(crate) fn rest_is_gone(&self, rest: Rest) -> bool {
+    pub(crate) fn leftovers_are_gone(&self, leftovers: Leftovers) -> bool {
         self.reaped
-            && match (rest, self.group) {
-                (Rest::Tree, _) => self.tree_is_gone(),
-                (Rest::Group, Group::Own) => self.own_group_is_gone(),
-                (Rest::Group, Group::Shared) => self.shared_group_is_gone(),
+            && match (leftovers, self.group) {
+                (Leftovers::Tree, _) => self.tree_is_gone(),
+                (Leftovers::Group, Group::Own) => self.own_group_is_gone(),
+                (Leftovers::Group, Group::Shared) => self.shared_group_is_gone(),
             }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::tree::{Process, all, below};
 use super::{Command, Environment, GUARDIAN, Guardian, Job, Signals, guard, reap};
 use crate::clock::Moment;
-use crate::run::{Event, Group, Rest};
+use crate::run::{Event, Group, Leftovers};
 use crate::signal::Signal;
 
 const NAME: &str = "shedlock-scene";
@@ -78,8 +78,8 @@ fn obey(line: &str, job: &mut Option<Job>, guardian: &mut Option<Guardian>) -> S
             if ours.reaped {
                 reap(job);
             }
-            let rest = if rest == "group" { Rest::Group } else { Rest::Tree };
-            return job.as_ref().unwrap().rest_is_gone(rest).to_string();
+            let rest = if rest == "group" { Leftovers::Group } else { Leftovers::Tree };
+            return job.as_ref().unwrap().leftovers_are_gone(rest).to_string();
         }
         "reap" => {
             let events = reap(job);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::notice::{Notice, SpawnTrouble, SpawnTroubleKind};
-use super::policy::{Rest, Sender};
+use super::policy::{Leftovers, Sender};
 use crate::backend::{Acquired, Kept, Trouble};
 use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
@@ -48,8 +48,8 @@ pub(crate) enum Event {
     JobEnded(JobEnd),
     /// Some other process that had become our child ended and was reaped.
     OrphanEnded(JobEnd),
-    /// Nothing lives of what [`Action::LookForRest`] looks for.
-    RestGone,
+    /// Nothing lives of what [`Action::LookForLeftovers`] looks for.
+    LeftoversGone,
     /// Time has passed that we did not notice: we were stopped, or the machine was.
     Stalled,
     /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
@@ -134,8 +134,8 @@ pub(crate) enum Action {
     SignalTree(Signal),
     /// SIGKILL all of the job, and look whether anything is left.
     KillTree,
-    /// Look whether anything of the job is left; [`Event::RestGone`] says that nothing is.
-    LookForRest(Rest),
+    /// Look whether anything of the job is left; [`Event::LeftoversGone`] says that nothing is.
+    LookForLeftovers(Leftovers),
     /// Stop the job until [`Action::LetGo`].
     Hold,
     LetGo,

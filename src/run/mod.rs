@@ -41,7 +41,7 @@ use crate::signal::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Sight, Under, WhenFull};
 pub(crate) use notice::{MetricsTrouble, Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
 pub(crate) use policy::{
-    Every, Group, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Rest, Sender, WaitFor,
+    Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Sender, WaitFor,
 };
 use running::{Flow, Lease, Over, Running};
 use timing::Timing;

@@ -157,7 +157,7 @@ pub(crate) enum OnLost {
 
 /// What the command may leave behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum Leftovers {
     /// Its process group.
     Group,
     /// Every descendant.
@@ -170,7 +170,7 @@ pub(crate) enum WaitFor {
     /// When the command has.
     Child,
     /// When nothing is left of some part of it either.
-    Rest(Rest),
+    Leftovers(Leftovers),
 }
 
 /// What becomes of the lock when the job failed.

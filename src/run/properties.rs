@@ -110,7 +110,12 @@ fn a_policy() -> impl Strategy<Value = Policy> {
         any::<bool>(),
         any::<u64>(),
         prop::sample::select(
-            &[WaitFor::Child, WaitFor::Child, WaitFor::Rest(Rest::Group), WaitFor::Rest(Rest::Tree)][..],
+            &[
+                WaitFor::Child,
+                WaitFor::Child,
+                WaitFor::Leftovers(Leftovers::Group),
+                WaitFor::Leftovers(Leftovers::Tree),
+            ][..],
         ),
         any::<bool>(),
     );
@@ -502,9 +507,9 @@ impl World {
                 self.seen.killed = true;
                 self.seen.holding = false;
                 self.signal(0..self.tree.len(), Signal::KILL);
-                return self.look_for_rest();
+                return self.look_for_leftovers();
             }
-            Action::LookForRest(_) => return self.look_for_rest(),
+            Action::LookForLeftovers(_) => return self.look_for_leftovers(),
             Action::StopOurselves(_) => {}
             Action::Tell(notice) => {
                 if let Notice::Extended(_) = notice {
@@ -595,8 +600,8 @@ impl World {
         }
     }
 
-    fn look_for_rest(&self) -> Option<Event> {
-        self.tree.iter().all(|process| !process.alive).then_some(Event::RestGone)
+    fn look_for_leftovers(&self) -> Option<Event> {
+        self.tree.iter().all(|process| !process.alive).then_some(Event::LeftoversGone)
     }
 
     // The backend.

@@ -190,7 +190,7 @@ impl Running {
             Event::SpawnFailed(trouble) => return self.on_spawn_failed(trouble, now, todo),
             Event::JobEnded(end) => return self.on_job_ended(end, now, todo),
             Event::OrphanEnded(end) => return self.on_orphan_ended(end, now, todo),
-            Event::RestGone => return self.on_rest_gone(now, todo),
+            Event::LeftoversGone => return self.on_leftovers_gone(now, todo),
             Event::Begin
             | Event::Acquired { .. }
             | Event::Unrecorded(_)
@@ -231,7 +231,7 @@ impl Running {
         }
         if self.recheck_leftovers_at.is_some_and(|at| now >= at) {
             self.recheck_leftovers_at = None;
-            self.look_for_rest(now, todo);
+            self.look_for_leftovers(now, todo);
         }
         match (self.policy.on_expiry, self.limit) {
             _ if self.killing.is_some() => {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::event::{Action, JobEnd};
 use super::notice::{Notice, SpawnTrouble};
-use super::policy::{Rest, Sender, WaitFor};
+use super::policy::{Leftovers, Sender, WaitFor};
 use super::running::{Flow, Look, Over, Owed, Running, Why};
 use crate::clock::Moment;
 use crate::exit::Outcome;
@@ -63,7 +63,7 @@ impl Running {
 
     pub(super) fn on_orphan_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
         // After a standstill it comes before the end of the command that left it behind.
-        if self.exit.is_some() || matches!(self.policy.wait_for, WaitFor::Rest(_)) {
+        if self.exit.is_some() || matches!(self.policy.wait_for, WaitFor::Leftovers(_)) {
             self.on_part_ended(end, now, todo);
         }
         self.finish_if_over(now, todo)
@@ -85,25 +85,25 @@ impl Running {
                 self.finish(end, now, todo)
             }
             Some(_) => {
-                self.look_for_rest(now, todo);
+                self.look_for_leftovers(now, todo);
                 Flow::Stay
             }
         }
     }
 
     /// Has somebody look for what the command, which has ended, has left behind.
-    pub(super) fn look_for_rest(&mut self, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn look_for_leftovers(&mut self, now: Moment, todo: &mut Vec<Action>) {
         match (self.killing, self.policy.wait_for) {
-            (Some(_), _) => todo.push(Action::LookForRest(Rest::Tree)),
-            (None, WaitFor::Rest(rest)) => {
-                self.recheck_leftovers_at = (rest == Rest::Group).then(|| now + LOOK_AGAIN);
-                todo.push(Action::LookForRest(rest));
+            (Some(_), _) => todo.push(Action::LookForLeftovers(Leftovers::Tree)),
+            (None, WaitFor::Leftovers(leftovers)) => {
+                self.recheck_leftovers_at = (leftovers == Leftovers::Group).then(|| now + LOOK_AGAIN);
+                todo.push(Action::LookForLeftovers(leftovers));
             }
             (None, WaitFor::Child) => {}
         }
     }
 
-    pub(super) fn on_rest_gone(&self, now: Moment, todo: &mut Vec<Action>) -> Flow {
+    pub(super) fn on_leftovers_gone(&self, now: Moment, todo: &mut Vec<Action>) -> Flow {
         self.exit.map_or(Flow::Stay, |end| self.finish(end, now, todo))
     }
 

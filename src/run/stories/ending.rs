@@ -17,8 +17,11 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
         assert_eq!(story.due(), again, "SIGKILL is repeated: the job may be forking");
         assert_eq!(story.tick(again), [Action::KillTree]);
     }
-    assert_eq!(story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
-    assert_eq!(story.on(98_160, Event::RestGone), [release(0, 108_160)]);
+    assert_eq!(
+        story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))),
+        [Action::LookForLeftovers(Leftovers::Tree)]
+    );
+    assert_eq!(story.on(98_160, Event::LeftoversGone), [release(0, 108_160)]);
     assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -42,8 +45,8 @@ fn the_first_signal_can_be_chosen() {
 fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
-    assert_eq!(story.on(88_000, Event::RestGone), [release(0, 98_000)]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(88_000, Event::LeftoversGone), [release(0, 98_000)]);
     assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -51,12 +54,12 @@ fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
 fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
     // A daemon is left; another one dies, and it is not all.
-    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
-    assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(97_960, Event::LeftoversGone), [release(0, 107_960)]);
 }
 
 #[test]
@@ -64,8 +67,8 @@ fn nothing_is_over_before_the_command_itself_was_reaped() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, Event::OrphanEnded(JobEnd::Exited(0))), []);
-    assert_eq!(story.on(88_000, Event::RestGone), []);
-    assert_eq!(story.on(88_001, exited(0)), [Action::LookForRest(Rest::Tree)]);
+    assert_eq!(story.on(88_000, Event::LeftoversGone), []);
+    assert_eq!(story.on(88_001, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn a_job_without_a_lock_is_stopped_at_at_most_too() {
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
     story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(97_960, Event::RestGone), exit(Outcome::Expired));
+    assert_eq!(story.on(97_960, Event::LeftoversGone), exit(Outcome::Expired));
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
     }
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(end - 50_000, Event::RestGone), [release(0, end - 40_000)]);
+    assert_eq!(story.on(end - 50_000, Event::LeftoversGone), [release(0, end - 40_000)]);
     assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -198,7 +201,7 @@ fn that_the_lock_was_lost_is_told_once() {
     story.on(now + 1, renewed(Ok(Kept::Lost), now));
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 1);
     story.on(now + 2, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(now + 2, Event::RestGone), [release(0, now + 10_002)]);
+    assert_eq!(story.on(now + 2, Event::LeftoversGone), [release(0, now + 10_002)]);
     assert_eq!(story.on(now + 3, Event::Released(Err(Trouble::passing("down")))), exit(Outcome::Lost));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0, "there was nothing to release");
 }
@@ -211,7 +214,7 @@ fn a_late_answer_to_a_renewal_counts() {
     gone.tick(STOP_AT);
     gone.on(90_000, renewed(Ok(Kept::Lost), 66_670));
     gone.on(90_001, exited(0));
-    assert_eq!(gone.on(90_001, Event::RestGone), [release(0, 100_001)]);
+    assert_eq!(gone.on(90_001, Event::LeftoversGone), [release(0, 100_001)]);
     gone.on(90_002, Event::Released(Ok(Kept::Lost)));
     assert_eq!(gone.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "there was nothing to release");
 
@@ -242,5 +245,5 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     }
     assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(155_360, Event::RestGone), [release(0, 165_360)], "for the record");
+    assert_eq!(story.on(155_360, Event::LeftoversGone), [release(0, 165_360)], "for the record");
 }

@@ -78,8 +78,8 @@ fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job
     assert_eq!(story.on(STOP_AT + 1, seen(until(200_000), 112_000, LOOK_AT + 510)), []);
     assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.next(), KILL_AT);
-    assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::LookForRest(Rest::Tree)]);
-    assert_eq!(story.on(STOP_AT + 2, Event::RestGone), [release(0, STOP_AT + 10_002)]);
+    assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(STOP_AT + 2, Event::LeftoversGone), [release(0, STOP_AT + 10_002)]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     assert_eq!(story.on(LOOK_AT + 10, gone()), first_signals());
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
     story.on(LOOK_AT + 20, exited(0));
-    story.on(LOOK_AT + 20, Event::RestGone);
+    story.on(LOOK_AT + 20, Event::LeftoversGone);
     assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
 
     let mut ignored = Story::running(Policy { on_lost: OnLost::Ignore, ..policy() });

@@ -45,7 +45,7 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
         // It may have missed something that we find.
         let todo = story.on(end + 50_000, killed);
         assert!(todo.contains(&Action::KillTree), "{todo:?}");
-        let todo = story.on(end + 50_000, Event::RestGone);
+        let todo = story.on(end + 50_000, Event::LeftoversGone);
         assert!(matches!(todo.last(), Some(Action::Release { .. })), "{todo:?}");
         story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
         assert!(matches!(story.run.phase, Phase::Done));
@@ -56,18 +56,18 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
 
 #[test]
 fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
-    let wait_for = WaitFor::Rest(Rest::Tree);
+    let wait_for = WaitFor::Leftovers(Leftovers::Tree);
     for (end, code) in [(JobEnd::Killed(Signal::KILL), Outcome::Lost), (JobEnd::Exited(0), Outcome::Exited(3))] {
         let mut story = Story::running(Policy { wait_for, ..guarded() });
         story.on(1_000, exited(3));
         story.on(60_000, Event::OrphanEnded(end));
-        story.on(60_000, Event::RestGone);
+        story.on(60_000, Event::LeftoversGone);
         assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
         // The command had ended by itself, but we were stopped and hear of both at once.
         let mut story = Story::running(Policy { wait_for, ..guarded() });
         story.on(60_000, Event::OrphanEnded(end));
         story.on(60_000, exited(3));
-        story.on(60_000, Event::RestGone);
+        story.on(60_000, Event::LeftoversGone);
         assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
     }
 }

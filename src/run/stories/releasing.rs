@@ -49,7 +49,7 @@ fn a_job_that_was_stopped_has_failed() {
     let mut story = Story::running(Policy { at_least: ms(90_000), on_failure: OnFailure::Release, ..policy() });
     story.tick(STOP_AT);
     story.on(88_000, exited(0));
-    assert_eq!(story.on(88_000, Event::RestGone), [release(0, 98_000)]);
+    assert_eq!(story.on(88_000, Event::LeftoversGone), [release(0, 98_000)]);
 }
 
 // Releasing.

@@ -36,8 +36,11 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, _))), 1);
     assert_eq!(story.due(), 76_700, "SIGKILL follows after kill-after");
     assert_eq!(story.tick(76_700), [Action::KillTree]);
-    assert_eq!(story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
-    assert_eq!(story.on(76_710, Event::RestGone), [release(0, 86_710)], "for the record");
+    assert_eq!(
+        story.on(76_710, Event::JobEnded(JobEnd::Killed(Signal::KILL))),
+        [Action::LookForLeftovers(Leftovers::Tree)]
+    );
+    assert_eq!(story.on(76_710, Event::LeftoversGone), [release(0, 86_710)], "for the record");
     assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) }]);
     assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
 }
@@ -88,7 +91,7 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
         assert_eq!(story.due(), KILL_AT);
         assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
         story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-        assert_eq!(story.on(97_960, Event::RestGone), [release(0, 107_960)], "for all we know it is still ours");
+        assert_eq!(story.on(97_960, Event::LeftoversGone), [release(0, 107_960)], "for all we know it is still ours");
         assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(Outcome::Lost));
     }
 }
@@ -155,7 +158,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
     assert_eq!(story.due(), LEASE_KILL_AT);
     assert!(story.tick(LEASE_KILL_AT).contains(&Action::KillTree));
     story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(28_490, Event::RestGone), [release(0, 38_490)]);
+    assert_eq!(story.on(28_490, Event::LeftoversGone), [release(0, 38_490)]);
     assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
     assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "it was noticed");
 }

@@ -38,9 +38,12 @@ fn stop_timeout_kills_the_job_that_was_told_to_stop() {
         assert_eq!(story.tick(6_000), [Action::KillTree]);
         assert_eq!(story.due(), 6_050);
         assert_eq!(story.told(|notice| matches!(notice, Notice::StopTimeout(_))), 1);
-        assert_eq!(story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [Action::LookForRest(Rest::Tree)]);
+        assert_eq!(
+            story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))),
+            [Action::LookForLeftovers(Leftovers::Tree)]
+        );
         assert_eq!(story.tick(6_050), [Action::KillTree], "a daemon is left");
-        assert_eq!(story.on(6_051, Event::RestGone), [release(0, 16_051)]);
+        assert_eq!(story.on(6_051, Event::LeftoversGone), [release(0, 16_051)]);
         assert_eq!(story.on(6_060, Event::Released(Ok(Kept::Kept))), exit(Outcome::Killed(Signal::KILL)));
     }
 }
@@ -59,7 +62,7 @@ fn stop_timeout_hastens_an_expiry() {
     story.on(88_000, signalled(Signal::TERM));
     assert_eq!(story.tick(89_000), [Action::KillTree]);
     story.on(89_001, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(89_001, Event::RestGone), [release(0, 99_001)]);
+    assert_eq!(story.on(89_001, Event::LeftoversGone), [release(0, 99_001)]);
     assert_eq!(story.on(89_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }
 
@@ -94,32 +97,32 @@ fn before_the_job_a_stop_of_the_terminal_stops_us() {
 
 #[test]
 fn the_job_has_ended_when_what_it_is_waited_for_has() {
-    for rest in [Rest::Group, Rest::Tree] {
-        let mut story = Story::running(Policy { wait_for: WaitFor::Rest(rest), ..policy() });
-        assert_eq!(story.on(1_000, exited(3)), [Action::LookForRest(rest)]);
-        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(rest)]);
+    for leftovers in [Leftovers::Group, Leftovers::Tree] {
+        let mut story = Story::running(Policy { wait_for: WaitFor::Leftovers(leftovers), ..policy() });
+        assert_eq!(story.on(1_000, exited(3)), [Action::LookForLeftovers(leftovers)]);
+        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(leftovers)]);
         assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
-        assert_eq!(story.on(1_700, Event::RestGone), [release(0, 11_700)]);
+        assert_eq!(story.on(1_700, Event::LeftoversGone), [release(0, 11_700)]);
         assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(3)));
     }
 }
 
 #[test]
 fn a_process_that_leaves_the_group_is_missed_within_a_second() {
-    let mut story = Story::running(Policy { wait_for: WaitFor::Rest(Rest::Group), ..policy() });
+    let mut story = Story::running(Policy { wait_for: WaitFor::Leftovers(Leftovers::Group), ..policy() });
     story.on(1_000, exited(0));
     assert_eq!(story.due(), 2_000);
-    assert_eq!(story.tick(2_000), [Action::LookForRest(Rest::Group)]);
+    assert_eq!(story.tick(2_000), [Action::LookForLeftovers(Leftovers::Group)]);
     assert_eq!(story.due(), 3_000);
 }
 
 #[test]
 fn what_the_command_left_behind_is_ended_at_at_most() {
-    let mut story = Story::running(Policy { wait_for: WaitFor::Rest(Rest::Tree), ..policy() });
+    let mut story = Story::running(Policy { wait_for: WaitFor::Leftovers(Leftovers::Tree), ..policy() });
     story.on(1_000, exited(0));
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForRest(Rest::Tree)]);
-    story.on(97_960, Event::RestGone);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
+    story.on(97_960, Event::LeftoversGone);
     assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
 }

@@ -96,7 +96,7 @@ fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() 
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
     story.on(STOP_AT + 10, not_started(SpawnTroubleKind::CannotExecute));
-    story.on(STOP_AT + 11, Event::RestGone);
+    story.on(STOP_AT + 11, Event::LeftoversGone);
     assert_eq!(story.on(STOP_AT + 20, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 0);
 }
