@@ -165,14 +165,14 @@ impl Supervisor {
                 return self.look_for_leftovers(Leftovers::Tree);
             }
             Action::LookForLeftovers(leftovers) => return self.look_for_leftovers(leftovers),
-            Action::Hold => {
+            Action::Freeze => {
                 if let Some(job) = &mut self.job {
-                    job.hold();
+                    job.freeze();
                 }
             }
-            Action::LetGo => {
+            Action::Thaw => {
                 if let Some(job) = &mut self.job {
-                    job.let_go();
+                    job.thaw();
                 }
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),

@@ -1,12 +1,12 @@
-//! The job as processes: started, signalled, held, reaped, ended. This layer decides nothing.
+//! The job as processes: started, signalled, frozen, reaped, ended. This layer decides nothing.
 //!
 //! All `unsafe` of the program is in this folder. Only the main thread starts, reaps and signals processes: a
 //! parent-death signal is tied to the thread that forked, and a pid is certain only for who reaps it.
 
 mod environ;
+mod freeze;
 mod guard;
 mod guardian;
-mod hold;
 mod launch;
 mod process;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use spawn::Plan;
 
 use crate::run::{Event, Group, JobEnd, Leftovers};
 use crate::signal::Signal;
-use hold::Held;
+use freeze::Frozen;
 use launch::Launched;
 
 /// A command that was started.
@@ -48,8 +48,8 @@ pub(crate) struct Job {
     strangers: Vec<i32>,
     /// For children that are the job's, where /proc does not tell.
     search: tree::Search,
-    held: Option<Held>,
-    /// A SIGCONT came while the job was held.
+    frozen: Option<Frozen>,
+    /// A SIGCONT came while the job was frozen.
     continue_later: Cell<bool>,
     /// What the last signal to all of the tree has reached.
     seen: RefCell<Vec<tree::Process>>,
@@ -77,7 +77,7 @@ impl Job {
             launched,
             strangers,
             search: tree::Search::default(),
-            held: None,
+            frozen: None,
             continue_later: Cell::new(false),
             seen: RefCell::default(),
             untold: Vec::new(),
@@ -89,7 +89,7 @@ impl Job {
     /// command was reaped, the rest of the group gets it, or in a shared group the rest of the tree. SIGCONT waits
     /// until the job is let go.
     pub(crate) fn signal(&self, signal: Signal) {
-        if signal == Signal::CONT && self.held.is_some() {
+        if signal == Signal::CONT && self.frozen.is_some() {
             self.continue_later.set(true);
         } else if self.reaped {
             self.signal_rest(signal, &self.descendants().unwrap_or_default());
@@ -201,8 +201,8 @@ impl Job {
                     self.orphan = Some(end);
                 }
             }
-            // That we hold it is no news.
-            wait::What::Stopped(Signal::STOP) if self.held.is_some() => {}
+            // That we froze it is no news.
+            wait::What::Stopped(Signal::STOP) if self.frozen.is_some() => {}
             wait::What::Stopped(signal) if is_command => self.untold.push(Event::JobStopped(signal)),
             wait::What::Stopped(_) => {}
         }

@@ -69,8 +69,8 @@ fn obey(line: &str, job: &mut Option<Job>, guardian: &mut Option<Guardian>) -> S
             return format!("{:?}", guardian.as_ref().unwrap().kill_at(at).is_ok());
         }
         "dismiss" => guardian.take().unwrap().dismiss(),
-        "hold" => ours.hold(),
-        "let-go" => ours.let_go(),
+        "hold" => ours.freeze(),
+        "let-go" => ours.thaw(),
         "signal" => ours.signal(number()),
         "tree" => ours.signal_tree(number()),
         "gone" => {

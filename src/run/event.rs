@@ -101,26 +101,13 @@ pub(crate) enum Under {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.
-    Acquire {
-        deadline: Moment,
-        when_full: WhenFull,
-    },
+    Acquire { deadline: Moment, when_full: WhenFull },
     /// Ask the backend to make the lock ours for `lease` from now, but not beyond `limit`.
-    Renew {
-        lease: Duration,
-        limit: Option<Moment>,
-        deadline: Moment,
-    },
+    Renew { lease: Duration, limit: Option<Moment>, deadline: Moment },
     /// Ask the backend for the lock's end.
-    Look {
-        deadline: Moment,
-    },
+    Look { deadline: Moment },
     /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
-    Release {
-        hold: Duration,
-        closing: Closing,
-        deadline: Moment,
-    },
+    Release { hold: Duration, closing: Closing, deadline: Moment },
     /// Let the request that is in flight be the last try.
     StopTrying,
     /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the moment
@@ -136,9 +123,10 @@ pub(crate) enum Action {
     KillTree,
     /// Look whether anything of the job is left; [`Event::LeftoversGone`] says that nothing is.
     LookForLeftovers(Leftovers),
-    /// Stop the job until [`Action::LetGo`].
-    Hold,
-    LetGo,
+    /// Stop the job until [`Action::Thaw`].
+    Freeze,
+    /// Continue what [`Action::Freeze`] stopped.
+    Thaw,
     /// Stop ourselves as this signal does, until we are continued.
     StopOurselves(Signal),
     /// Tell the user.

@@ -478,12 +478,12 @@ impl World {
                 self.guard = at;
             }
             Action::Spawn(under) => return Some(self.spawn(&under)),
-            Action::Hold => {
+            Action::Freeze => {
                 let continued = self.seen.signals.last() == Some(&Signal::CONT);
                 assert!((!self.seen.holding || continued) && self.seen.running, "it is held twice");
                 self.seen.holding = true;
             }
-            Action::LetGo => {
+            Action::Thaw => {
                 assert!(self.seen.holding, "it was not held");
                 let checked = self.seen.checked >= self.seen.stalled || self.policy.on_lost == OnLost::Ignore;
                 let ends = self.seen.job_end.is_some() || self.seen.signals.iter().any(|signal| signal.asks_to_stop());

@@ -131,7 +131,7 @@ impl Running {
             };
         }
         match self.frozen {
-            Some(since) if sent >= since => self.let_go(todo),
+            Some(since) if sent >= since => self.thaw(todo),
             // It was asked for before we stood still.
             Some(_) if self.killing.is_none() => self.renew(now, todo),
             _ => {}
@@ -151,7 +151,7 @@ impl Running {
         if self.policy.on_lost == OnLost::Ignore {
             // It was tried until the end.
             self.lost = true;
-            self.let_go(todo);
+            self.thaw(todo);
             return;
         }
         let before_end = self.timing.before_end;

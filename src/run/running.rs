@@ -243,7 +243,7 @@ impl Running {
             (OnExpiry::Ignore, Some(limit)) if now >= limit && !self.expired_told => {
                 todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most, self.extended())));
                 self.expired_told = true;
-                self.let_go(todo);
+                self.thaw(todo);
             }
             _ => {}
         }

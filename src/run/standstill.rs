@@ -24,7 +24,7 @@ impl Running {
         self.checked = Some(now);
         if self.frozen.replace(now).is_none() {
             todo.push(Action::Tell(Notice::Checking));
-            todo.push(Action::Hold);
+            todo.push(Action::Freeze);
         }
         self.renewal = match self.renewal {
             Renewal::Due(at) => Renewal::Due(at.min(now)),
@@ -37,7 +37,7 @@ impl Running {
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
         if self.frozen.is_some() {
             // Whoever continued us may have continued the job too.
-            todo.push(Action::Hold);
+            todo.push(Action::Freeze);
         }
         if self.checked.is_none_or(|at| now.since(at) >= RECENT) {
             self.on_stalled(now, todo);
@@ -46,9 +46,9 @@ impl Running {
     }
 
     /// The job goes on.
-    pub(super) fn let_go(&mut self, todo: &mut Vec<Action>) {
+    pub(super) fn thaw(&mut self, todo: &mut Vec<Action>) {
         if self.frozen.take().is_some() {
-            todo.push(Action::LetGo);
+            todo.push(Action::Thaw);
         }
         self.forward_withheld(todo);
     }

@@ -35,7 +35,7 @@ impl Running {
                 self.stop_at.get_or_insert(now + timeout);
             }
             // A backend that does not answer keeps nobody from stopping the job.
-            self.let_go(todo);
+            self.thaw(todo);
         }
     }
 
@@ -119,7 +119,7 @@ impl Running {
         };
         if self.frozen.is_some() {
             // What the command left behind is left alone, and does not stand still for ever.
-            todo.push(Action::LetGo);
+            todo.push(Action::Thaw);
         }
         if !matches!(end, JobEnd::NotStarted(_)) {
             todo.push(Action::Tell(Notice::Ended(outcome)));

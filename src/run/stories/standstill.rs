@@ -11,11 +11,11 @@ fn an_answer_that_came_while_we_were_stopped_counts() {
 
     let mut extended = Story::running(extend());
     extended.tick(66_667);
-    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Hold]);
+    assert_eq!(extended.on(95_000, signalled(Signal::CONT)), [Action::Freeze]);
     let deadline = 66_670 + STOP_AT;
     assert_eq!(extended.on(95_000, renewed(Ok(Kept::Kept), 66_670)), [renew(deadline)], "it was asked for before");
     assert_eq!(extended.tick(95_000), []);
-    assert_eq!(extended.on(95_100, renewed(Ok(Kept::Kept), 95_001)), [Action::LetGo, Action::Forward(Signal::CONT)]);
+    assert_eq!(extended.on(95_100, renewed(Ok(Kept::Kept), 95_001)), [Action::Thaw, Action::Forward(Signal::CONT)]);
 
     let mut releasing = Story::running(policy());
     releasing.on(1_000, exited(0));
@@ -35,7 +35,7 @@ fn after_a_stall_the_job_is_held_until_the_lock_is_checked() {
     for stall in [Event::Stalled, signalled(Signal::CONT)] {
         let continued = matches!(stall, Event::Signalled { .. });
         let mut story = Story::running(leased());
-        assert_eq!(story.on(5_000, stall), [Action::Hold]);
+        assert_eq!(story.on(5_000, stall), [Action::Freeze]);
         assert_eq!(story.on(5_000, Event::JobStopped(Signal::STOP)), [], "that was us");
         assert_eq!(story.tick(5_000), [renew_leased(LEASE_STOP_AT)]);
         assert_eq!(story.on(5_001, Event::Stalled), [], "it is held already");
@@ -44,7 +44,7 @@ fn after_a_stall_the_job_is_held_until_the_lock_is_checked() {
             [renew_leased(5_000 + LEASE_STOP_AT)],
             "not for the second one"
         );
-        let goes_on = [vec![Action::LetGo], vec![Action::Forward(Signal::CONT); usize::from(continued)]].concat();
+        let goes_on = [vec![Action::Thaw], vec![Action::Forward(Signal::CONT); usize::from(continued)]].concat();
         assert_eq!(story.on(5_020, renewed(Ok(Kept::Kept), 5_011)), goes_on);
     }
 }
@@ -69,7 +69,7 @@ fn after_a_stall_a_job_whose_lock_is_lost_is_ended_and_not_continued() {
     let mut ignoring = Story::running(Policy { on_lost: OnLost::Ignore, ..leased() });
     ignoring.on(5_000, Event::Stalled);
     ignoring.tick(5_000);
-    assert_eq!(ignoring.on(5_010, renewed(Ok(Kept::Lost), 5_000)), [Action::LetGo]);
+    assert_eq!(ignoring.on(5_010, renewed(Ok(Kept::Lost), 5_000)), [Action::Thaw]);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_a_command_left_behind_that_ends_while_it_is_held_goes_on() {
     story.on(5_000, Event::Stalled);
     story.tick(5_000);
     let todo = story.on(5_010, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(todo[..2], [Action::LetGo, Action::StopTrying]);
+    assert_eq!(todo[..2], [Action::Thaw, Action::StopTrying]);
     assert!(matches!(todo[2..], [Action::Release { .. }]), "{todo:?}");
 }
 
@@ -98,9 +98,9 @@ fn a_job_that_is_continued_while_it_is_held_is_held_again() {
     story.on(5_000, signalled(Signal::CONT));
     story.tick(5_000);
     // ^Z and fg while the backend is silent.
-    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Freeze]);
     story.on(6_010, renewed(Ok(Kept::Kept), 5_000));
-    assert_eq!(story.on(6_020, renewed(Ok(Kept::Kept), 6_010)), [Action::LetGo, Action::Forward(Signal::CONT)]);
+    assert_eq!(story.on(6_020, renewed(Ok(Kept::Kept), 6_010)), [Action::Thaw, Action::Forward(Signal::CONT)]);
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn a_storm_of_sigcont_holds_the_job_for_one_check_a_second() {
     story.on(5_000, signalled(Signal::CONT));
     story.tick(5_000);
     // A shell that continues us continues the job, which is held all the same.
-    assert_eq!(story.on(5_005, signalled(Signal::CONT)), [Action::Hold]);
-    assert_eq!(story.on(5_010, renewed(Ok(Kept::Kept), 5_001)), [Action::LetGo, Action::Forward(Signal::CONT)]);
+    assert_eq!(story.on(5_005, signalled(Signal::CONT)), [Action::Freeze]);
+    assert_eq!(story.on(5_010, renewed(Ok(Kept::Kept), 5_001)), [Action::Thaw, Action::Forward(Signal::CONT)]);
     assert_eq!(story.on(5_999, signalled(Signal::CONT)), []);
     assert_eq!(story.tick(5_999), [Action::Forward(Signal::CONT)]);
-    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Freeze]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_job_that_is_held_is_let_go_by_a_stop_signal() {
     story.on(5_000, Event::Stalled);
     story.tick(5_000);
     assert_eq!(story.on(5_010, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)]);
-    let stop = [Action::Forward(Signal::TERM), Action::Forward(Signal::CONT), Action::LetGo];
+    let stop = [Action::Forward(Signal::TERM), Action::Forward(Signal::CONT), Action::Thaw];
     assert_eq!(story.on(5_020, signalled(Signal::TERM)), stop, "the backend may take its time");
     assert_eq!(story.on(5_030, renewed(Ok(Kept::Lost), 5_000)), first_signals());
 
@@ -130,7 +130,7 @@ fn a_job_that_is_held_is_let_go_by_a_stop_signal() {
     let mut shared = Story::running(Policy { placement, ..leased() });
     shared.on(5_000, Event::Stalled);
     let typed = Event::Signalled { signal: Signal::INT, sender: Sender::Terminal };
-    assert_eq!(shared.on(5_010, typed), [Action::LetGo], "the job has got it already");
+    assert_eq!(shared.on(5_010, typed), [Action::Thaw], "the job has got it already");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn on_a_terminal_a_stop_while_the_job_is_held_stops_us() {
     assert_eq!(story.on(4_000, typed()), [], "the job stops first");
     story.on(5_000, Event::Stalled);
     assert_eq!(story.on(5_010, typed()), [Action::StopOurselves(Signal::TSTP)]);
-    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Hold]);
+    assert_eq!(story.on(6_000, signalled(Signal::CONT)), [Action::Freeze]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_a_command_left_behind_that_ended_while_it_was_held_goes_on() {
     story.on(5_000, Event::Stalled);
     story.tick(5_000);
     let todo = story.on(5_010, exited(0));
-    assert_eq!(todo.first(), Some(&Action::LetGo), "{todo:?}");
+    assert_eq!(todo.first(), Some(&Action::Thaw), "{todo:?}");
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn a_job_that_runs_on_without_its_lock_is_not_held_for_it() {
     // It is used up while the lock is checked.
     for answer in [Ok(Kept::Lost), Err(Trouble::passing("down"))] {
         let mut before = kept_until(at_most);
-        assert_eq!(before.on(99_000, Event::Stalled), [Action::Hold]);
+        assert_eq!(before.on(99_000, Event::Stalled), [Action::Freeze]);
         before.tick(99_000);
-        assert_eq!(before.tick(at_most), [Action::LetGo]);
+        assert_eq!(before.tick(at_most), [Action::Thaw]);
         assert_eq!(before.on(100_010, renewed(answer, 99_000)), []);
         assert_eq!(before.run.deadline(), None);
     }

@@ -1,4 +1,4 @@
-//! Holding the job: it is stopped while it is not known whether we still have the lock, and then goes on.
+//! Freezes the job while it is not known whether the lock is still ours, and thaws it afterwards.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use super::wait::{Change, next_change};
 use super::{BATCH, CHASE, Job, ROUNDS, signals};
 use crate::signal::Signal;
 
-/// What we stopped.
-pub(super) enum Held {
+/// The processes that shedlock stopped.
+pub(super) enum Frozen {
     /// These processes, and no other: one that stopped itself stays as it is.
     Processes(HashSet<Id>),
     /// All that [`Job::signal_command`] reaches, since /proc is not there.
@@ -23,9 +23,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 impl Job {
     /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches it.
-    pub(crate) fn hold(&mut self) {
-        let mut ours = match self.held.replace(Held::Processes(HashSet::new())) {
-            Some(Held::Processes(ids)) => ids,
+    pub(crate) fn freeze(&mut self) {
+        let mut ours = match self.frozen.replace(Frozen::Processes(HashSet::new())) {
+            Some(Frozen::Processes(ids)) => ids,
             _ => HashSet::new(),
         };
         // A shell that continues us continues the job in the same breath, perhaps after we looked first.
@@ -33,10 +33,10 @@ impl Job {
         for round in 0..2 * ROUNDS {
             let mut is_quiet = self.corner(&mut ours);
             let Some(found) = self.descendants() else {
-                self.held = None;
+                self.frozen = None;
                 if !self.reaped {
                     self.signal_command(Signal::STOP);
-                    self.held = Some(Held::Blindly);
+                    self.frozen = Some(Frozen::Blindly);
                 }
                 return;
             };
@@ -56,7 +56,7 @@ impl Job {
                 std::thread::sleep(PAUSE);
             }
         }
-        self.held = Some(Held::Processes(ours));
+        self.frozen = Some(Frozen::Processes(ours));
     }
 
     /// Stops whatever becomes our child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone before a walk
@@ -91,16 +91,16 @@ impl Job {
         false
     }
 
-    /// Continues what [`Job::hold`] stopped.
-    pub(crate) fn let_go(&mut self) {
-        match self.held.take() {
-            Some(Held::Processes(ids)) => {
+    /// Continues what [`Job::freeze`] stopped.
+    pub(crate) fn thaw(&mut self) {
+        match self.frozen.take() {
+            Some(Frozen::Processes(ids)) => {
                 for id in ids {
                     id.signal(Signal::CONT);
                 }
             }
-            Some(Held::Blindly) if !self.reaped => self.signal_command(Signal::CONT),
-            Some(Held::Blindly) | None => {}
+            Some(Frozen::Blindly) if !self.reaped => self.signal_command(Signal::CONT),
+            Some(Frozen::Blindly) | None => {}
         }
         if self.continue_later.take() {
             self.signal(Signal::CONT);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_held_stands_still_until_it_is_let_go() {
+    fn a_job_that_is_frozen_stands_still_until_it_is_thawed() {
         let mut scene = busy();
         scene.say("hold");
         assert!(stands_still(&scene), "{:?}", scene.rest());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_held_twice_is_let_go_of_once() {
+    fn a_job_that_is_frozen_twice_is_thawed_once() {
         let mut scene = busy();
         scene.say("hold");
         scene.say("hold");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sigcont_for_a_job_that_is_held_waits() {
+    fn a_sigcont_for_a_job_that_is_frozen_waits() {
         let mut scene = busy();
         scene.say("hold");
         scene.say("signal 18");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_held_can_be_ended() {
+    fn a_job_that_is_frozen_can_be_ended() {
         let mut scene = busy();
         scene.say("hold");
         scene.say("tree 9");
