@@ -1,5 +1,5 @@
-//! The end of a job that has to end: the first signal, SIGKILL until all of it is dead, and a lock that stays with what
-//! not even SIGKILL can end.
+//! A running job that has to end: the first signal, then SIGKILL until all of it is dead. The lock is kept for processes that not
+//! even SIGKILL can end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 const KILL_SELDOM: Duration = Duration::from_secs(1);
 
 impl Running {
-    /// The job was asked to stop, and has not.
+    /// Kills a job that was asked to stop and has not.
     pub(super) fn on_stop_timeout(&mut self, now: Moment, todo: &mut Vec<Action>) {
         match &mut self.killing {
             Some(killing) if killing.killed => return,
@@ -31,7 +31,7 @@ impl Running {
     pub(super) fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
         let holds = self.holds(now);
         self.killing = Some(Killing { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
-        // The first signals reach also who was held.
+        // The first signals reach a frozen job too.
         self.frozen = None;
         self.cont_owed = false;
         if holds && self.renewal == Renewal::Off {
@@ -39,7 +39,7 @@ impl Running {
         }
     }
 
-    /// When the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
+    /// Returns when the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
     pub(super) fn kill_at(&self) -> Moment {
         let Some(killing) = self.killing else { return self.lease_end };
         let leased = self.lease.is_some() && !self.lost && self.policy.on_lost == OnLost::Kill;
@@ -60,7 +60,7 @@ impl Running {
         }
     }
 
-    /// What the clock brings about once we have begun to end the job.
+    /// Does what is due by `now` of killing the job.
     pub(super) fn on_ending_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let kill_at = self.kill_at();
         let before_end = self.timing.before_end;

@@ -40,7 +40,7 @@ impl Running {
         }
     }
 
-    /// How long after it was taken the lock is to stay held.
+    /// Returns how long the lock is to stay held, counted from its taking.
     pub(super) fn hold(&self, outcome: Outcome, lease: Lease) -> Duration {
         let (grant, waited) = (lease.grant, lease.taken.since(self.started));
         match self.extended().map(|until| until.since(grant.locked_at)) {
@@ -51,14 +51,14 @@ impl Running {
         }
     }
 
-    /// Until when at-most was extended, if it was.
+    /// Returns until when at-most was extended, if it was.
     pub(super) fn extended(&self) -> Option<Timestamp> {
         let (extension, lease) = (self.extension?, self.lease?);
         let meant = self.policy.at_most + EXTENDED;
         (extension.until.since(lease.grant.locked_at) >= meant).then_some(extension.until)
     }
 
-    /// When the lock's end is to be asked for.
+    /// Returns when the lock's end is to be asked for.
     pub(super) fn ask_lock_end_at(&self) -> Option<Moment> {
         match self.extension.map(|extension| extension.look) {
             // The renewal's answer comes first, and then there is a tick.
@@ -71,7 +71,7 @@ impl Running {
         self.killing.is_none() && !self.lost_told && self.limit.is_some()
     }
 
-    /// When it is too late to know of an extension.
+    /// Returns when it is too late to learn of an extension.
     fn look_by(&self, limit: Moment) -> Moment {
         match self.policy.on_expiry {
             OnExpiry::Ignore => limit,
@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// When to ask so that the answer comes in time, for a lock whose at-most is used up at `limit`.
+    /// Returns when to ask so that the answer comes in time, for a lock whose at-most is used up at `limit`.
     fn first_look(&self, limit: Moment) -> Moment {
         self.look_by(limit) - self.timing.look_ahead
     }
@@ -133,7 +133,8 @@ impl Running {
         }
     }
 
-    /// The lock is ours for `left` from `sent` on at least.
+    /// Takes over a later end: the lock is ours for `left` from `sent` on at least. An end that our own renewals can have set
+    /// is no extension.
     fn on_end_seen(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let Some(extension) = self.extension else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later

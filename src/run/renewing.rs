@@ -9,17 +9,17 @@ use super::running::{Renewal, Running, Why};
 use crate::backend::{Kept, Trouble, TroubleKind};
 use crate::clock::Moment;
 
-/// Who has tried for so long may have met silence.
+/// A renewal that took longer may have been sent more than once.
 const SILENCE: Duration = Duration::from_secs(1);
 
 impl Running {
-    /// Whether the lock has to be renewed yet, and would be lost otherwise.
+    /// Returns whether the lock would be lost if it were not renewed.
     pub(super) fn is_watched(&self) -> bool {
         let over = self.lost_told || self.killing.is_some();
         self.lease.is_some() && self.policy.renews() && !over && !self.lasts()
     }
 
-    /// When a lock that is not renewed by then is given up.
+    /// Returns when the lock is given up if it was not renewed by then.
     pub(super) fn give_up_at(&self) -> Moment {
         match (self.policy.on_lost, self.killing) {
             (OnLost::Kill, None) => self.timing.before_end.stop_at(self.lease_end),
@@ -42,7 +42,7 @@ impl Running {
         self.renewal = Renewal::InFlight { due, asked: now, sent: None, limit };
     }
 
-    /// The thread that talks to the backend has come to it, which takes long on a busy host.
+    /// Notes when the worker thread has sent the renewal, which takes long on a busy host.
     pub(super) fn on_renewing(&mut self, since: Moment) {
         if let Renewal::InFlight { asked, sent, .. } = &mut self.renewal
             && since >= *asked
@@ -51,7 +51,7 @@ impl Running {
         }
     }
 
-    /// Why a lock that is given up at `now` was not renewed.
+    /// Returns why a lock that is given up at `now` was not renewed.
     pub(super) fn why_not_renewed(&self, now: Moment) -> NoticeKind {
         if let Some(trouble) = &self.unrenewed {
             return NoticeKind::NotRenewed(Some(trouble.clone()));
@@ -61,7 +61,7 @@ impl Running {
         match self.renewal {
             Renewal::Due(due) => NoticeKind::NotAsked(now.since(due)),
             Renewal::InFlight { due, sent: None, .. } => NoticeKind::NotAsked(now.since(due)),
-            // The backend had less time than we took from it.
+            // Most of the time was lost before the backend was asked.
             Renewal::InFlight { due, sent: Some(sent), .. } if give_up.since(sent) <= sent.since(due) + overslept => {
                 NoticeKind::NotAsked(sent.since(due) + overslept)
             }
@@ -141,7 +141,7 @@ impl Running {
         }
     }
 
-    /// The lock is not ours any more, or cannot be kept.
+    /// Gives up a lock that is not ours any more, or that cannot be renewed in time.
     pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
         self.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
         self.renewal = Renewal::Off;

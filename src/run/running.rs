@@ -1,4 +1,4 @@
-//! A job that runs, and its lock: what is known of both, and what each event brings about.
+//! A running job and its lock: what is known of both, and what follows from each event.
 //!
 //! Only the data, the order of things and what more than one part needs are here. The parts are the job's processes
 //! (`watching`), its end by force (`ending`), and its lock (`renewing`, `extending`, `standstill`).
@@ -15,15 +15,15 @@ use crate::clock::{Moment, Timestamp};
 use crate::exit::Outcome;
 use crate::lock::Grant;
 
-/// The lock while it is ours.
+/// Describes a lock that was granted to this run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease {
     pub(super) grant: Grant,
-    /// From before the request that was granted.
+    /// The moment before the request that was granted was sent.
     pub(super) taken: Moment,
 }
 
-/// The job that runs, and its lock.
+/// Holds everything that is known of a running job and its lock.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) policy: Rc<Policy>,
@@ -31,37 +31,37 @@ pub(super) struct Running {
     /// When the run began.
     pub(super) started: Moment,
     pub(super) lease: Option<Lease>,
-    /// Until when the lock is ours, for all we know.
+    /// The moment until which the lock is ours, for all we know.
     pub(super) lease_end: Moment,
     /// When at-most is used up; `None` if that has no consequence.
     pub(super) limit: Option<Moment>,
-    /// What is known of that end where the backend can be asked for it.
+    /// Whether `limit` was extended, where the backend can be asked for that.
     pub(super) extension: Option<Extension>,
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
-    /// That the lock is lost was told; it is not renewed any more.
+    /// The user was told that the lock is lost; it is not renewed any more.
     pub(super) lost_told: bool,
-    /// That at-most is used up and the job runs on was told.
+    /// The user was told that at-most is used up and the job runs on.
     pub(super) expired_told: bool,
     pub(super) renewal: Renewal,
-    /// What the last renewal met, if it failed; that was told.
+    /// The trouble of the last renewal, if it failed; the user was told of it.
     pub(super) unrenewed: Option<Trouble>,
     /// When `--stop-timeout` is over.
     pub(super) stop_at: Option<Moment>,
     pub(super) killing: Option<Killing>,
-    /// How the command ended; what it left behind may live.
+    /// How the command ended; its leftovers may still live.
     pub(super) exit: Option<JobEnd>,
-    /// When to look again whether what we wait for is gone.
+    /// When to look again whether the leftovers that the run waits for are gone.
     pub(super) recheck_leftovers_at: Option<Moment>,
-    /// The job stands still until a renewal that was asked for after this moment is answered.
+    /// The job is frozen until a renewal that was asked for after this moment is answered.
     pub(super) frozen: Option<Moment>,
-    /// When the job was last held for such a check.
+    /// When the job was last frozen for such a check.
     pub(super) checked: Option<Moment>,
-    /// A CONT that the job is to get unless something is in the way.
+    /// A SIGCONT is to be passed on to the job once it is not frozen any more.
     pub(super) cont_owed: bool,
 }
 
-/// When the lease is made longer.
+/// Says when the lease is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewal {
     Off,
@@ -75,19 +75,19 @@ pub(super) enum Renewal {
     },
 }
 
-/// We are ending the job.
+/// Describes how the job is being killed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Killing {
     pub(super) why: Why,
     pub(super) kill_at: Moment,
     pub(super) killed: bool,
-    /// Until SIGKILL is repeated.
+    /// The pause until SIGKILL is repeated.
     pub(super) pause: Duration,
-    /// That SIGKILL has not ended it was told.
+    /// The user was told that SIGKILL has not ended the job.
     pub(super) told: bool,
 }
 
-/// Why we end it.
+/// Gives the reason for which the job is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     Expired,
@@ -95,19 +95,19 @@ pub(super) enum Why {
     StopTimeout,
 }
 
-/// What is known of the end of at-most, and what is done to know it.
+/// Describes when at-most ends by the backend, and when that is asked for next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extension {
     /// When at-most is used up by the backend's clock.
     pub(super) until: Timestamp,
-    /// No later than this, for all we know, does the lock end by what we have asked for ourselves.
+    /// The latest moment at which the lock ends by our own requests, for all we know.
     pub(super) reach: Moment,
-    /// The longest that was asked for without an answer: a server that stood still may carry it out whenever it likes.
+    /// The longest renewal that was not answered: a server that stood still may carry it out at any time.
     pub(super) stray: Duration,
     pub(super) look: Look,
 }
 
-/// When the lock's end is asked for.
+/// Says when the lock's end is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     Due(Moment),
@@ -121,11 +121,11 @@ pub(super) enum Look {
 #[must_use]
 pub(super) enum Flow {
     Stay,
-    /// The job is over, and so is what the run waited for besides.
+    /// The job is over, and so are the leftovers that the run waited for.
     Leave(Over),
 }
 
-/// How a job is over.
+/// Describes a job that is over.
 #[derive(Debug)]
 pub(super) struct Over {
     pub(super) outcome: Outcome,
@@ -133,14 +133,14 @@ pub(super) struct Over {
     pub(super) lock: Option<Owed>,
 }
 
-/// The lock of a job that is over.
+/// Describes the lock of a job that is over.
 #[derive(Debug)]
 pub(super) struct Owed {
     /// The lock is ours, for all we know.
     pub(super) is_ours: bool,
-    /// How long after it was taken it is to stay held.
+    /// How long the lock is to stay held, counted from its taking.
     pub(super) hold: Duration,
-    /// Until when it was ours, for all we know.
+    /// The moment until which the lock was ours, for all we know.
     pub(super) lease_end: Moment,
 }
 
@@ -204,7 +204,7 @@ impl Running {
         Flow::Stay
     }
 
-    /// When something is due while the job lives.
+    /// Returns when the next thing is due while the job lives.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let renewal = match self.renewal {
             Renewal::Due(at) => Some(at),
@@ -223,7 +223,7 @@ impl Running {
             .min()
     }
 
-    /// What the clock brings about while the job lives.
+    /// Does what is due by `now`.
     pub(super) fn on_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
         if self.stop_at.is_some_and(|at| now >= at) {
             self.stop_at = None;
@@ -263,26 +263,27 @@ impl Running {
         }
     }
 
-    /// Returns when somebody else is to kill the job because we have not; `None` if it is not to be killed then.
+    /// Returns when the guardian is to kill the job because shedlock has not; `None` if the job may outlive its lock.
     pub(super) fn guard_at(&self) -> Option<Moment> {
         self.timing.guard_at(&self.policy, self.lease_end, self.limit)
     }
 
-    /// Whether the lock is ours, for all we know.
+    /// Returns whether the lock is ours, for all we know.
     pub(super) fn holds(&self, now: Moment) -> bool {
         self.lease.is_some() && !self.lost && !self.is_abandoned(now)
     }
 
-    /// Whether at-most is used up, and the job runs on without the lock.
+    /// Returns whether at-most is used up and the job runs on without the lock.
     pub(super) fn is_abandoned(&self, now: Moment) -> bool {
         self.policy.on_expiry == OnExpiry::Ignore && self.limit.is_some_and(|limit| now >= limit)
     }
 
-    /// Whether the lock, as it is now, lasts until at-most is used up.
+    /// Returns whether the lock lasts until at-most is used up without another renewal.
     pub(super) fn lasts(&self) -> bool {
         self.limit.is_some_and(|limit| self.lease_end >= limit)
     }
 
+    /// Returns whether a renewal was asked for and not answered.
     pub(super) fn is_in_flight(&self) -> bool {
         matches!(self.renewal, Renewal::InFlight { .. })
     }

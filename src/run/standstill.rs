@@ -1,4 +1,4 @@
-//! A job that runs: after a standstill the job is held until the lock was checked.
+//! A running job after a standstill of shedlock or of the machine: it is frozen until the lock was checked.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::signal::Signal;
 const RECENT: Duration = Duration::from_secs(1);
 
 impl Running {
-    /// Time has passed that we did not notice. The job stands still until the backend says that the lock is ours yet. What
-    /// else has happened in the meantime, and what the clock says of it, is looked at before anything is asked.
+    /// Freezes the job after a standstill, until the backend says that the lock is still ours. The events and deadlines of the
+    /// meantime come first; the renewal is asked for with the next tick.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let over = self.killing.is_some() || self.lost_told;
         if over || !self.holds(now) || !self.policy.renews() {
@@ -33,10 +33,10 @@ impl Running {
         };
     }
 
-    /// We were continued, and perhaps had been stopped. The job is continued too if its time is not up.
+    /// Checks the lock after a SIGCONT, since shedlock may have been stopped; the job is continued too if its time is not up.
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
         if self.frozen.is_some() {
-            // Whoever continued us may have continued the job too.
+            // The sender of the SIGCONT may have continued the job too.
             todo.push(Action::Freeze);
         }
         if self.checked.is_none_or(|at| now.since(at) >= RECENT) {
@@ -45,7 +45,7 @@ impl Running {
         self.cont_owed |= self.policy.placement.passes_on(Signal::CONT, sender);
     }
 
-    /// The job goes on.
+    /// Thaws the job, and passes on the SIGCONT that it was to get.
     pub(super) fn thaw(&mut self, todo: &mut Vec<Action>) {
         if self.frozen.take().is_some() {
             todo.push(Action::Thaw);
@@ -53,6 +53,7 @@ impl Running {
         self.forward_withheld(todo);
     }
 
+    /// Passes on a SIGCONT that came while the job was frozen.
     pub(super) fn forward_withheld(&mut self, todo: &mut Vec<Action>) {
         if self.frozen.is_none() && std::mem::take(&mut self.cont_owed) {
             todo.push(Action::Forward(Signal::CONT));

@@ -1,4 +1,4 @@
-//! A job that runs: its processes, from the signals that they get to the last one that is waited for.
+//! A running job: its processes, from the signals that they get to the last one that the run waits for.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::clock::Moment;
 use crate::exit::Outcome;
 use crate::signal::Signal;
 
-/// A process may leave its group without ending, and nobody tells us.
+/// How often the process group is looked at: a process may leave it without ending, and then no signal comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Running {
     pub(super) fn on_signal(&mut self, signal: Signal, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
-        // It comes to those who were stopped.
+        // Shedlock may have been stopped until now.
         if signal == Signal::CONT {
             return self.on_continued(sender, now, todo);
         }
-        // The job, which stands still, will not stop as we are used to.
+        // A frozen job does not report that the terminal stopped it, so shedlock stops itself.
         if signal.stops() && self.frozen.is_some() && self.policy.placement.terminal {
             return todo.push(Action::StopOurselves(signal));
         }
@@ -34,15 +34,15 @@ impl Running {
                 // The first time counts.
                 self.stop_at.get_or_insert(now + timeout);
             }
-            // A backend that does not answer keeps nobody from stopping the job.
+            // The job must see the signal, even if the backend does not answer.
             self.thaw(todo);
         }
     }
 
-    /// The command could not be executed, which took long to show.
+    /// Ends the run of a command that could not be executed, which became known only after a while.
     pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) -> Flow {
         let kind = trouble.kind;
-        // Why a job is ended was told, and that it never began is of no interest then.
+        // The user was told why the job is killed already; that it never began adds nothing.
         if self.killing.is_none() {
             todo.push(Action::Tell(Notice::NotStarted(trouble)));
         }
@@ -69,7 +69,7 @@ impl Running {
         self.finish_if_over(now, todo)
     }
 
-    /// We may have been stopped for so long that somebody else has done what we should have.
+    /// If shedlock was stopped past a deadline, the guardian may have killed the job already: then that deadline is the reason.
     fn on_part_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let overdue = self.policy.guarded && self.guard_at().is_some_and(|at| now >= at);
         if self.killing.is_none() && self.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
@@ -77,7 +77,7 @@ impl Running {
         }
     }
 
-    /// Ends the run once the command has ended, unless what it left behind has to end too before the job has.
+    /// Ends the run once the command has ended, unless its leftovers have to end too.
     fn finish_if_over(&mut self, now: Moment, todo: &mut Vec<Action>) -> Flow {
         match self.exit {
             None => Flow::Stay,
@@ -91,7 +91,7 @@ impl Running {
         }
     }
 
-    /// Has somebody look for what the command, which has ended, has left behind.
+    /// Asks for a look at the leftovers of a command that has ended.
     pub(super) fn look_for_leftovers(&mut self, now: Moment, todo: &mut Vec<Action>) {
         match (self.killing, self.policy.wait_for) {
             (Some(_), _) => todo.push(Action::LookForLeftovers(Leftovers::Tree)),
@@ -107,7 +107,7 @@ impl Running {
         self.exit.map_or(Flow::Stay, |end| self.finish(end, now, todo))
     }
 
-    /// The job is over: the lock goes back, if it is ours to give.
+    /// Tells how the job ended, and returns what is owed for its lock.
     fn finish(&self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
         let why = self.killing.map(|killing| killing.why);
         let outcome = match (why, end) {
@@ -118,14 +118,14 @@ impl Running {
             (_, JobEnd::NotStarted(kind)) => kind.outcome(),
         };
         if self.frozen.is_some() {
-            // What the command left behind is left alone, and does not stand still for ever.
+            // The leftovers are left alone, and must not stay frozen for ever.
             todo.push(Action::Thaw);
         }
         if !matches!(end, JobEnd::NotStarted(_)) {
             todo.push(Action::Tell(Notice::Ended(outcome)));
         }
         if self.is_in_flight() || self.extension.is_some_and(|extension| extension.look == Look::InFlight) {
-            // The release comes after it.
+            // The release waits for the request that is in flight.
             todo.push(Action::StopTrying);
         }
         let is_ours = self.holds(now) && why != Some(Why::Lost);
