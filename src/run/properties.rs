@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::*;
-use crate::backend::{Acquired, TroubleKind};
+use crate::backend::{Acquired, Kept, TroubleKind};
 use crate::clock::Timestamp;
 use crate::lock::{Grant, Record};
 

@@ -16,7 +16,7 @@ mod trouble;
 mod waiting;
 
 use super::*;
-use crate::backend::{Acquired, TroubleKind};
+use crate::backend::{Acquired, Kept, TroubleKind};
 use crate::clock::Timestamp;
 use crate::lock::{Closing, Grant, Record, Verdict};
 

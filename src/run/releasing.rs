@@ -1,0 +1,96 @@
+//! A run after its job: giving the lock back, and what is said of it if that fails.
+
+use std::time::Duration;
+
+use super::event::Action;
+use super::notice::{Notice, NoticeKind};
+use super::running::Over;
+use super::{GRACE, Phase, Run, Taken, Then, Unanswered};
+use crate::backend::{Kept, Trouble};
+use crate::clock::Moment;
+
+/// How much longer a release is tried that a pooler refuses for a time of its own; PgBouncer does so for 15 seconds.
+const LONGER: Duration = Duration::from_secs(20);
+
+impl Run {
+    /// Gives back the lock of a job that is over, if there was one.
+    pub(super) fn on_job_over(&mut self, over: &Over, now: Moment, todo: &mut Vec<Action>) {
+        let outcome = over.outcome;
+        let Some(lock) = &over.lock else { return self.leave(outcome, now, todo) };
+        if !lock.is_ours {
+            self.unanswered = Unanswered::Return(Taken::NoMore);
+        }
+        let (hold, closing, deadline) = (lock.hold, self.policy.closing(outcome), now + self.policy.backend_timeout);
+        todo.push(Action::Release { hold, closing, deadline });
+        self.longer = Some((hold, closing));
+        self.end = Some(lock.lease_end);
+        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
+    }
+
+    pub(super) fn on_released(&mut self, answer: Result<Kept, Trouble>, now: Moment, todo: &mut Vec<Action>) {
+        let unused = match self.unanswered {
+            Unanswered::Return(taken) => Some(taken),
+            Unanswered::Nothing | Unanswered::Taking => None,
+        };
+        let then = match &self.phase {
+            Phase::Releasing { then, .. } => Some(*then),
+            Phase::Running(_) if unused.is_some() => None,
+            _ => return,
+        };
+        if let (Err(trouble), Some(Then::Exit(_))) = (&answer, then)
+            && trouble.lingers
+            && let Some((hold, closing)) = self.longer.take()
+            && let Phase::Releasing { until, .. } = &mut self.phase
+        {
+            let deadline = now + LONGER;
+            *until = deadline + GRACE;
+            todo.push(Action::Release { hold, closing, deadline });
+            return;
+        }
+        match answer {
+            Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
+            Ok(Kept::Lost) if unused.is_some() => {
+                if let Some(trouble) = self.unmarked.take() {
+                    self.tell_not_released(trouble, todo);
+                }
+            }
+            Ok(Kept::Lost) => {
+                let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
+                todo.push(Action::Tell(Notice::LostUnnoticed(kind)));
+            }
+            Err(trouble) => self.tell_not_released(trouble, todo),
+        }
+        self.unanswered = Unanswered::Nothing;
+        if let Some(then) = then {
+            self.after_release(then, todo);
+        }
+    }
+
+    /// Says that a lock was not given back: in the line that the backend could not be asked, if that is to come.
+    pub(super) fn tell_not_released(&mut self, trouble: Trouble, todo: &mut Vec<Action>) {
+        let held = self.policy.first_lease();
+        match self.unanswered {
+            Unanswered::Return(Taken::NoMore) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
+            Unanswered::Return(_) | Unanswered::Taking if self.complaint.is_some() => {
+                self.tell_complaint(Some(held), todo);
+            }
+            Unanswered::Return(Taken::Perhaps) | Unanswered::Taking => {
+                todo.push(Action::Tell(Notice::NotGivenBack(trouble, held)));
+            }
+            Unanswered::Return(Taken::Surely) | Unanswered::Nothing => {
+                todo.push(Action::Tell(Notice::NotReleased(trouble)));
+            }
+        }
+    }
+
+    pub(super) fn unanswered_in_time(&self) -> Trouble {
+        Trouble::passing(format!("backend {} did not answer in time", self.policy.backend))
+    }
+
+    pub(super) fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {
+        match then {
+            Then::Exit(outcome) => self.exit(outcome, todo),
+            Then::RunWithout => self.run_without(todo),
+        }
+    }
+}
