@@ -275,7 +275,7 @@ mod tests {
             Notice::NotRenewed(trouble.clone()),
             Notice::LostUnnoticed(NoticeKind::Gone),
             Notice::LostUnnoticed(NoticeKind::Late),
-            Notice::Undead,
+            Notice::Unkillable,
             Notice::Released,
             Notice::NotReleased(trouble.clone()),
             Notice::NotGivenBack(trouble.clone(), Duration::from_secs(60)),

@@ -212,7 +212,7 @@ impl Line {
                 };
                 Line::new(Verbosity::Warnings, "lost", message).hint(hint)
             }
-            Notice::Undead => Line::new(
+            Notice::Unkillable => Line::new(
                 Verbosity::Warnings,
                 "undead",
                 "SIGKILL has not ended all of the job, so the lock is kept while it lives",

@@ -35,7 +35,7 @@ impl Running {
         self.frozen = None;
         self.cont_owed = false;
         if holds && self.renewal == Renewal::Off {
-            self.renewal = Renewal::Due(self.timing.before_end.undead_at(self.lease_end));
+            self.renewal = Renewal::Due(self.timing.before_end.unkillable_at(self.lease_end));
         }
     }
 
@@ -68,17 +68,18 @@ impl Running {
         if now >= kill_at {
             if let (Renewal::Due(at), false) = (&mut *renewal, killing.killed) {
                 // It may be due already, and SIGKILL has not had the time to end anything.
-                let undead = before_end.undead_after(now).min(before_end.undead_at(*lease_end)).max(now + KILL_AGAIN);
-                *at = (*at).max(undead);
+                let unkillable =
+                    before_end.unkillable_after(now).min(before_end.unkillable_at(*lease_end)).max(now + KILL_AGAIN);
+                *at = (*at).max(unkillable);
             }
             killing.killed = true;
             killing.kill_at = now + killing.pause;
             killing.pause = (killing.pause * 2).min(KILL_SELDOM);
             todo.push(Action::KillTree);
         }
-        let undead = matches!(*renewal, Renewal::Due(at) if killing.killed && now >= at);
-        if undead && !std::mem::replace(&mut killing.told, true) {
-            todo.push(Action::Tell(Notice::Undead));
+        let unkillable = matches!(*renewal, Renewal::Due(at) if killing.killed && now >= at);
+        if unkillable && !std::mem::replace(&mut killing.told, true) {
+            todo.push(Action::Tell(Notice::Unkillable));
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) enum Notice {
     /// The lock was found lost only when it was to be released.
     LostUnnoticed(NoticeKind),
     /// SIGKILL has not ended the job.
-    Undead,
+    Unkillable,
     Ended(Outcome),
     Released,
     NotReleased(Trouble),

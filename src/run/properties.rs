@@ -879,7 +879,7 @@ impl World {
         for (what, times) in [
             ("expired", expired),
             ("lost", told(|notice| matches!(notice, Notice::Lost(..)))),
-            ("undead", told(|notice| matches!(notice, Notice::Undead))),
+            ("unkillable", told(|notice| matches!(notice, Notice::Unkillable))),
             ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
             ("runs on", told(|notice| matches!(notice, Notice::RunsOn(..)))),
             ("not released", not_released),

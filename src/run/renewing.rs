@@ -126,7 +126,7 @@ impl Running {
             self.renewal = match self.killing {
                 Some(killing) if killing.killed => Renewal::Due(self.timing.renew_at(sent)),
                 _ if !self.lasts() => Renewal::Due(self.timing.renew_at(sent)),
-                Some(_) => Renewal::Due(self.timing.before_end.undead_at(self.lease_end)),
+                Some(_) => Renewal::Due(self.timing.before_end.unkillable_at(self.lease_end)),
                 None => Renewal::Off,
             };
         }
@@ -165,7 +165,7 @@ impl Running {
             }
         }
         if self.policy.guarded {
-            todo.push(Action::Guard(Some(before_end.undead_after(kill_at))));
+            todo.push(Action::Guard(Some(before_end.unkillable_after(kill_at))));
         }
     }
 }

@@ -35,12 +35,12 @@ impl Margins {
 
     /// When what SIGKILL has not ended must be taken for lasting; and when whoever watches over us sends it, because we
     /// have not.
-    pub(super) fn undead_at(&self, end: Moment) -> Moment {
+    pub(super) fn unkillable_at(&self, end: Moment) -> Moment {
         end - self.margin / 2
     }
 
     /// The same, for a job that gets SIGKILL at `kill_at`.
-    pub(super) fn undead_after(&self, kill_at: Moment) -> Moment {
+    pub(super) fn unkillable_after(&self, kill_at: Moment) -> Moment {
         kill_at + self.margin / 2
     }
 }
@@ -93,7 +93,7 @@ impl Timing {
             Some(limit) if end >= limit => policy.on_expiry == OnExpiry::Kill,
             _ => policy.on_lost == OnLost::Kill,
         };
-        kills.then(|| self.before_end.undead_at(end))
+        kills.then(|| self.before_end.unkillable_at(end))
     }
 
     /// When a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
@@ -288,8 +288,11 @@ mod tests {
                 let timing = Timing::new(&Policy { at_most: ms(at_most), kill_after: ms(kill_after), ..policy() });
                 let before = timing.before_limit;
                 let (stop, kill) = (before.stop_at(t(at_most)), before.kill_at(t(at_most)));
-                let undead = before.undead_at(t(at_most));
-                assert!(t(0) < stop && stop <= kill && kill < undead && undead < t(at_most), "{at_most} {kill_after}");
+                let unkillable = before.unkillable_at(t(at_most));
+                assert!(
+                    t(0) < stop && stop <= kill && kill < unkillable && unkillable < t(at_most),
+                    "{at_most} {kill_after}"
+                );
                 assert_eq!(kill.since(stop), ms(kill_after.min(at_most / 5)));
                 assert!(timing.renew_at(t(0)) < stop, "a renewal comes before the stop: {at_most} {kill_after}");
             }

@@ -75,7 +75,7 @@ fn nothing_is_over_before_the_command_itself_was_reaped() {
 fn after_a_stall_past_the_end_the_job_is_killed_at_once() {
     let mut story = Story::running(policy());
     assert_eq!(story.tick(500_000), [Action::KillTree], "a first signal would only give it time");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0, "SIGKILL has hardly been sent");
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 0, "SIGKILL has hardly been sent");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
         story.on(sent + 5, renewed(Ok(Kept::Kept), sent));
         end = sent + 100_000;
     }
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(end - 50_000, Event::LeftoversGone), [release(0, end - 40_000)]);
     assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
@@ -186,7 +186,7 @@ fn what_sigkill_cannot_end_is_told_once_whatever_the_backend_says() {
         }
     }
     assert!((2..30).contains(&requests), "{requests}");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), 1);
 }
 
@@ -243,7 +243,7 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     for now in [155_000, 155_050, 155_150, 155_350] {
         assert_eq!(story.tick(now), [Action::KillTree]);
     }
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 0);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 0);
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(155_360, Event::LeftoversGone), [release(0, 165_360)], "for the record");
 }

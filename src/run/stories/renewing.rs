@@ -278,7 +278,7 @@ fn what_sigkill_cannot_end_is_not_called_lost_if_its_lock_cannot_be_kept() {
             story.on(now, renewed(answer, now));
         }
     }
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Undead)), 1);
+    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 0);
 }
 
