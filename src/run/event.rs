@@ -10,7 +10,7 @@ use crate::exit::Outcome;
 use crate::lock::{Closing, Grant, Record};
 use crate::signal::Signal;
 
-/// What happened.
+/// Says what happened.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The run begins. It comes first, and once.
@@ -36,11 +36,11 @@ pub(crate) enum Event {
     Released(Result<Kept, Trouble>),
     /// The command was started.
     Spawned,
-    /// It could not be started. This may come while the run already counts it as running, since an execution can take long.
+    /// The command could not be started. This may come while the run already counts it as running, since an execution can take long.
     SpawnFailed(SpawnTrouble),
-    /// Somebody else minds the lock from now on.
+    /// The handle of the lock was written: its reader is responsible for the lock from now on.
     HandedOver,
-    /// Nobody does, and why.
+    /// The handle could not be written, and why.
     NotHandedOver(String),
     /// The command stopped itself, or was stopped.
     JobStopped(Signal),
@@ -50,14 +50,14 @@ pub(crate) enum Event {
     OrphanEnded(JobEnd),
     /// Nothing lives of what [`Action::LookForLeftovers`] looks for.
     LeftoversGone,
-    /// Time has passed that we did not notice: we were stopped, or the machine was.
+    /// Shedlock or the machine was stopped for a while.
     Stalled,
     /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
     /// stall an answer may be there that makes up for a deadline that has passed.
     Tick,
 }
 
-/// How the command ended.
+/// Says how the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobEnd {
     Exited(u8),
@@ -66,25 +66,25 @@ pub(crate) enum JobEnd {
     NotStarted(SpawnTroubleKind),
 }
 
-/// Whose a lock is that was ours, as the backend says.
+/// Says whether the lock is still ours, by the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// It is ours for `left`, until `until` by the backend's clock if that is a time.
     Ours { until: Option<Timestamp>, left: Duration },
-    /// It is another's, or nobody's.
+    /// Another owner holds the lock, or nobody does.
     Gone,
 }
 
-/// What becomes of a taking that meets a full server.
+/// Says what to do when the server has no room for another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// It is tried again, like any passing trouble.
+    /// Try again, as after any passing trouble.
     Retry,
-    /// That is the answer: the run waits for room at its own pace.
+    /// Answer with that: the run waits for room at its own pace.
     Answer,
 }
 
-/// Under which lock the command is started.
+/// Names the lock under which the command is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Under {
     Nothing,
@@ -97,7 +97,7 @@ pub(crate) enum Under {
     Enclosing(Record),
 }
 
-/// What is to be done. Actions are performed in order, and each at once.
+/// Says what is to be done. Actions are performed in order, and each at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.

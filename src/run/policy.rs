@@ -7,7 +7,7 @@ use crate::exit::Outcome;
 use crate::lock::{Closing, Verdict};
 use crate::signal::Signal;
 
-/// Everything that decides how a run goes.
+/// Holds everything that decides how a run goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) at_most: Duration,
@@ -40,22 +40,22 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// For how long the lock is ours unless it is renewed.
+    /// Returns for how long the lock is ours unless it is renewed.
     pub(crate) fn lease(&self) -> Duration {
         self.lease.unwrap_or(self.at_most).min(self.at_most)
     }
 
-    /// The same, of the taking: until at-least nobody else gets in, whatever becomes of us.
+    /// Returns for how long the lock is taken at first: until at-least no other run gets in, whatever becomes of this one.
     pub(crate) fn first_lease(&self) -> Duration {
         self.lease().max(self.at_least)
     }
 
-    /// Whether the lock is renewed while the job runs.
+    /// Returns whether the lock is renewed while the job runs.
     pub(super) fn renews(&self) -> bool {
         self.lease.is_some() || self.on_expiry == OnExpiry::Extend
     }
 
-    /// How long one try to ask the backend may take. A renewal that meets silence must leave the time for another try,
+    /// Returns how long one request to the backend may take. A renewal that meets silence must leave the time for another try,
     /// and it is not begun before a third of the lease is over.
     pub(crate) fn patience(&self) -> Duration {
         match self.renews() {
@@ -74,17 +74,17 @@ impl Policy {
         (self.on_expiry != OnExpiry::Extend).then(|| start + self.at_most)
     }
 
-    /// Whether this is what the user calls success.
+    /// Returns whether the user counts this outcome as a success.
     pub(super) fn is_success(&self, outcome: Outcome) -> bool {
         matches!(outcome, Outcome::Exited(code) if self.success_codes.contains(&code))
     }
 
-    /// What the history says of a run that came to `outcome`.
+    /// Returns how the history records a run that came to `outcome`.
     pub(super) fn closing(&self, outcome: Outcome) -> Closing {
         Closing::Ended { verdict: self.verdict(outcome), exit_code: Some(outcome.exit(0).code) }
     }
 
-    /// The same in a word.
+    /// Returns the word that the history has for `outcome`.
     pub(super) fn verdict(&self, outcome: Outcome) -> Verdict {
         match outcome {
             Outcome::Lost => Verdict::Lost,
@@ -126,7 +126,7 @@ impl Policy {
     }
 }
 
-/// How long to wait for a lock that is held.
+/// Says how long to wait for a lock that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     UpTo(Duration),
@@ -134,13 +134,13 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// Whether there is any waiting.
+    /// Returns whether the run waits at all.
     pub(crate) fn waits(self) -> bool {
         self != Self::UpTo(Duration::ZERO)
     }
 }
 
-/// What happens to a job that is still running when at-most is used up.
+/// Says what happens to a job that is still running when at-most is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnExpiry {
     Kill,
@@ -148,14 +148,14 @@ pub(crate) enum OnExpiry {
     Ignore,
 }
 
-/// What happens to a job whose lock is not ours any more.
+/// Says what happens to a job whose lock is not ours any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Kill,
     Ignore,
 }
 
-/// What the command may leave behind.
+/// Names what the command may leave behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leftovers {
     /// Its process group.
@@ -164,7 +164,7 @@ pub(crate) enum Leftovers {
     Tree,
 }
 
-/// When the job has ended.
+/// Says when the job counts as ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     /// When the command has.
@@ -209,7 +209,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whose process group the job is in.
+/// Says whose process group the job is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
     /// Ours, which we share with our caller and its pipeline.
@@ -225,7 +225,7 @@ pub(crate) enum Sender {
     Process,
 }
 
-/// Where the job and we stand among the processes.
+/// Says where the job and shedlock stand among the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) group: Group,
@@ -236,7 +236,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Whether a signal that came to us is to be passed on to the job.
+    /// Returns whether a signal that came to shedlock is to be passed on to the job.
     ///
     /// The terminal sends ^C, ^\, ^Z and changes of its size to the whole foreground group. In a shared group the job
     /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!"). A

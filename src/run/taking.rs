@@ -39,7 +39,7 @@ impl Run {
                 self.on_full(trouble, sent, now, todo);
             }
             (Phase::Asking { .. }, Err(trouble)) => self.on_trouble(trouble, now, todo),
-            // Whatever we gave up waiting for and got all the same goes back.
+            // A lock that is granted after the run gave up goes back.
             (Phase::GivingBack { until, then }, answer) => {
                 let (until, then) = (*until, *then);
                 match self.taken(&answer) {
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// Whether an answer leaves a lock to give back.
+    /// Returns whether an answer leaves a lock to give back.
     fn taken(&self, answer: &Result<Acquired, Trouble>) -> Option<Taken> {
         match answer {
             Ok(Acquired::Granted(_)) => Some(Taken::Surely),
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// The server has no room for us, which for a waiter is no error. When its time is over, what we last knew of the
+    /// Waits for room on a full server, which for a waiter is no error. When its time is over, what we last knew of the
     /// lock counts: that it was held, or else nothing, and then the backend could not be asked.
     fn on_full(&mut self, trouble: Trouble, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         self.timing.answered(now.since(sent));
@@ -172,7 +172,7 @@ impl Run {
         }
     }
 
-    /// There is no job: whoever got the handle gives the lock back, or its time ends it.
+    /// Ends a run without a job: the reader of the handle gives the lock back, or its time ends it.
     pub(super) fn on_handed_over(&mut self, todo: &mut Vec<Action>) {
         if let Phase::Spawning { lease: Some(_) } = &self.phase {
             self.exit(Outcome::Exited(0), todo);
@@ -187,7 +187,7 @@ impl Run {
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(Outcome::Failed) };
     }
 
-    /// Says that the backend cannot be asked, and what comes of it. Who ends says so at the end, when it is known whether
+    /// Says that the backend cannot be asked, and what comes of it. A run that ends says so at the end, when it is known whether
     /// anything was left held: that is one line.
     fn complain(&mut self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
         let then = match self.policy.on_backend_error {
@@ -202,7 +202,7 @@ impl Run {
         then
     }
 
-    /// Says it, if it was not said yet; and for how long a lock may be held that was not given back.
+    /// Tells the complaint, if it was not told yet, and for how long a lock may be held that was not given back.
     pub(super) fn tell_complaint(&mut self, held: Option<Duration>, todo: &mut Vec<Action>) {
         if let Some(trouble) = self.complaint.take() {
             todo.push(Action::Tell(Notice::Backend(trouble, self.policy.on_backend_error, held)));

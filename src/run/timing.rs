@@ -9,7 +9,7 @@ use crate::lock::Grant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long before an end, that of at-most or that of a lease, a job is stopped that must be dead by then.
+/// Says how long before an end, of at-most or of a lease, a job is stopped that must be dead by then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Margins {
     /// Between the first signal and SIGKILL.
@@ -23,12 +23,12 @@ impl Margins {
         Self { kill_after: kill_after.min(span / 5), margin: margin(span) }
     }
 
-    /// When the job gets its first signal, if the end is at `end`.
+    /// Returns when the job gets its first signal, if the end is at `end`.
     pub(super) fn stop_at(&self, end: Moment) -> Moment {
         self.kill_at(end) - self.kill_after
     }
 
-    /// When it gets SIGKILL.
+    /// Returns when the job gets SIGKILL, if the end is at `end`.
     pub(super) fn kill_at(&self, end: Moment) -> Moment {
         end - self.margin
     }
@@ -39,13 +39,13 @@ impl Margins {
         end - self.margin / 2
     }
 
-    /// The same, for a job that gets SIGKILL at `kill_at`.
+    /// Returns the same for a job that gets SIGKILL at `kill_at`.
     pub(super) fn unkillable_after(&self, kill_at: Moment) -> Moment {
         kill_at + self.margin / 2
     }
 }
 
-/// The times that follow from a run's policy.
+/// Holds the times that follow from a run's policy.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     at_most: Duration,
@@ -96,12 +96,12 @@ impl Timing {
         kills.then(|| self.before_end.unkillable_at(end))
     }
 
-    /// When a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
+    /// Returns when a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
     pub(super) fn renew_at(&self, sent: Moment) -> Moment {
         sent + self.lease / 3
     }
 
-    /// How long to pause after a failed renewal, with `left` until it would come too late. Once that has come there is
+    /// Returns how long to pause after a failed renewal, with `left` until it would come too late. Once that has come there is
     /// no hurry.
     pub(super) fn renew_again(&self, left: Duration, lasting: bool) -> Duration {
         let longest = Duration::from_secs(30);
@@ -112,12 +112,12 @@ impl Timing {
         share.clamp(Duration::from_millis(50), longest)
     }
 
-    /// Notes how long the backend took to answer: who is slow is asked less often.
+    /// Notes how long the backend took to answer: a slow server is asked less often.
     pub(super) fn answered(&mut self, took: Duration) {
         self.answer = took;
     }
 
-    /// When to ask again for a lock that stays held for `left` unless it is released; `None` if waiting is over.
+    /// Returns when to ask again for a lock that stays held for `left` unless it is released; `None` if waiting is over.
     ///
     /// The pause grows to at most a second, after a minute to at most five, so that a lock that becomes free is
     /// noticed in that time. It is spread at random, lest all waiters ask at once.
@@ -133,7 +133,7 @@ impl Timing {
         again(now, since, pause.min(freed), self.wait)
     }
 
-    /// When to ask a full server again; `None` if waiting is over.
+    /// Returns when to ask a full server again; `None` if waiting is over.
     ///
     /// Every try costs it a connection, which those that are in need: the pause is long from the first. The wait is
     /// for a held lock, and a server of which we do not know that it holds it is tried for `--backend-timeout`, as
@@ -170,7 +170,7 @@ impl Timing {
         }
     }
 
-    /// A number from `low` to `high` (xorshift64; it spreads load and guards nothing).
+    /// Returns a number from `low` to `high` (xorshift64; it spreads load and guards nothing).
     fn between(&mut self, low: f64, high: f64) -> f64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -180,13 +180,13 @@ impl Timing {
     }
 }
 
-/// The longest pause of one who has waited for `waited`: with the time for an answer it is the second, or the five,
+/// Returns the longest pause of a run that has waited for `waited`: with the time for an answer it is the second, or the five,
 /// within which a waiter gets in.
 fn longest(waited: Duration) -> Duration {
     if waited < MINUTE { Duration::from_millis(900) } else { Duration::from_millis(4_500) }
 }
 
-/// The end of a pause, but no later than that of the wait, when the last try is made; `None` if that has come.
+/// Returns the end of a pause, but no later than that of the wait, when the last try is made; `None` if that has come.
 fn again(now: Moment, since: Moment, pause: Duration, patience: Patience) -> Option<Moment> {
     let at = now + pause;
     match patience {
@@ -203,7 +203,7 @@ fn margin(lease: Duration) -> Duration {
     reaction + drift(lease)
 }
 
-/// What two clocks may differ by after so long.
+/// Returns what two clocks may differ by after `span`.
 fn drift(span: Duration) -> Duration {
     span / 2000
 }
