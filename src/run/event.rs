@@ -36,7 +36,8 @@ pub(crate) enum Event {
     Released(Result<Kept, Trouble>),
     /// The command was started.
     Spawned,
-    /// The command could not be started. This may come while the run already counts it as running, since an execution can take long.
+    /// The command could not be started. This may come while the run already counts it as running, since an execution can
+    /// take long.
     SpawnFailed(SpawnTrouble),
     /// The handle of the lock was written: its reader is responsible for the lock from now on.
     HandedOver,
