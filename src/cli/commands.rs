@@ -295,7 +295,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[],
         shared: BACKEND,
         meant: &[],
-        example: "shedlock schema postgres",
+        example: "shedlock schema",
         codes: &[("0", "done"), COULD_NOT],
     },
 ];
