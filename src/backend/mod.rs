@@ -183,7 +183,7 @@ pub(crate) struct Reply<T> {
     pub(crate) remark: Remark,
 }
 
-/// What is wrong although the store did what was asked for.
+/// Lists what is wrong with a backend that did what it was asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Remark {
     /// Why a taking has no token, or a release has not closed its record.
@@ -219,7 +219,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// That of a store to which a connection costs some milliseconds.
+    /// Suits a backend to which a connection costs some milliseconds.
     pub(crate) const OF_SERVERS: Self = Self { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 }
 

@@ -1,4 +1,4 @@
-//! What a server tells of itself and of the tables, for `shedlock check`.
+//! Reads what a server says about itself and its tables, for `shedlock check`.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const COLUMNS: &str = "SELECT column_name, LOWER(column_type), is_nullable = 'YE
 const KEYS: &str = "SELECT GROUP_CONCAT(IF(sub_part IS NULL, COALESCE(LOWER(column_name), '?'), '?') ORDER BY seq_in_index) \
     FROM information_schema.statistics WHERE {where} AND non_unique = 0 GROUP BY index_name";
 
-/// What asks for a right to the table of locks, and changes no row.
+/// Asks for a right to the table of locks, and changes no row.
 const RIGHTS: [(&str, &str); 3] = [
     ("SELECT", "SELECT name, lock_until, locked_at, locked_by FROM {table} WHERE 1 = 0"),
     (
@@ -295,7 +295,7 @@ fn judge_table(table: &str, row: &Row) -> Option<Finding> {
     })
 }
 
-/// What is wrong with a column beyond its type.
+/// Finds what is wrong with a column beyond its type.
 fn judge_column(table: &str, row: &Row) -> Option<Finding> {
     let (name, kind) = (row.word(0).to_ascii_lowercase(), row.word(1));
     let (set, collation) = (row.word(5), row.word(6));
@@ -317,7 +317,7 @@ fn judge_column(table: &str, row: &Row) -> Option<Finding> {
     Some(Finding::unwise("columns", seen, format!("ALTER TABLE {table} MODIFY {name} {wanted}")))
 }
 
-/// Whether a collation tells letters apart that differ only in case or accent.
+/// Tells whether a collation distinguishes letters that differ only in case or accent.
 fn is_exact(collation: &str) -> bool {
     collation.is_empty() || collation == "binary" || collation.ends_with("_bin") || collation.ends_with("_as_cs")
 }

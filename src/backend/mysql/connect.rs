@@ -33,7 +33,7 @@ const PACKET: usize = 1 << 20;
 pub(super) struct Servers {
     pub(super) hosts: Hosts,
     options: OptsBuilder,
-    /// Who logs in.
+    /// Names the user who logs in.
     pub(super) user: String,
     pub(super) tls: Tls,
     /// How long one server may take to answer a statement.

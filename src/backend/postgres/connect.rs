@@ -30,7 +30,7 @@ pub(super) struct Servers {
     config: Config,
     /// The longest that one of them may take to let us in.
     patience: Duration,
-    /// Who logs in.
+    /// Names the user who logs in.
     pub(super) user: String,
     database: String,
     password: Option<String>,

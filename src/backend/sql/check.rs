@@ -4,16 +4,16 @@ use super::columns::{Column, Columns, NO_ENDS, NO_TOKENS};
 use super::{Database, Fault, Making, SqlLocks, Table};
 use crate::backend::{Finding, Grade, Reached, Tell, Trouble, TroubleKind};
 
-/// What a history has.
+/// Lists the columns of a history.
 const RUNS: [&str; 8] = ["id", "name", "owner", "host", "started_at", "ended_at", "exit_code", "outcome"];
 
-/// What a table is, as its server describes it.
+/// Describes a table as its server does.
 #[derive(Default)]
 pub(in crate::backend) struct Facts {
-    /// What is wrong with it as a whole.
+    /// Says what is wrong with the table as a whole.
     pub(in crate::backend) kind: Option<Finding>,
     pub(in crate::backend) columns: Vec<Column>,
-    /// What else there is to say of the columns.
+    /// Adds what only this server says about the columns.
     pub(in crate::backend) more: Vec<Finding>,
     /// The columns of each unique key, by their names in the order of the alphabet, with commas between them.
     pub(in crate::backend) keys: Vec<String>,

@@ -30,17 +30,17 @@ pub(super) enum Table {
 
 pub(super) const TABLES: [Table; 2] = [Table::Locks, Table::Runs];
 
-/// What whoever takes locks needs of the history.
+/// Names the rights to the history that taking a lock needs.
 const ALL: &str = "SELECT, INSERT, UPDATE, DELETE";
 
-/// Whether an operation goes with its part for the history.
+/// Says whether an operation includes its part for the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum History {
     With,
     Without,
 }
 
-/// Whether a store that is not there is made, as only a taking and `init` do.
+/// Says whether a missing table or file is created, as only a taking and `init` do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Making {
     Yes,
@@ -60,7 +60,7 @@ pub(super) enum Fault {
     Other,
 }
 
-/// What a server lists: its time, and the rows.
+/// Holds the rows that a server lists, and its time.
 pub(super) struct Listing {
     pub(super) now: Timestamp,
     pub(super) rows: Vec<Row>,
@@ -74,7 +74,7 @@ pub(super) trait Database: Send {
     /// The server complains in its log of a session that ends without a word, as one does whose process ends: it is closed
     /// after what may be the last request.
     const CLOSES_WHEN_DONE: bool = false;
-    /// What trouble with all of it is about, in the words of a check.
+    /// Names the subject of trouble with the whole backend, in the words of a check.
     const SUBJECT: &str = "server";
     const PACE: Pace = Pace::OF_SERVERS;
     const DIALECT: Dialect;
