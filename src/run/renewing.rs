@@ -165,7 +165,7 @@ impl Running {
             }
         }
         if self.policy.guarded {
-            todo.push(Action::Guard(Some(before_end.unkillable_after(kill_at))));
+            todo.push(Action::Guard(Some(before_end.guard_after(kill_at))));
         }
     }
 }

@@ -33,8 +33,13 @@ impl Margins {
         end - self.margin
     }
 
-    /// When what SIGKILL has not ended must be taken for lasting; and when whoever watches over us sends it, because we
-    /// have not.
+    /// Returns when the guardian sends SIGKILL, if shedlock has not at `kill_at`. It has most of the margin left, since the
+    /// host may be what kept shedlock from it.
+    pub(super) fn guard_after(&self, kill_at: Moment) -> Moment {
+        kill_at + self.margin / 4
+    }
+
+    /// Returns when a job that SIGKILL has not ended counts as one that it cannot end.
     pub(super) fn unkillable_at(&self, end: Moment) -> Moment {
         end - self.margin / 2
     }
@@ -93,7 +98,7 @@ impl Timing {
             Some(limit) if end >= limit => policy.on_expiry == OnExpiry::Kill,
             _ => policy.on_lost == OnLost::Kill,
         };
-        kills.then(|| self.before_end.unkillable_at(end))
+        kills.then(|| self.before_end.guard_after(self.before_end.kill_at(end)))
     }
 
     /// Returns when a lease that was asked for at `sent` is renewed: early, so that there is time to try again.
@@ -282,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_signal_sigkill_and_the_end_come_in_this_order() {
+    fn the_first_signal_sigkill_the_guardian_and_the_end_come_in_this_order() {
         for at_most in [1_000, 1_500, 10_000, 3_600_000, 315_360_000_000] {
             for kill_after in [0, 1, 10_000, 3_600_000] {
                 let timing = Timing::new(&Policy { at_most: ms(at_most), kill_after: ms(kill_after), ..policy() });
                 let before = timing.before_limit;
                 let (stop, kill) = (before.stop_at(t(at_most)), before.kill_at(t(at_most)));
-                let unkillable = before.unkillable_at(t(at_most));
+                let (guard, unkillable) = (before.guard_after(kill), before.unkillable_at(t(at_most)));
                 assert!(
-                    t(0) < stop && stop <= kill && kill < unkillable && unkillable < t(at_most),
+                    t(0) < stop && stop <= kill && kill < guard && guard < unkillable && unkillable < t(at_most),
                     "{at_most} {kill_after}"
                 );
                 assert_eq!(kill.since(stop), ms(kill_after.min(at_most / 5)));

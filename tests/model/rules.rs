@@ -15,10 +15,10 @@ pub(crate) const EXTENSION: u8 = LEASE;
 pub(crate) const AT_LEAST: u8 = 1;
 /// Between the first signal and SIGKILL: `--kill-after`, at most a fifth of the lease (`Timing::new`).
 pub(crate) const KILL_AFTER: u8 = 1;
-/// What the kernel may need to end all of the job after SIGKILL, and we to notice that it is time: the first half of
-/// `timing::margin`. A job that was sent SIGKILL in one tick may do anything until that tick is over.
+/// What the kernel may need to end all of the job after SIGKILL, and shedlock or its guardian to notice that it is time: the first
+/// part of `timing::margin`. A job that was sent SIGKILL in one tick may do anything until that tick is over.
 pub(crate) const REACTION: u8 = 1;
-/// What a host's clock loses against the store's within a lease at most: the second half of `timing::margin`.
+/// What a host's clock loses against the store's within a lease at most: the second part of `timing::margin`.
 pub(crate) const DRIFT: u8 = 1;
 /// How long a run waits for an answer; what is still under way then may be carried out at any time.
 pub(crate) const LONGEST_DELAY: u8 = LEASE;

@@ -166,8 +166,8 @@ fn a_leased_lock_is_renewed_on_after_an_extension_and_the_guardian_is_told() {
     assert_eq!((story.tick(LOOK_AT), story.looks.len()), (vec![], 1));
     let guard = story.on(LOOK_AT + 10, seen(until(180_000), 94_045, LOOK_AT + 5));
     let lease_end = LOOK_AT + 5 + 30_000;
-    let unkillable = story.run.timing.before_end.unkillable_at(t(lease_end));
-    assert_eq!(guard, [Action::Guard(Some(unkillable))]);
+    let before_end = story.run.timing.before_end;
+    assert_eq!(guard, [Action::Guard(Some(before_end.guard_after(before_end.kill_at(t(lease_end)))))]);
     assert_eq!(story.next(), LOOK_AT + 5 + 10_000);
     let todo = story.tick(LOOK_AT + 5 + 10_000);
     let limit = Some(t(LOOK_AT + 5 + 94_045));

@@ -8,7 +8,7 @@ fn guarded() -> Policy {
 
 /// When the guardian kills, in milliseconds, for a lease that ends at `end`.
 fn guard(end: u64) -> Action {
-    Action::Guard(Some(Moment::at(ms(1_000_000 + end) - Duration::from_micros(757_500))))
+    Action::Guard(Some(Moment::at(ms(1_000_000 + end) - Duration::from_micros(1_136_250))))
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn a_job_whose_lock_is_lost_is_killed_by_the_guardian_if_not_by_us() {
     let mut story = Story::running(guarded());
     story.tick(10_000);
     let todo = story.on(10_010, renewed(Ok(Kept::Lost), 10_000));
-    let unkillable = Moment::at(ms(1_000_000 + 16_010) + Duration::from_micros(757_500));
-    assert_eq!(todo, [first_signals(), vec![Action::Guard(Some(unkillable))]].concat());
+    let after_our_own = Moment::at(ms(1_000_000 + 16_010) + Duration::from_micros(378_750));
+    assert_eq!(todo, [first_signals(), vec![Action::Guard(Some(after_our_own))]].concat());
 }
 
 #[test]
