@@ -1,11 +1,11 @@
 //! How a run can end, and the exit code of each end: the only place with their numbers, and the text that `--help`,
 //! the man pages and docs/reference.md show of them.
 
-use crate::signal::Signal;
+use crate::system::Signal;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ExitReason {
     /// The job exited with this code.
     Exited(u8),
     /// The job died of this signal.
@@ -43,7 +43,7 @@ pub(crate) const FAILED: u8 = 125;
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-impl Outcome {
+impl ExitReason {
     /// Returns what the process ends with; `conflict` is the code for a lock that is held.
     pub(crate) fn exit(self, conflict: u8) -> Exit {
         let code = match self {
@@ -93,17 +93,17 @@ mod tests {
     #[test]
     fn every_outcome_has_the_code_of_the_manual() {
         for (outcome, code) in [
-            (Outcome::Exited(0), 0),
-            (Outcome::Exited(255), 255),
-            (Outcome::Killed(Signal::KILL), 137),
-            (Outcome::Stopped(Signal::TERM), 143),
-            (Outcome::Killed(Signal::from_number(64)), 192),
-            (Outcome::Skipped, 75),
-            (Outcome::Lost, 123),
-            (Outcome::Expired, 124),
-            (Outcome::Failed, 125),
-            (Outcome::CannotExecute, 126),
-            (Outcome::NotFound, 127),
+            (ExitReason::Exited(0), 0),
+            (ExitReason::Exited(255), 255),
+            (ExitReason::Killed(Signal::KILL), 137),
+            (ExitReason::Stopped(Signal::TERM), 143),
+            (ExitReason::Killed(Signal::from_number(64)), 192),
+            (ExitReason::Skipped, 75),
+            (ExitReason::Lost, 123),
+            (ExitReason::Expired, 124),
+            (ExitReason::Failed, 125),
+            (ExitReason::CannotExecute, 126),
+            (ExitReason::NotFound, 127),
         ] {
             assert_eq!(outcome.exit(75).code, code, "{outcome:?}");
         }
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn only_int_and_quit_are_raised() {
-        assert_eq!(Outcome::Killed(Signal::INT).exit(0).raise, Some(Signal::INT));
-        assert_eq!(Outcome::Stopped(Signal::QUIT).exit(0).raise, Some(Signal::QUIT));
-        assert_eq!(Outcome::Killed(Signal::TERM).exit(0).raise, None);
-        assert_eq!(Outcome::Exited(130).exit(0).raise, None);
+        assert_eq!(ExitReason::Killed(Signal::INT).exit(0).raise, Some(Signal::INT));
+        assert_eq!(ExitReason::Stopped(Signal::QUIT).exit(0).raise, Some(Signal::QUIT));
+        assert_eq!(ExitReason::Killed(Signal::TERM).exit(0).raise, None);
+        assert_eq!(ExitReason::Exited(130).exit(0).raise, None);
     }
 
     #[test]

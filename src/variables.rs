@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::clock::Timestamp;
 use crate::job::Environment;
-use crate::lock::{Claim, Grant, Record};
+use crate::lock::{Claim, Grant, LockState};
+use crate::system::Timestamp;
 
 pub(crate) const NAME: &str = "SHEDLOCK_LOCK_NAME";
 pub(crate) const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
@@ -25,7 +25,7 @@ const NO_TOKEN: &str = "-";
 /// What leads a job to the backend of its run, beside a URL without a password. Nothing secret comes into the environment
 /// that was not in it, or on the command line, before: a file is named, and read again.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum BackendRef {
     /// Nothing else, or what everybody has who comes from here.
     Plain,
     Password(String),
@@ -42,15 +42,15 @@ pub(crate) fn lock() -> Option<(String, String)> {
 }
 
 /// The URL of that lock's backend, and the way there.
-pub(crate) fn backend() -> Option<(String, Way)> {
+pub(crate) fn backend() -> Option<(String, BackendRef)> {
     let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let address = value(BACKEND)?.into_string().ok()?;
     let password = value(PASSWORD).and_then(|password| password.into_string().ok());
     let way = match (password, value(FILE), value(CONFIG)) {
-        (Some(password), _, _) => Way::Password(password),
-        (None, Some(path), _) => Way::File(path.into()),
-        (None, None, Some(path)) => Way::Config(path.into()),
-        (None, None, None) => Way::Plain,
+        (Some(password), _, _) => BackendRef::Password(password),
+        (None, Some(path), _) => BackendRef::File(path.into()),
+        (None, None, Some(path)) => BackendRef::Config(path.into()),
+        (None, None, None) => BackendRef::Plain,
     };
     Some((address, way))
 }
@@ -66,7 +66,7 @@ pub(crate) fn describe(
     claim: &Claim,
     grant: &Grant,
     until: Timestamp,
-    backend: (&str, &Way),
+    backend: (&str, &BackendRef),
     environment: &mut Environment,
 ) {
     let owner = claim.owner.as_str();
@@ -83,7 +83,12 @@ pub(crate) fn describe(
 }
 
 /// Tells the job of a lock that an enclosing run holds. If that is the innermost one, all is said already.
-pub(crate) fn describe_enclosing(claim: &Claim, record: &Record, backend: (&str, &Way), environment: &mut Environment) {
+pub(crate) fn describe_enclosing(
+    claim: &Claim,
+    record: &LockState,
+    backend: (&str, &BackendRef),
+    environment: &mut Environment,
+) {
     if text(environment, OWNER) == record.owner {
         return;
     }
@@ -108,16 +113,16 @@ pub(crate) fn forget(environment: &mut Environment) {
 }
 
 /// Tells where the lock is, and nothing of where an enclosing run has its own.
-fn set_backend((address, way): (&str, &Way), environment: &mut Environment) {
+fn set_backend((address, way): (&str, &BackendRef), environment: &mut Environment) {
     environment.set(BACKEND, address);
     for name in [PASSWORD, FILE, CONFIG] {
         environment.remove(name);
     }
     match way {
-        Way::Plain => {}
-        Way::Password(password) => environment.set(PASSWORD, password),
-        Way::File(path) => environment.set(FILE, path),
-        Way::Config(path) => environment.set(CONFIG, path),
+        BackendRef::Plain => {}
+        BackendRef::Password(password) => environment.set(PASSWORD, password),
+        BackendRef::File(path) => environment.set(FILE, path),
+        BackendRef::Config(path) => environment.set(CONFIG, path),
     }
 }
 

@@ -12,14 +12,14 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Access, Acquired, Backend, Kept, Operate, Trouble, TroubleKind, from_url};
-use crate::lock::{Claim, Closing, Grant, Lock, LockName, Owner, Purpose, Record, Verdict};
+use super::{Access, Acquired, Admin, Backend, BackendError, ErrorClass, Kept, from_url};
+use crate::lock::{Claim, Closing, Grant, Lock, LockName, LockState, Owner, Purpose, RunOutcome};
 use crate::servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
-const SUCCESS: Closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+const SUCCESS: Closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
 /// What a store may round times by.
 const ROUNDING: i64 = 1;
 
@@ -110,7 +110,7 @@ macro_rules! conformance {
 pub(super) use conformance;
 pub(super) use operate::*;
 
-fn open(store: &dyn Store) -> Box<dyn Operate> {
+fn open(store: &dyn Store) -> Box<dyn Admin> {
     from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
 }
 
@@ -135,14 +135,14 @@ pub(super) fn token_of(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> 
     take(backend, claim).token
 }
 
-/// Asks until an answer comes; what passes is tried again, as the keeper does.
+/// Asks until an answer comes; what passes is tried again, as the worker does.
 #[track_caller]
-fn persist<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> T {
+fn persist<T>(mut ask: impl FnMut() -> Result<T, BackendError>) -> T {
     let begun = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return answer,
-            Err(trouble) if trouble.kind == TroubleKind::Lasting || begun.elapsed() > PATIENCE => panic!("{trouble:?}"),
+            Err(error) if error.class == ErrorClass::Permanent || begun.elapsed() > PATIENCE => panic!("{error:?}"),
             Err(_) => thread::sleep(Duration::from_millis(2)),
         }
     }
@@ -157,7 +157,7 @@ fn take(backend: &mut dyn Backend, claim: &Claim) -> Grant {
 }
 
 #[track_caller]
-fn refused(backend: &mut dyn Backend, claim: &Claim) -> Record {
+fn refused(backend: &mut dyn Backend, claim: &Claim) -> LockState {
     match persist(|| backend.acquire(claim)).answer {
         Acquired::Held(record) => record,
         Acquired::Granted(grant) => panic!("{grant:?} was granted to {}", claim.owner),
@@ -443,7 +443,7 @@ pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
 pub(super) fn a_renewal_or_a_release_makes_nothing(store: &dyn Store) {
     let (first, before) = (claim("job", 1, MINUTE), store.things());
     for answer in [open(store).renew(&first), open(store).release(&first, Duration::ZERO, SUCCESS)] {
-        let is_trouble = answer.as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Lasting);
+        let is_trouble = answer.as_ref().is_err_and(|error| error.class == ErrorClass::Permanent);
         assert!(is_trouble || answer.as_ref().is_ok_and(|reply| reply.answer == Kept::Lost), "{answer:?}");
     }
     assert_eq!(store.things(), before);
@@ -768,8 +768,8 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
     for keep in [100, 1] {
         let late = Claim { keep, ..late.clone() };
         persist(|| open(store).release(&late, Duration::ZERO, Closing::GivenUp));
-        let trouble = open(store).acquire(&late).unwrap_err();
-        assert!(trouble.message.contains("was given up"), "{trouble:?}");
+        let error = open(store).acquire(&late).unwrap_err();
+        assert!(error.message.contains("was given up"), "{error:?}");
         assert!(!is_held(store, "job"), "{:?}", store.stored("job"));
         assert_eq!(store.history("job"), before);
         let wanted = crate::lock::Wanted { names: vec!["job".to_owned()], ..crate::lock::Wanted::default() };
@@ -844,12 +844,12 @@ pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Sto
 pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
     let mut backend = open(store);
     let endings = [
-        (Verdict::Success, Some(0)),
-        (Verdict::Failure, Some(3)),
-        (Verdict::Expired, Some(124)),
-        (Verdict::Lost, Some(123)),
-        (Verdict::Error, Some(255)),
-        (Verdict::Success, None),
+        (RunOutcome::Success, Some(0)),
+        (RunOutcome::Failure, Some(3)),
+        (RunOutcome::Expired, Some(124)),
+        (RunOutcome::Lost, Some(123)),
+        (RunOutcome::Error, Some(255)),
+        (RunOutcome::Success, None),
     ];
     for (number, (verdict, exit_code)) in (1..).zip(endings) {
         let claim = claim("job", number, MINUTE);
@@ -883,9 +883,9 @@ pub(super) fn a_run_is_recorded_and_closed(store: &dyn Store) {
 }
 
 pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) {
-    type Way<'a> = (&'a str, &'a dyn Fn(&str));
-    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
-    let ways: [Way<'_>; 4] = [
+    type BackendRef<'a> = (&'a str, &'a dyn Fn(&str));
+    let lost = Closing::Ended { verdict: RunOutcome::Lost, exit_code: Some(123) };
+    let ways: [BackendRef<'_>; 4] = [
         ("expired", &|_| {}),
         ("stolen", &|name| store.steal(name, "somebody")),
         ("deleted", &|name| store.delete(name)),
@@ -986,7 +986,7 @@ pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {
     release(&mut *backend, &first, MINUTE / 2);
     let before = store.history("job");
     wait_for_age(store, "job", 100);
-    let failure = Closing::Ended { verdict: Verdict::Failure, exit_code: Some(1) };
+    let failure = Closing::Ended { verdict: RunOutcome::Failure, exit_code: Some(1) };
     assert_eq!(persist(|| open(store).release(&first, MINUTE / 2, failure)).answer, Kept::Kept);
     assert_eq!(store.history("job"), before);
 }

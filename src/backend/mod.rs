@@ -1,6 +1,6 @@
 //! Where locks live: the contract that every backend keeps, and the table of URL schemes.
 //!
-//! A new backend is one file that implements [`Backend`] and [`Operate`], and one line in [`SCHEMES`].
+//! A new backend is one file that implements [`Backend`] and [`Admin`], and one line in [`SCHEMES`].
 
 #[cfg(feature = "tls")]
 mod authorities;
@@ -28,8 +28,8 @@ mod url;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::clock::Timestamp;
-use crate::lock::{Change, Claim, Closing, Grant, Locks, Record, Runs, Wanted};
+use crate::lock::{Change, Claim, Closing, Grant, LockState, Locks, Runs, Wanted};
+use crate::system::Timestamp;
 #[cfg(test)]
 pub(crate) use retry::RESPITE;
 pub(crate) use retry::Retry;
@@ -55,22 +55,22 @@ pub(crate) fn was_reached() -> bool {
 pub(crate) trait Backend: Send {
     /// Takes the lock if it is free, or was already taken by the same owner, and notes that in the history, from which the
     /// token comes. Every taking has a token of its own; taking again leaves one record.
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble>;
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError>;
 
     /// Makes the lock ours for `claim.lease` from now on, if it still is ours; it never shortens.
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble>;
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError>;
 
     /// Gives the lock back if it still is ours. It stays held until `hold` after it was taken, and bears its owner
     /// marked as ended; doing it again is answered like the first time. The history's record is closed also where the lock
     /// is lost, and the oldest beyond `claim.keep` go.
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble>;
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError>;
 
     /// Closes the connection; the next operation opens one.
     fn disconnect(&mut self);
 
     /// The locks of these names that the store has, or all; by name. It makes nothing, and asks a server that can be written,
     /// since another may be behind.
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble>;
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError>;
 
     /// How long to pause between tries.
     fn pace(&self) -> Pace {
@@ -82,16 +82,16 @@ pub(crate) trait Backend: Send {
 }
 
 /// What people ask of a store, and have done to it, beside the life of a run.
-pub(crate) trait Operate: Backend {
+pub(crate) trait Admin: Backend {
     /// Runs of the history. Where there is none yet there are no runs; where it may not be read that is trouble.
-    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, Trouble>;
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError>;
 
     /// Gives a lock another end or another owner, if it is held by the one that is named; nothing is ever deleted that the Java
     /// library relies on. What it is held for from now on goes by the wall clock, and outlives a reboot.
-    fn change(&mut self, change: &Change) -> Result<Kept, Trouble>;
+    fn change(&mut self, change: &Change) -> Result<Kept, BackendError>;
 
     /// Makes what is needed and missing, and returns a line for each thing: what it is, and whether it was there.
-    fn make(&mut self) -> Result<Vec<String>, Trouble>;
+    fn make(&mut self) -> Result<Vec<String>, BackendError>;
 
     /// The statements that make what is needed, with comments, to be run by a person. Reaches for nothing.
     fn schema(&self) -> String;
@@ -147,13 +147,13 @@ impl Finding {
         Self { grade: Grade::Bad, subject, seen: seen.into(), advice: Some(advice.into()) }
     }
 
-    /// Trouble as a finding that is bad, without the name of the backend, which has been said.
-    pub(crate) fn of_trouble(subject: &'static str, trouble: Trouble) -> Self {
-        let said = trouble.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
-        let seen = said.map_or(trouble.message.as_str(), |(_, said)| said).to_owned();
-        let advice = trouble.hint.or_else(|| match trouble.kind {
-            TroubleKind::Lasting => None,
-            TroubleKind::Passing | TroubleKind::Full => {
+    /// Returns an error as a finding that is bad, without the name of the backend, which has been said.
+    pub(crate) fn of_trouble(subject: &'static str, error: BackendError) -> Self {
+        let said = error.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
+        let seen = said.map_or(error.message.as_str(), |(_, said)| said).to_owned();
+        let advice = error.hint.or_else(|| match error.class {
+            ErrorClass::Permanent => None,
+            ErrorClass::Transient | ErrorClass::Overloaded => {
                 Some("it may pass: try again, and look whether the store is well".to_owned())
             }
         });
@@ -165,7 +165,7 @@ impl Finding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Acquired {
     Granted(Grant),
-    Held(Record),
+    Held(LockState),
 }
 
 /// The answer to a renewal or a release.
@@ -187,7 +187,7 @@ pub(crate) struct Reply<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Remark {
     /// Why a taking has no token, or a release has not closed its record.
-    pub(crate) unrecorded: Option<Trouble>,
+    pub(crate) unrecorded: Option<BackendError>,
     /// The lock's end, if it is sooner than was asked for because the store holds no later times.
     pub(crate) cut: Option<Timestamp>,
 }
@@ -225,51 +225,51 @@ impl Pace {
 
 /// Why a backend could not be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    pub(crate) kind: TroubleKind,
+pub(crate) struct BackendError {
+    pub(crate) class: ErrorClass,
     /// One line, lower case, that names the backend.
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,
     /// The request went out and no answer came, so it may have been carried out all the same.
-    pub(crate) unclear: bool,
+    pub(crate) ambiguous: bool,
     /// A pooler refuses for a time of its own, whether the server is back or not: a release is tried for longer.
     pub(crate) lingers: bool,
 }
 
 /// Whether it is worth trying again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TroubleKind {
+pub(crate) enum ErrorClass {
     /// It may be gone in a moment: busy, starting, failing over.
-    Passing,
+    Transient,
     /// The server works, but has no room for us now. A waiter waits for that as it does for a held lock.
-    Full,
+    Overloaded,
     /// It stays until a person mends it.
-    Lasting,
+    Permanent,
 }
 
-impl Trouble {
-    pub(crate) fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, unclear: false, lingers: false }
+impl BackendError {
+    pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false }
     }
 
-    pub(crate) fn passing(message: impl Into<String>) -> Self {
-        Self::new(TroubleKind::Passing, message)
+    pub(crate) fn transient(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Transient, message)
     }
 
-    pub(crate) fn lasting(message: impl Into<String>) -> Self {
-        Self::new(TroubleKind::Lasting, message)
+    pub(crate) fn permanent(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Permanent, message)
     }
 
     /// Says that this owner has given the lock back, and can take it no more.
     #[cfg(feature = "tls")]
     pub(super) fn given_up(label: &str) -> Self {
-        Self::lasting(format!("{label}: this taking was given up, and comes too late"))
+        Self::permanent(format!("{label}: this taking was given up, and comes too late"))
     }
 
     /// The same, met after the request had gone out.
-    pub(crate) fn unclear(self) -> Self {
-        Self { unclear: true, ..self }
+    pub(crate) fn ambiguous(self) -> Self {
+        Self { ambiguous: true, ..self }
     }
 
     /// The same, from a pooler that says so for longer than it may be true.
@@ -297,7 +297,7 @@ pub(crate) struct Access {
     pub(crate) patience: Duration,
 }
 
-type Open = fn(&Url, &Access) -> Result<Box<dyn Operate>, String>;
+type Open = fn(&Url, &Access) -> Result<Box<dyn Admin>, String>;
 
 /// A kind of backend and the URL schemes that lead to it.
 struct Scheme {
@@ -331,7 +331,7 @@ schemes! {
 
 /// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
 /// the URL came from, and never shows a password.
-pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Operate>, String> {
+pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Admin>, String> {
     let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| match is_path(text) {
         true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
@@ -369,7 +369,7 @@ pub(crate) fn kinds() -> Vec<&'static str> {
 
 /// Makes a backend of this kind that leads nowhere, for what it can say without reaching for anything. The error is that of
 /// [`from_url`]; `None` if there is no such kind.
-pub(crate) fn of_kind(word: &str) -> Option<Result<Box<dyn Operate>, String>> {
+pub(crate) fn of_kind(word: &str) -> Option<Result<Box<dyn Admin>, String>> {
     let scheme = SCHEMES.iter().find(|scheme| scheme.names.contains(&word))?;
     Some(from_url(&scheme.form.replace("//", "//USER@"), &Access::default()))
 }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use super::url::percent_decode;
-use super::{Trouble, TroubleKind, Url, note_reached};
-use crate::clock::Moment;
+use super::{BackendError, ErrorClass, Url, note_reached};
+use crate::system::Moment;
 
 /// Bound of the first attempt to connect, and the least that any attempt gets.
 const FIRST: Duration = Duration::from_secs(1);
@@ -72,12 +72,12 @@ impl Host {
     }
 
     /// Looks the name up; one that cannot be found now may be found later.
-    pub(super) fn addresses(&self, default_port: u16) -> Result<Vec<SocketAddr>, Trouble> {
+    pub(super) fn addresses(&self, default_port: u16) -> Result<Vec<SocketAddr>, BackendError> {
         self.prepare_lookup();
         let found = (self.name.as_str(), self.port.unwrap_or(default_port)).to_socket_addrs();
         match found.map(Iterator::collect::<Vec<_>>) {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-            _ => Err(Trouble::passing(format!("the host {} has no address", self.name))
+            _ => Err(BackendError::transient(format!("the host {} has no address", self.name))
                 .hint("look whether the name is right, with `getent hosts NAME`")),
         }
     }
@@ -135,7 +135,11 @@ impl Hosts {
     }
 
     /// Notes how an attempt to connect ended, which [`Hosts::try_each`] made; the host that let us in is tried first from now on.
-    pub(super) fn tried<T>(&mut self, bound: Bound, answer: Result<(usize, T), Trouble>) -> Result<T, Trouble> {
+    pub(super) fn tried<T>(
+        &mut self,
+        bound: Bound,
+        answer: Result<(usize, T), BackendError>,
+    ) -> Result<T, BackendError> {
         match answer {
             Ok((place, connection)) => {
                 note_reached();
@@ -143,9 +147,9 @@ impl Hosts {
                 self.attempts.succeeded();
                 Ok(connection)
             }
-            Err(trouble) => {
+            Err(error) => {
                 self.attempts.failed(bound, Moment::now());
-                Err(trouble)
+                Err(error)
             }
         }
     }
@@ -155,20 +159,20 @@ impl Hosts {
     pub(super) fn try_each<T>(
         &self,
         label: &str,
-        connect: impl Fn(&Host) -> Result<T, Trouble>,
-    ) -> Result<(usize, T), Trouble> {
-        let mut met: Option<Trouble> = None;
+        connect: impl Fn(&Host) -> Result<T, BackendError>,
+    ) -> Result<(usize, T), BackendError> {
+        let mut met: Option<BackendError> = None;
         for step in 0..self.all.len() {
             let place = (self.first + step) % self.all.len();
             match connect(&self.all[place]) {
                 Ok(connection) => return Ok((place, connection)),
-                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
+                Err(error) if error.class == ErrorClass::Permanent => return Err(error),
                 // That one is full says more than that another is down.
-                Err(trouble) if met.as_ref().is_none_or(|met| met.kind != TroubleKind::Full) => met = Some(trouble),
+                Err(error) if met.as_ref().is_none_or(|met| met.class != ErrorClass::Overloaded) => met = Some(error),
                 Err(_) => {}
             }
         }
-        Err(met.unwrap_or_else(|| Trouble::lasting(format!("{label}: there is no server to ask"))))
+        Err(met.unwrap_or_else(|| BackendError::permanent(format!("{label}: there is no server to ask"))))
     }
 }
 
@@ -251,31 +255,31 @@ pub(super) fn list(hosts: &[Host]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Trouble with a server that took the connection, or whose kernel did, and has not answered to it.
-pub(super) fn said_nothing(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: no answer in time: it accepted the connection and said nothing")).hint(
+/// Returns the error for a server that took the connection, or whose kernel did, and has not answered to it.
+pub(super) fn said_nothing(label: &str) -> BackendError {
+    BackendError::transient(format!("{label}: no answer in time: it accepted the connection and said nothing")).hint(
         "look whether the server is well and not overrun, and the port its own; --backend-timeout sets how long to try",
     )
 }
 
-/// Trouble with a server that has not answered what it was asked.
+/// Returns the error for a server that has not answered what it was asked.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) fn silence(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: no answer in time"))
+pub(super) fn silence(label: &str) -> BackendError {
+    BackendError::transient(format!("{label}: no answer in time"))
         .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
 }
 
-/// Trouble with a host on which no server listens.
+/// Returns the error for a host on which no server listens.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) fn refused(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: connection refused"))
+pub(super) fn refused(label: &str) -> BackendError {
+    BackendError::transient(format!("{label}: connection refused"))
         .hint("look whether the server runs, and whether host and port are right")
 }
 
-/// Trouble with a socket that is not ours to use.
+/// Returns the error for a socket that this user may not use.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) fn denied(label: &str) -> Trouble {
-    Trouble::lasting(format!("{label}: permission to use the server's socket denied"))
+pub(super) fn denied(label: &str) -> BackendError {
+    BackendError::permanent(format!("{label}: permission to use the server's socket denied"))
 }
 
 /// Sets how long a read from this socket may wait.
@@ -397,7 +401,7 @@ mod tests {
     fn this_host_has_an_address_and_no_name_has_none() {
         assert!(host("localhost", None).addresses(1).unwrap().iter().all(|address| address.ip().is_loopback()));
         assert_eq!(host("127.0.0.1", Some(7)).addresses(1).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
-        let trouble = host("no.such.host.invalid", None).addresses(1).unwrap_err();
-        assert!(trouble.message.contains("no.such.host.invalid"), "{trouble:?}");
+        let error = host("no.such.host.invalid", None).addresses(1).unwrap_err();
+        assert!(error.message.contains("no.such.host.invalid"), "{error:?}");
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 pub(super) use super::Tell;
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
-use super::{Finding, Grade, Reached, Trouble, TroubleKind};
-use crate::clock::Moment;
+use super::{BackendError, ErrorClass, Finding, Grade, Reached};
 use crate::duration::brief;
-use crate::plain::plain;
+use crate::system::Moment;
+use crate::system::error_text;
 
 /// How often a server is asked for the time.
 const TRIPS: usize = 7;
@@ -68,20 +68,20 @@ fn knock(path: &std::path::Path) -> Found {
     match UnixStream::connect(path) {
         Ok(_) => Ok((format!("the socket {} answers", path.display()), true)),
         Err(error) => Err((
-            format!("the socket {} does not answer: {}", path.display(), plain(&error)),
+            format!("the socket {} does not answer: {}", path.display(), error_text(&error)),
             "look whether the server runs, and where its socket is".to_owned(),
         )),
     }
 }
 
 fn reach(host: &Host, port: u16, limit: Duration) -> Found {
-    let addresses = host.addresses(port).map_err(|trouble| (trouble.message, trouble.hint.unwrap_or_default()))?;
+    let addresses = host.addresses(port).map_err(|error| (error.message, error.hint.unwrap_or_default()))?;
     let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let mut why = String::new();
     for address in &addresses {
         match TcpStream::connect_timeout(address, share.max(Duration::from_secs(1))) {
             Ok(_) => return Ok((format!("{} answers", named(host, *address)), address.ip().is_loopback())),
-            Err(error) => why = format!("{} does not answer: {}", named(host, *address), plain(&error)),
+            Err(error) => why = format!("{} does not answer: {}", named(host, *address), error_text(&error)),
         }
     }
     let advice = "look whether the server runs, whether host and port are right, and what firewalls are between";
@@ -96,25 +96,25 @@ fn named(host: &Host, address: SocketAddr) -> String {
 }
 
 /// What trouble with connecting is about.
-pub(super) fn subject(trouble: &Trouble) -> &'static str {
-    if trouble.message.contains("TLS") || trouble.message.contains("certificate") { "TLS" } else { "login" }
+pub(super) fn subject(error: &BackendError) -> &'static str {
+    if error.message.contains("TLS") || error.message.contains("certificate") { "TLS" } else { "login" }
 }
 
 /// What a server that refuses to be asked leaves open; one that does not answer any more is trouble.
 pub(super) fn if_told<T>(
     subject: &'static str,
-    told: Result<T, Trouble>,
+    told: Result<T, BackendError>,
     tell: Tell<'_>,
-) -> Result<Option<T>, Trouble> {
+) -> Result<Option<T>, BackendError> {
     match told {
         Ok(told) => Ok(Some(told)),
-        Err(trouble) if trouble.kind == TroubleKind::Lasting => {
-            let Finding { seen, .. } = Finding::of_trouble(subject, trouble);
+        Err(error) if error.class == ErrorClass::Permanent => {
+            let Finding { seen, .. } = Finding::of_trouble(subject, error);
             let advice = "whether a lock can be taken shows below";
             tell(Finding::unwise(subject, format!("it cannot be looked at: {seen}"), advice));
             Ok(None)
         }
-        Err(trouble) => Err(trouble),
+        Err(error) => Err(error),
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
 }
 
 /// Asks for the server's time, in microseconds since 1970, some times, and tells how long that takes and how the clocks differ.
-pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, Trouble>, tell: Tell<'_>) -> Result<(), Trouble> {
+pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, BackendError>, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut trips = Vec::new();
     for _ in 0..TRIPS {
         let (begun, host) = (Moment::now(), host_micros());

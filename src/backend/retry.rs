@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Pace, TroubleKind};
-use crate::clock::Moment;
+use super::{ErrorClass, Pace};
+use crate::system::Moment;
 
 /// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
 const RESERVE: Duration = Duration::from_millis(500);
@@ -23,14 +23,14 @@ impl Retry {
     }
 
     /// Returns how long to pause after a try that was made at `sent` and met this kind of trouble; `None` if it was the last.
-    pub(crate) fn pause(&mut self, met: TroubleKind, sent: Moment, now: Moment) -> Option<Duration> {
+    pub(crate) fn pause(&mut self, met: ErrorClass, sent: Moment, now: Moment) -> Option<Duration> {
         let took = now.since(sent);
         let pause = match met {
-            TroubleKind::Lasting => return None,
-            TroubleKind::Passing => self.pause,
+            ErrorClass::Permanent => return None,
+            ErrorClass::Transient => self.pause,
             // Refusing costs a server nearly as much as answering. Where too many ask, it is slow to refuse, and
             // who does not slow down with it keeps it from ever getting done.
-            TroubleKind::Full => self.pause.max(took * RESPITE),
+            ErrorClass::Overloaded => self.pause.max(took * RESPITE),
         };
         self.pause = (self.pause * 2).min(self.longest);
         // The last try is made as late as its answer, if it takes as long as this one, allows.
@@ -55,14 +55,14 @@ mod tests {
         let ms = Duration::from_millis;
         let start = Moment::at(Duration::from_secs(100));
         let mut retry = Retry::new(Pace { first: ms(100), longest: ms(400) }, start + ms(1000));
-        assert_eq!(retry.pause(TroubleKind::Lasting, start, start), None);
+        assert_eq!(retry.pause(ErrorClass::Permanent, start, start), None);
         for longest in [100, 200, 400, 400] {
-            let pause = retry.pause(TroubleKind::Passing, start, start).unwrap();
+            let pause = retry.pause(ErrorClass::Transient, start, start).unwrap();
             assert!(pause >= ms(longest) / 2 && pause <= ms(longest), "{pause:?} of {longest}");
         }
         // A server that took 100 ms to say that it is full is left alone for longer, and then there is time for its answer.
-        let pause = retry.pause(TroubleKind::Full, start, start + ms(100)).unwrap();
+        let pause = retry.pause(ErrorClass::Overloaded, start, start + ms(100)).unwrap();
         assert!(pause >= ms(200) && pause <= ms(400), "{pause:?}");
-        assert_eq!(retry.pause(TroubleKind::Full, start + ms(850), start + ms(950)), None);
+        assert_eq!(retry.pause(ErrorClass::Overloaded, start + ms(850), start + ms(950)), None);
     }
 }

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::{Trouble, Url, authorities};
+use super::{BackendError, Url, authorities};
 
 /// How much of TLS is wanted, from nothing to a server that proves its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ impl Tls {
     }
 
     /// The authorities in PEM; `None` for those that are built in, or if none are asked.
-    pub(super) fn authorities(&self) -> Result<Option<Cow<'static, [u8]>>, Trouble> {
+    pub(super) fn authorities(&self) -> Result<Option<Cow<'static, [u8]>>, BackendError> {
         match &self.roots {
             Some(Roots::File(path)) => read("sslrootcert", path).map(|pem| Some(Cow::Owned(pem))),
             _ if self.checks() == Checks::Nothing => Ok(None),
@@ -113,7 +113,7 @@ impl Tls {
     }
 
     /// Looks at the files that are named, for a driver that reads them too and does not say which one is wrong.
-    pub(super) fn judge_files(&self) -> Result<(), Trouble> {
+    pub(super) fn judge_files(&self) -> Result<(), BackendError> {
         match (&self.roots, &self.identity) {
             (None | Some(Roots::System), None) => Ok(()),
             _ => self.config().map(drop),
@@ -121,9 +121,9 @@ impl Tls {
     }
 
     /// What rustls is to do.
-    pub(super) fn config(&self) -> Result<ClientConfig, Trouble> {
+    pub(super) fn config(&self) -> Result<ClientConfig, BackendError> {
         let provider = Arc::new(ring::default_provider());
-        let broken = |error: Error| Trouble::lasting(format!("TLS cannot be set up: {error}"));
+        let broken = |error: Error| BackendError::permanent(format!("TLS cannot be set up: {error}"));
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(broken)?
@@ -136,8 +136,12 @@ impl Tls {
                 builder.with_client_auth_cert(chain, key).map_err(|error| {
                     let (path, key) = (identity.certificate.display(), identity.key.display());
                     match error {
-                        Error::InconsistentKeys(_) => Trouble::lasting(format!("{key} is not the key of {path}")),
-                        error => Trouble::lasting(format!("the client certificate {path} cannot be used: {error}")),
+                        Error::InconsistentKeys(_) => {
+                            BackendError::permanent(format!("{key} is not the key of {path}"))
+                        }
+                        error => {
+                            BackendError::permanent(format!("the client certificate {path} cannot be used: {error}"))
+                        }
                     }
                     .hint("sslkey must be the key of the certificate in sslcert")
                 })
@@ -145,18 +149,18 @@ impl Tls {
         }
     }
 
-    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<Verifier>, Trouble> {
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<Verifier>, BackendError> {
         let checks = self.checks();
         let mut inner = None;
         if checks != Checks::Nothing {
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(self.store()?), Arc::clone(provider));
             let built = builder.build();
-            inner = Some(built.map_err(|error| Trouble::lasting(format!("TLS cannot be set up: {error}")))?);
+            inner = Some(built.map_err(|error| BackendError::permanent(format!("TLS cannot be set up: {error}")))?);
         }
         Ok(Arc::new(Verifier { checks, inner, provider: Arc::clone(provider) }))
     }
 
-    fn store(&self) -> Result<RootCertStore, Trouble> {
+    fn store(&self) -> Result<RootCertStore, BackendError> {
         let mut store = RootCertStore::empty();
         let Some(pem) = self.authorities()? else {
             store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -165,7 +169,7 @@ impl Tls {
         let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
         match (store.add_parsable_certificates(found).0, &self.roots) {
             (0, Some(Roots::File(path))) => {
-                Err(Trouble::lasting(format!("sslrootcert {} has no certificate in it", path.display()))
+                Err(BackendError::permanent(format!("sslrootcert {} has no certificate in it", path.display()))
                     .hint("it must be a file in PEM, which begins with -----BEGIN CERTIFICATE-----"))
             }
             _ => Ok(store),
@@ -182,23 +186,23 @@ pub(super) enum Checks {
 }
 
 impl Identity {
-    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Trouble> {
+    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BackendError> {
         let chain = CertificateDer::pem_slice_iter(&read("sslcert", &self.certificate)?)
             .collect::<Result<Vec<_>, _>>()
             .ok()
             .filter(|chain| !chain.is_empty())
             .ok_or_else(|| {
-                Trouble::lasting(format!("sslcert {} has no certificate in it", self.certificate.display()))
+                BackendError::permanent(format!("sslcert {} has no certificate in it", self.certificate.display()))
             })?;
         let key = PrivateKeyDer::from_pem_slice(&read("sslkey", &self.key)?).map_err(|_| {
-            Trouble::lasting(format!("sslkey {} has no key in it that can be used", self.key.display()))
+            BackendError::permanent(format!("sslkey {} has no key in it that can be used", self.key.display()))
                 .hint("it must be in PEM and without a passphrase")
         })?;
         Ok((chain, key))
     }
 }
 
-pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, Trouble> {
+pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, BackendError> {
     std::fs::read(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -206,31 +210,31 @@ pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, Trouble> {
             std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
             _ => error.to_string(),
         };
-        Trouble::lasting(format!("{parameter} {} cannot be read: {why}", path.display()))
+        BackendError::permanent(format!("{parameter} {} cannot be read: {why}", path.display()))
     })
 }
 
 /// What rustls complains of, in our words and without saying whose server it is; `None` if it is none of the usual.
-pub(super) fn complaint(text: &str) -> Option<Trouble> {
+pub(super) fn complaint(text: &str) -> Option<BackendError> {
     let has = |part: &str| text.contains(part);
     Some(if has("UnknownIssuer") {
-        Trouble::lasting("the server's certificate is from an authority that is not believed")
+        BackendError::permanent("the server's certificate is from an authority that is not believed")
             .hint("name the file of the authority that signed it with sslrootcert=FILE")
     } else if has("not valid for name") || has("NotValidForName") {
-        Trouble::lasting("the server's certificate is for another name than the URL's")
+        BackendError::permanent("the server's certificate is for another name than the URL's")
             .hint("use the name it is for, or sslmode=verify-ca, which does not look at it")
     } else if has("Expired") || has("certificate expired") {
-        Trouble::lasting("the server's certificate has expired").hint("have the server given a new one")
+        BackendError::permanent("the server's certificate has expired").hint("have the server given a new one")
     } else if has("CaUsedAsEndEntity") {
-        Trouble::lasting("the server's certificate is one of an authority, and not of a server")
+        BackendError::permanent("the server's certificate is one of an authority, and not of a server")
             .hint("have the server given one that it signed, or say sslmode=require, which looks at none")
     } else if has("CertificateRequired") || has("HandshakeFailure") {
-        Trouble::lasting("the server wants a certificate from its clients")
+        BackendError::permanent("the server wants a certificate from its clients")
             .hint("name one with sslcert=FILE&sslkey=FILE")
     } else if has("invalid peer certificate") {
-        Trouble::lasting(format!("the server's certificate cannot be believed: {text}"))
+        BackendError::permanent(format!("the server's certificate cannot be believed: {text}"))
     } else if has("received fatal alert") {
-        Trouble::lasting(format!("the server refuses TLS with us: {text}"))
+        BackendError::permanent(format!("the server refuses TLS with us: {text}"))
     } else {
         return None;
     })
@@ -342,8 +346,8 @@ mod tests {
             format!("sslmode=verify-ca&sslrootcert={}", empty.display()),
             format!("sslcert={0}&sslkey={0}", empty.display()),
         ] {
-            let trouble = take(&query).unwrap().config().unwrap_err();
-            assert!(trouble.message.contains("empty.pem has no certificate"), "{trouble:?}");
+            let error = take(&query).unwrap().config().unwrap_err();
+            assert!(error.message.contains("empty.pem has no certificate"), "{error:?}");
         }
         let missing = take("sslmode=verify-ca&sslrootcert=/no/such/file").unwrap().config().unwrap_err();
         assert_eq!(missing.message, "sslrootcert /no/such/file cannot be read: there is no such file");

@@ -253,6 +253,6 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DIR",
         "off",
         REPORT,
-        "Write what became of the last runs of the job on this host to shedlock-NAME.prom in the directory DIR, for the textfile collector of Prometheus' node_exporter. DIR has to be there. Trouble with it is a warning",
+        "Write what became of the last runs of the job on this host to shedlock-NAME.prom in the directory DIR, for the textfile collector of Prometheus' node_exporter. DIR has to be there. A problem with it is a warning",
     ),
 ];

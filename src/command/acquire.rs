@@ -5,7 +5,6 @@ use nix::unistd::{getpid, getsid};
 
 use super::random;
 use super::run::{has_terminal, host};
-use crate::clock::Moment;
 use crate::config::{Settings, Surroundings};
 use crate::exit::Exit;
 use crate::job;
@@ -13,6 +12,7 @@ use crate::lock::{Claim, Owner, Purpose};
 use crate::report::Reporter;
 use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
+use crate::system::Moment;
 
 /// Takes a lock as a run would, and prints its handle instead of running a job. `started` is when the process began.
 pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
@@ -36,7 +36,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
     };
     let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
     if !settings.unknown_variables.is_empty() {
-        reporter.tell(&Notice::Unknown(settings.unknown_variables));
+        reporter.emit(&Notice::Unknown(settings.unknown_variables));
     }
     let run = Run::new(settings.policy, started);
     let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?.supervise();

@@ -9,14 +9,14 @@ use clap::ArgMatches;
 use super::operator::Operator;
 use super::random;
 use super::run::host;
-use crate::backend::{Acquired, Finding, Grade, Kept, Reached, Reply, Trouble};
-use crate::clock::Moment;
+use crate::backend::{Acquired, BackendError, Finding, Grade, Kept, Reached, Reply};
 use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
 use crate::lock::{Claim, Closing, LockName, Owner, Purpose};
 use crate::report::Findings;
+use crate::system::Moment;
 
 /// The lock that a check takes.
 pub(super) const NAME: &str = "shedlock-check";
@@ -110,12 +110,12 @@ impl Trial<'_> {
                         false => format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
                     },
                 ),
-                Err(trouble) => {
-                    if trouble.unclear {
+                Err(error) => {
+                    if error.ambiguous {
                         // It may have been taken all the same. If it cannot be given back either it frees itself.
                         let _ = self.operator.backend().release(claim, Duration::ZERO, self.closing);
                     }
-                    Finding::of_trouble("take", trouble)
+                    Finding::of_trouble("take", error)
                 }
             };
             self.findings.tell(finding);
@@ -143,10 +143,10 @@ impl Trial<'_> {
     fn verify(&mut self, claim: &Claim) -> bool {
         let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.locks(&[NAME])));
         self.tell("verify", answer, |locks| match locks.locks.iter().find(|lock| lock.name == NAME) {
-            Some(lock) if lock.is_held() && lock.record.owner == claim.owner.as_str() => {
+            Some(lock) if lock.is_held() && lock.state.owner == claim.owner.as_str() => {
                 Ok(format!("found it held by us in {}", brief(took)))
             }
-            Some(lock) => Err(format!("the lock's owner is {}", lock.record.owner)),
+            Some(lock) => Err(format!("the lock's owner is {}", lock.state.owner)),
             None => Err("the lock that was taken is not there".to_owned()),
         })
     }
@@ -167,10 +167,10 @@ impl Trial<'_> {
     }
 
     /// Asks for the lock, and notes whether an answer was lost.
-    fn acquire(&mut self, claim: &Claim) -> (Result<Reply<Acquired>, Trouble>, Duration) {
+    fn acquire(&mut self, claim: &Claim) -> (Result<Reply<Acquired>, BackendError>, Duration) {
         let closing = Cell::new(self.closing);
-        let note = |trouble: &Trouble| {
-            if trouble.unclear {
+        let note = |error: &BackendError| {
+            if error.ambiguous {
                 closing.set(Closing::GivenUp);
             }
         };
@@ -200,7 +200,7 @@ impl Trial<'_> {
     fn tell<T>(
         &mut self,
         subject: &'static str,
-        answer: Result<T, Trouble>,
+        answer: Result<T, BackendError>,
         judge: impl FnOnce(T) -> Result<String, String>,
     ) -> bool {
         let answered = answer.is_ok();
@@ -209,7 +209,7 @@ impl Trial<'_> {
             Ok(Err(seen)) => {
                 Finding::bad(subject, seen, "something else writes to this store, or it forgets; jobs would overlap")
             }
-            Err(trouble) => Finding::of_trouble(subject, trouble),
+            Err(error) => Finding::of_trouble(subject, error),
         });
         answered
     }
@@ -228,7 +228,7 @@ fn claim() -> anyhow::Result<Claim> {
 }
 
 /// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.
-fn taken(token: Option<u64>, unrecorded: Option<Trouble>, took: Duration) -> Finding {
+fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -> Finding {
     let seen = format!("took the lock {NAME} in {}", brief(took));
     match (token, unrecorded) {
         (Some(token), _) => Finding::good("take", format!("{seen}, with token {token}")),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::backend::{Operate, Trouble};
-use crate::clock::{Moment, Timestamp};
+use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
 use crate::exit::Exit;
-use crate::lock::{Lock, LockName, Locks, Record};
+use crate::lock::{Lock, LockName, LockState, Locks};
 use crate::report;
+use crate::system::{Moment, Timestamp};
 
 use super::operator::{self, Operator};
 
@@ -33,7 +33,7 @@ impl Seen {
     }
 
     /// Looks, and does not try again.
-    pub(super) fn once(backend: &mut dyn Operate, name: &LockName) -> Result<Self, Trouble> {
+    pub(super) fn once(backend: &mut dyn Admin, name: &LockName) -> Result<Self, BackendError> {
         let asked = Moment::now();
         let Locks { now, mut locks } = backend.locks(&[name.as_str()])?;
         // A server may take names for equal that are written differently.
@@ -48,8 +48,8 @@ impl Seen {
     }
 
     /// Who holds it.
-    pub(super) fn held(&self) -> Option<&Record> {
-        self.lock.as_ref().filter(|lock| lock.is_held()).map(|lock| &lock.record)
+    pub(super) fn held(&self) -> Option<&LockState> {
+        self.lock.as_ref().filter(|lock| lock.is_held()).map(|lock| &lock.state)
     }
 
     /// Whether the store has the lock, held or not, and of more than a pause.
@@ -73,14 +73,14 @@ impl Seen {
 pub(super) fn must_be(
     operator: &mut Operator,
     name: &LockName,
-    before: &Record,
+    before: &LockState,
     to: &str,
     left: Duration,
 ) -> anyhow::Result<()> {
     // What could not be looked at is believed.
     let Ok(after) = Seen::of(operator, name) else { return Ok(()) };
-    let is_left = |record: &&Record| record.owner == before.owner && record.since == before.since;
-    let is_longer = |record: &&Record| record.owner == to && record.left > left + TOLERANCE;
+    let is_left = |record: &&LockState| record.owner == before.owner && record.since == before.since;
+    let is_longer = |record: &&LockState| record.owner == to && record.left > left + TOLERANCE;
     if after.held().filter(|record| is_left(record) || is_longer(record)).is_none() {
         return Ok(());
     }
@@ -126,7 +126,7 @@ mod tests {
 
     fn lock(name: &str, held: bool) -> Lock {
         let left = Duration::from_secs(held.into());
-        Lock { name: name.to_owned(), record: Record { owner: "a".to_owned(), since: None, until: None, left } }
+        Lock { name: name.to_owned(), state: LockState { owner: "a".to_owned(), since: None, until: None, left } }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod status;
 pub(crate) mod unlock;
+pub(crate) mod usage;
 pub(crate) mod verify;
 mod waiting;
 
@@ -28,7 +29,7 @@ use nix::errno::Errno;
 
 use crate::config::Mistake;
 use crate::exit::{self, Exit};
-use crate::plain::plain;
+use crate::system::error_text;
 use crate::{job, report};
 pub(crate) use operator::nearest;
 
@@ -46,7 +47,7 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
 /// Returns a random number, by which an owner is told from all others.
 pub(crate) fn random() -> Result<u64, Mistake> {
     getrandom::u64().map_err(|error| {
-        let why = error.raw_os_error().map(|code| plain(&io::Error::from_raw_os_error(code)));
+        let why = error.raw_os_error().map(|code| error_text(&io::Error::from_raw_os_error(code)));
         let why = why.unwrap_or_else(|| error.to_string());
         Mistake::new(format!("the system gives no random number: {why}"))
             .hint("shedlock needs getrandom(2); a filter of system calls, such as a container's, may forbid it")
@@ -70,7 +71,8 @@ pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
     let code = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<Errno>().copied();
     let is_of_files = error.chain().filter_map(code).any(|code| matches!(code, Errno::EMFILE | Errno::ENFILE));
-    let words = error.chain().map(|cause| code(cause).map_or_else(|| cause.to_string(), |code| plain(&code.into())));
+    let words =
+        error.chain().map(|cause| code(cause).map_or_else(|| cause.to_string(), |code| error_text(&code.into())));
     let text = words.collect::<Vec<_>>().join(": ");
     report::error(&unnumbered(&text), hint.or(is_of_files.then_some("raise the limit of open files with `ulimit -n`")));
 }
@@ -88,7 +90,7 @@ fn save(file: &str, text: &[u8]) -> anyhow::Result<Exit> {
         return print(text);
     }
     replace(Path::new(file), text)
-        .map_err(|error| Mistake::new(format!("{file} cannot be written: {}", plain(&error))))?;
+        .map_err(|error| Mistake::new(format!("{file} cannot be written: {}", error_text(&error))))?;
     Ok(Exit { code: 0, raise: None })
 }
 

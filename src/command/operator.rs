@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::ArgMatches;
 
-use crate::backend::{Operate, Retry, Trouble};
-use crate::clock::Moment;
+use crate::backend::{Admin, BackendError, Retry};
 use crate::config::{Mistake, Reach};
 use crate::lock::LockName;
 use crate::report::Zone;
+use crate::system::Moment;
 
 /// Somebody who asks the backend.
 pub(super) struct Operator {
@@ -30,25 +30,25 @@ impl Operator {
 
     /// Asks, and asks again until `--backend-timeout` is over if the trouble may pass. What is asked for must be safe to be
     /// done twice, since an answer may be lost.
-    pub(super) fn ask<T>(&mut self, what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>) -> anyhow::Result<T> {
+    pub(super) fn ask<T>(&mut self, what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>) -> anyhow::Result<T> {
         self.try_ask(what).map_err(failure)
     }
 
     /// The same, with the trouble as it is.
     pub(super) fn try_ask<T>(
         &mut self,
-        mut what: impl FnMut(&mut dyn Operate) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        mut what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
         let mut retry = Retry::new(self.reach.backend.pace(), Moment::now() + self.reach.timeout);
         loop {
             let sent = Moment::now();
-            let trouble = match what(self.reach.backend.as_mut()) {
+            let error = match what(self.reach.backend.as_mut()) {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            match retry.pause(trouble.kind, sent, Moment::now()) {
+            match retry.pause(error.class, sent, Moment::now()) {
                 Some(pause) => thread::sleep(pause),
-                None => return Err(trouble),
+                None => return Err(error),
             }
         }
     }
@@ -74,7 +74,7 @@ impl Operator {
     }
 
     /// The backend itself, for what is asked once.
-    pub(super) fn backend(&mut self) -> &mut dyn Operate {
+    pub(super) fn backend(&mut self) -> &mut dyn Admin {
         self.reach.backend.as_mut()
     }
 
@@ -84,9 +84,9 @@ impl Operator {
 }
 
 /// The error that trouble ends a command with.
-pub(super) fn failure(trouble: Trouble) -> anyhow::Error {
-    let mistake = Mistake::new(trouble.message);
-    match trouble.hint {
+pub(super) fn failure(error: BackendError) -> anyhow::Error {
+    let mistake = Mistake::new(error.message);
+    match error.hint {
         Some(hint) => anyhow!(mistake.hint(hint)),
         None => anyhow!(mistake),
     }

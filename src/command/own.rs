@@ -5,10 +5,10 @@ use clap::ArgMatches;
 
 use super::operator::Operator;
 use super::refuse;
-use crate::clock::Timestamp;
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::{Handle, Holder, LockName, Locks, Owner};
+use crate::system::Timestamp;
 use crate::variables;
 
 /// Reads whose lock it is about, and finds its backend.
@@ -50,9 +50,9 @@ pub(super) fn lost(handle: &Handle, operator: &mut Operator) -> Exit {
 /// Why a lock is not this owner's, of what the backend has of that one name; `None` if it is.
 pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
     // Of a lock that is free some stores know only that there was one.
-    let known = found.locks.first().filter(|lock| lock.is_held() || !lock.record.owner.is_empty());
+    let known = found.locks.first().filter(|lock| lock.is_held() || !lock.state.owner.is_empty());
     let Some(lock) = known else { return Some("it is free".to_owned()) };
-    let (record, holder) = (&lock.record, Holder::of(&lock.record.owner));
+    let (record, holder) = (&lock.state, Holder::of(&lock.state.owner));
     let time = |time: Option<Timestamp>| time.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
     let (since, until) = (time(record.since), time(record.until));
     let was_ours = holder.owner() == owner.as_str();
@@ -87,12 +87,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lock::{Lock, Record};
+    use crate::lock::{Lock, LockState};
 
     fn why(ours: &Owner, stored: &str, left: u64) -> Option<String> {
         let (since, until) = (Some(Timestamp(0)), Some(Timestamp(1_000)));
-        let record = Record { owner: stored.to_owned(), since, until, left: Duration::from_millis(left) };
-        let lock = Lock { name: "job".to_owned(), record };
+        let record = LockState { owner: stored.to_owned(), since, until, left: Duration::from_millis(left) };
+        let lock = Lock { name: "job".to_owned(), state: record };
         why_not_ours(ours, &Locks { now: Timestamp(500), locks: vec![lock] })
     }
 

@@ -10,15 +10,15 @@ use super::operator::{self, Operator};
 use super::run::host;
 use super::waiting::Waiting;
 use super::{random, refuse, remark};
-use crate::backend::{Acquired, FOR_EVER, Kept, Trouble, TroubleKind};
-use crate::clock::Moment;
+use crate::backend::{Acquired, BackendError, ErrorClass, FOR_EVER, Kept};
 use crate::config::{self, Mistake};
-use crate::exit::{Exit, Outcome};
-use crate::home;
+use crate::exit::{Exit, ExitReason};
 use crate::job::Signals;
-use crate::lock::{Change, Claim, Holder, LockName, Owner, Purpose, Record, Wanted};
+use crate::lock::{Change, Claim, Holder, LockName, LockState, Owner, Purpose, Wanted};
 use crate::run::Patience;
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
+use crate::system::user;
 
 /// What somebody wants.
 struct Wish {
@@ -41,7 +41,7 @@ enum Taken {
 }
 
 /// An answer, or the trouble of a server that has no room for us, if we can wait for that.
-type Answer<T> = anyhow::Result<Result<T, Trouble>>;
+type Answer<T> = anyhow::Result<Result<T, BackendError>>;
 
 /// Keeps every host, and the applications in Java, from running a job.
 pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -70,21 +70,21 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
                     }
                     _ => match wish.take(&mut operator, &seen)? {
                         Ok(Taken::Ours) => return wish.done(&mut operator, known),
-                        Ok(Taken::Stopped(signal)) => return Ok(Outcome::Stopped(signal).exit(0)),
+                        Ok(Taken::Stopped(signal)) => return Ok(ExitReason::Stopped(signal).exit(0)),
                         Ok(Taken::Not) if races < LOOKS => {
                             races += 1;
                             continue;
                         }
                         Ok(Taken::Not) => held = Some("changes hands again and again".to_owned()),
-                        Err(trouble) => full = Some(trouble),
+                        Err(error) => full = Some(error),
                     },
                 }
             }
-            Err(trouble) => full = Some(trouble),
+            Err(error) => full = Some(error),
         }
         let Some(pause) = waiting.pause(sent, left) else {
             return match (held, full) {
-                (None, Some(trouble)) => Err(operator::failure(trouble)),
+                (None, Some(error)) => Err(operator::failure(error)),
                 (held, _) => Ok(wish.not_paused(&held.unwrap_or_default())),
             };
         };
@@ -116,14 +116,14 @@ impl Wish {
     }
 
     /// Whoever waits takes a full server for no error.
-    fn unless_full<T>(&self, answer: Result<T, Trouble>) -> Result<Result<T, Trouble>, Trouble> {
+    fn unless_full<T>(&self, answer: Result<T, BackendError>) -> Result<Result<T, BackendError>, BackendError> {
         match answer {
-            Err(trouble) if trouble.kind == TroubleKind::Full && self.wait.waits() => Ok(Err(trouble)),
+            Err(error) if error.class == ErrorClass::Overloaded && self.wait.waits() => Ok(Err(error)),
             answer => answer.map(Ok),
         }
     }
 
-    fn is_ours(&self, record: &Record) -> bool {
+    fn is_ours(&self, record: &LockState) -> bool {
         Holder::of(&record.owner).is_paused() && record.owner.ends_with(&format!(":{:016x}", self.random))
     }
 
@@ -133,7 +133,7 @@ impl Wish {
         let kept_until = seen.held().and_then(|record| record.until);
         let owner = Owner::of_pause(&self.user, &self.host, self.random, kept_until, &self.reason);
         let (signals, inherited) = Signals::hold_back()?;
-        let (mut unclear, mut stopped) = (false, None);
+        let (mut ambiguous, mut stopped) = (false, None);
         let answer = operator.ask(|backend| {
             let answer = match seen.held() {
                 // Not for less than it is kept anyway, or the job could run before its time.
@@ -154,13 +154,13 @@ impl Wish {
                     backend.acquire(&claim).map(|reply| matches!(reply.answer, Acquired::Granted(_)))
                 }
             };
-            let Err(trouble) = answer else { return answer.map(Ok) };
-            unclear |= trouble.unclear;
+            let Err(error) = answer else { return answer.map(Ok) };
+            ambiguous |= error.ambiguous;
             stopped = signals.next();
-            if stopped.is_some() { Ok(Err(trouble)) } else { self.unless_full(Err(trouble)) }
+            if stopped.is_some() { Ok(Err(error)) } else { self.unless_full(Err(error)) }
         });
         let stopped = stopped.or_else(|| signals.next());
-        if stopped.is_some() && (unclear || matches!(answer, Ok(Ok(true)))) {
+        if stopped.is_some() && (ambiguous || matches!(answer, Ok(Ok(true)))) {
             let (name, from) = (self.name.clone(), owner.as_str().to_owned());
             let back = Change { name, from, to: owner.ended(), left: rest(kept_until, seen.clock()) };
             let _ = operator.ask(|backend| backend.change(&back));
@@ -177,7 +177,7 @@ impl Wish {
                 }
                 Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not }))
             }
-            (None, Err(error)) if unclear => {
+            (None, Err(error)) if ambiguous => {
                 let hint = format!("it may be paused all the same: `shedlock status {}` tells", self.name);
                 Err(Mistake::new(format!("{error:#}")).hint(hint).into())
             }
@@ -225,7 +225,7 @@ impl Wish {
 /// The person: after sudo(8) not root.
 fn user() -> String {
     let sudo = std::env::var("SUDO_USER").ok().filter(|user| !user.is_empty());
-    sudo.or_else(home::user).unwrap_or_else(|| nix::unistd::geteuid().to_string())
+    sudo.or_else(user::name).unwrap_or_else(|| nix::unistd::geteuid().to_string())
 }
 
 /// Reads a reason; the error is the end of a sentence that begins with the option, here and below.

@@ -8,13 +8,13 @@ use super::own::{lost, own, wrong};
 use crate::backend::Kept;
 use crate::config;
 use crate::exit::Exit;
-use crate::lock::{Claim, Closing, Purpose, Verdict};
+use crate::lock::{Claim, Closing, Purpose, RunOutcome};
 
 /// Gives a lock back, to stay held for its at-least, and says in the history how it went.
 pub(crate) fn release(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let code = matches.get_one::<String>("exit-code").map(|text| config::exit_code(text)).transpose();
     let exit_code = code.map_err(|why| wrong("--exit-code", &why))?;
-    let verdict = if exit_code.unwrap_or_default() == 0 { Verdict::Success } else { Verdict::Failure };
+    let verdict = if exit_code.unwrap_or_default() == 0 { RunOutcome::Success } else { RunOutcome::Failure };
     let (handle, mut operator) = own(matches)?;
     let claim = Claim {
         name: handle.name.clone(),

@@ -9,7 +9,7 @@ use super::operator::{self, Operator};
 use super::refuse;
 use crate::backend::Kept;
 use crate::exit::Exit;
-use crate::lock::{Change, Holder, Lock, Owner, Record};
+use crate::lock::{Change, Holder, Lock, LockState, Owner};
 
 /// Ends a pause. The lock is then held for as long as it was to be when the pause began, for at-least or every.
 pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -41,11 +41,11 @@ pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
         }
         seen = after.unwrap_or(seen);
     }
-    let wanted = |lock: &Lock| lock.is_held() && is_pause(&lock.record);
+    let wanted = |lock: &Lock| lock.is_held() && is_pause(&lock.state);
     let hint = suggestion(&mut operator, &name, &seen, wanted);
     Ok(refuse(&format!("the lock `{name}` is not paused: it {}", seen.state()), hint.as_deref()))
 }
 
-fn is_pause(record: &Record) -> bool {
+fn is_pause(record: &LockState) -> bool {
     Holder::of(&record.owner).is_paused()
 }

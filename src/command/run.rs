@@ -9,14 +9,14 @@ use nix::libc;
 use nix::unistd::{getpid, getsid};
 
 use super::random;
-use crate::clock::Moment;
 use crate::config::{Mistake, Settings, Surroundings};
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, ExitReason};
 use crate::job::Command;
 use crate::lock::{Claim, Owner, Purpose};
 use crate::report::{Metrics, Reporter};
 use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
+use crate::system::Moment;
 use crate::variables;
 
 /// Runs the command under the lock. `started` is when the process began.
@@ -40,13 +40,13 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     };
     let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
     if !settings.unknown_variables.is_empty() {
-        reporter.tell(&Notice::Unknown(settings.unknown_variables));
+        reporter.emit(&Notice::Unknown(settings.unknown_variables));
     }
     let at_most = settings.policy.at_most;
     let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);
     let work = Work::Job(Rc::new(command), settings.way);
-    let outcome: Outcome = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.supervise();
+    let outcome: ExitReason = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))
 }
 

@@ -7,7 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
 use super::{check, print, remark, tell};
-use crate::backend::{Operate, Trouble};
+use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
@@ -61,7 +61,7 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 /// Asks for the locks, and after that for their last runs, without which the locks are shown all the same.
-fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, Trouble> {
+fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendError> {
     let mut locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     // Nobody wants to see what `shedlock check` has left, unless it is in the way.
     locks.locks.retain(|lock| !names.is_empty() || lock.is_held() || lock.name != check::NAME);
@@ -72,16 +72,16 @@ fn look(backend: &mut dyn Operate, names: &[String]) -> Result<Answer, Trouble> 
     backend.disconnect();
     Ok(match runs {
         Ok(runs) => Answer { names, locks, runs, unread: None },
-        Err(trouble) => {
+        Err(error) => {
             let runs = Runs { now: locks.now, runs: Vec::new() };
-            Answer { names, locks, runs, unread: Some(trouble.message) }
+            Answer { names, locks, runs, unread: Some(error.message) }
         }
     })
 }
 
 /// Leaves out the names that only a store that ignores case has locks for, under another one of the names: asked for `job`
 /// alone, it answers with `Job`, and other stores with nothing.
-fn unfolded(backend: &mut dyn Operate, names: &[String], found: &Locks) -> Result<Vec<String>, Trouble> {
+fn unfolded(backend: &mut dyn Admin, names: &[String], found: &Locks) -> Result<Vec<String>, BackendError> {
     let mut kept = Vec::new();
     for name in names {
         let has_twin = names.iter().any(|other| other != name && other.to_lowercase() == name.to_lowercase());

@@ -10,7 +10,7 @@ use super::operator::{self, Operator};
 use super::refuse;
 use crate::backend::Kept;
 use crate::exit::Exit;
-use crate::lock::{Change, Holder, Lock, LockName, Record};
+use crate::lock::{Change, Holder, Lock, LockName, LockState};
 use crate::report;
 
 /// Whether the lock may be freed.
@@ -78,7 +78,7 @@ fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
 }
 
 /// What comes of freeing a lock, which depends on who holds it.
-fn effect(name: &LockName, record: &Record) -> String {
+fn effect(name: &LockName, record: &LockState) -> String {
     let holder = Holder::of(&record.owner);
     if holder.is_paused() {
         let resume = format!("`shedlock resume {name}` ends a pause more gently");
@@ -128,7 +128,7 @@ mod tests {
             (&pause.ended(), "no job runs under it"),
             ("java-host", "the application that holds it"),
         ] {
-            let record = Record { owner: owner.to_owned(), since: None, until: None, left: Duration::MAX };
+            let record = LockState { owner: owner.to_owned(), since: None, until: None, left: Duration::MAX };
             let effect = effect(&name, &record);
             assert!(effect.contains(said), "{owner}: {effect}");
         }

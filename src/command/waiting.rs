@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::run::Patience;
+use crate::system::Moment;
 
 /// Somebody who waits, from now on.
 pub(super) struct Waiting {

@@ -8,7 +8,7 @@ use std::{env, fmt, io};
 
 use clap::ArgMatches;
 
-use super::{Mistake, file, place, unknown};
+use super::{Mistake, file, paths, unknown};
 use crate::cli::{Kind, OPTIONS, Opt};
 use crate::duration;
 use crate::lock::LockName;
@@ -79,16 +79,16 @@ impl Layers {
         if let Some(given) = self.get("config") {
             let path = PathBuf::from(&given.text);
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                Mistake::new(format!("{} {} cannot be read: {}", given.source, path.display(), plain(&error)))
+                Mistake::new(format!("{} {} cannot be read: {}", given.source, path.display(), error_text(&error)))
             })?;
             files.push(file::parse(&text, &path, name)?);
         } else {
-            for path in place::config_files() {
+            for path in paths::config_files() {
                 match std::fs::read_to_string(&path) {
                     Ok(text) => files.push(file::parse(&text, &path, name)?),
                     Err(error) if is_absent(&error) => {}
                     Err(error) => {
-                        return Err(Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error))));
+                        return Err(Mistake::new(format!("{} cannot be read: {}", path.display(), error_text(&error))));
                     }
                 }
             }
@@ -217,9 +217,9 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Why a file cannot be read.
-pub(super) fn plain(error: &io::Error) -> String {
+pub(super) fn error_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData {
         return "it is no text".to_owned();
     }
-    crate::plain::plain(error)
+    crate::system::error_text(error)
 }

@@ -3,7 +3,7 @@
 
 mod file;
 mod layer;
-mod place;
+mod paths;
 mod reach;
 mod unknown;
 
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{Access, Operate};
+use crate::backend::{Access, Admin};
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
     Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
 };
-use crate::signal::Signal;
-use crate::variables::Way;
+use crate::system::Signal;
+use crate::variables::BackendRef;
 use crate::{duration, exit};
 use layer::{Layers, Source};
 pub(crate) use reach::{Reach, history_keep_of};
@@ -34,8 +34,8 @@ pub(crate) struct Settings {
     pub(crate) name: LockName,
     pub(crate) policy: Policy,
     pub(crate) conflict_exit_code: u8,
-    pub(crate) backend: Box<dyn Operate>,
-    pub(crate) way: Way,
+    pub(crate) backend: Box<dyn Admin>,
+    pub(crate) way: BackendRef,
     pub(crate) die_with_us: bool,
     pub(crate) history_keep: u32,
     pub(crate) command: Vec<OsString>,

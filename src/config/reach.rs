@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::layer::{Given, Layers, Source, plain};
+use super::layer::{Given, Layers, Source, error_text};
 #[cfg(feature = "sqlite")]
-use super::place;
+use super::paths;
 use super::{BACKEND_TIMEOUT, Mistake, file, unknown};
-use crate::backend::{self, Access, Operate};
+use crate::backend::{self, Access, Admin};
 use crate::lock::LockName;
-use crate::variables::{self, Way};
+use crate::variables::{self, BackendRef};
 
 /// What stands for a backend where there is to be none, not even the default one.
 const NONE: &str = "none";
@@ -24,7 +24,7 @@ const MOST_RUNS: u32 = 100_000;
 
 /// How the commands beside `run` reach the backend.
 pub(crate) struct Reach {
-    pub(crate) backend: Box<dyn Operate>,
+    pub(crate) backend: Box<dyn Admin>,
     /// Where the backend is named.
     pub(crate) source: String,
     /// The longest to try.
@@ -58,16 +58,16 @@ impl Reach {
         let mut access = Access { password: password()?, patience: timeout };
         let of_variable = |why| Mistake::new(format!("{} {why}", variables::BACKEND));
         let found = match &way {
-            Way::Plain => backend::from_url(&address, &access).map_err(of_variable)?,
-            Way::Password(password) => {
+            BackendRef::Plain => backend::from_url(&address, &access).map_err(of_variable)?,
+            BackendRef::Password(password) => {
                 access.password = Some(password.clone());
                 backend::from_url(&address, &access).map_err(of_variable)?
             }
-            Way::File(path) if !path.is_file() => return Err(read_once(path)),
-            Way::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?.0,
-            Way::Config(path) => backend_from_config(path, name, &access)?,
+            BackendRef::File(path) if !path.is_file() => return Err(read_once(path)),
+            BackendRef::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?.0,
+            BackendRef::Config(path) => backend_from_config(path, name, &access)?,
         };
-        if let (Way::File(path) | Way::Config(path), true) = (&way, found.address() != address) {
+        if let (BackendRef::File(path) | BackendRef::Config(path), true) = (&way, found.address() != address) {
             let (path, now) = (path.display(), found.address());
             return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
@@ -89,15 +89,15 @@ pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
 }
 
 /// The backend that is named, and how the job will find it.
-pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Operate>, Way), Mistake> {
+pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Admin>, BackendRef), Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
         Some(("backend", given)) if given.text == NONE => Err(turned_off(given)),
         Some(("backend", given)) => {
             let found = given.read(|url| backend::from_url(url, access))?;
             let way = match (backend::password(&given.text), &given.source) {
-                (None, _) => Way::Plain,
-                (Some(_), Source::File { path, .. }) => Way::Config(absolute(path)),
-                (Some(password), Source::Option(_) | Source::Variable(_)) => Way::Password(password),
+                (None, _) => BackendRef::Plain,
+                (Some(_), Source::File { path, .. }) => BackendRef::Config(absolute(path)),
+                (Some(password), Source::Option(_) | Source::Variable(_)) => BackendRef::Password(password),
             };
             Ok((found, way))
         }
@@ -105,10 +105,14 @@ pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Opera
             let path = Path::new(&given.text);
             let (found, password) = given.read(|_| backend_from_file(path, access))?;
             // What can be read only once, as <(…) of a shell, leads to the backend if there was no secret in it.
-            let way = if password.is_none() && !path.is_file() { Way::Plain } else { Way::File(absolute(path)) };
+            let way = if password.is_none() && !path.is_file() {
+                BackendRef::Plain
+            } else {
+                BackendRef::File(absolute(path))
+            };
             Ok((found, way))
         }
-        None => Ok((default_backend()?, Way::Plain)),
+        None => Ok((default_backend()?, BackendRef::Plain)),
     }
 }
 
@@ -126,9 +130,10 @@ pub(super) fn password() -> Result<Option<String>, Mistake> {
 }
 
 /// The backend whose URL a file holds, and the password in it.
-fn backend_from_file(path: &Path, access: &Access) -> Result<(Box<dyn Operate>, Option<String>), String> {
+fn backend_from_file(path: &Path, access: &Access) -> Result<(Box<dyn Admin>, Option<String>), String> {
     let name = path.display();
-    let url = std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", plain(&error)))?;
+    let url =
+        std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", error_text(&error)))?;
     if url.trim().is_empty() {
         return Err(format!("{name} is empty; write the backend's URL into it"));
     }
@@ -144,9 +149,9 @@ fn read_once(path: &Path) -> Mistake {
 }
 
 /// What the file says of the backend of this job.
-fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Box<dyn Operate>, Mistake> {
+fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Box<dyn Admin>, Mistake> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), plain(&error))))?;
+        .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), error_text(&error))))?;
     let file = file::parse(&text, path, Some(name))?;
     match file.job.get("backend").or_else(|| file.defaults.get("backend")) {
         Some(given) if given.text != NONE => given.read(|url| backend::from_url(url, access)),
@@ -161,14 +166,14 @@ fn turned_off(given: &Given) -> Mistake {
 }
 
 /// The backend when nobody named one.
-fn default_backend() -> Result<Box<dyn Operate>, Mistake> {
+fn default_backend() -> Result<Box<dyn Admin>, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
             "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
         ));
     }
     #[cfg(feature = "sqlite")]
-    return Ok(backend::sqlite::Sqlite::at_default_place(place::state_file()?));
+    return Ok(backend::sqlite::Sqlite::at_default_place(paths::state_file()?));
     #[cfg(not(feature = "sqlite"))]
     Err(Mistake::new("no backend is named, and the default one was left out of this build")
         .hint("name one with --backend"))

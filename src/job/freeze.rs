@@ -8,7 +8,7 @@ use nix::unistd::getpid;
 use super::tree::{ChildList, Delivery, Id, Process};
 use super::wait::{Change, next_change};
 use super::{BATCH, CHASE, Job, ROUNDS, signals};
-use crate::signal::Signal;
+use crate::system::Signal;
 
 /// The processes that shedlock stopped.
 pub(super) enum Frozen {
@@ -66,7 +66,7 @@ impl Job {
         let began = Instant::now();
         for look in 0.. {
             let Some(mut children) = list.read() else { return look == 0 };
-            children.retain(|child| !self.strangers.contains(child));
+            children.retain(|child| !self.unrelated_children.contains(child));
             let mut is_quiet = true;
             for child in children.into_iter().rev() {
                 let process = Process::find(child);

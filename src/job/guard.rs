@@ -19,9 +19,9 @@ use nix::unistd::getppid;
 use super::guardian::{Message, close_others};
 use super::tree::{self, Delivery, Id, Process};
 use super::{CALM, CHASE, ROUNDS, signals};
-use crate::clock::Moment;
 use crate::run::Group;
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
 
 /// What lists the owners of all runs that enclose a process.
 const OWNERS: &[u8] = b"SHEDLOCK_LOCK_OWNERS=";
@@ -37,7 +37,7 @@ struct Guard {
     ourselves: Id,
     parent: i32,
     owner: Vec<u8>,
-    strangers: Vec<i32>,
+    unrelated_children: Vec<i32>,
     job: Option<(Id, Group)>,
     deadline: Option<Duration>,
     /// What we may not signal.
@@ -58,8 +58,8 @@ pub(crate) fn guard() -> ! {
 
 impl Guard {
     fn new(ourselves: Id) -> Self {
-        let (owner, strangers, refused) = (Vec::new(), Vec::new(), HashSet::new());
-        Self { ourselves, parent: 0, owner, strangers, job: None, deadline: None, refused }
+        let (owner, unrelated_children, refused) = (Vec::new(), Vec::new(), HashSet::new());
+        Self { ourselves, parent: 0, owner, unrelated_children, job: None, deadline: None, refused }
     }
 
     /// Waits, and ends the job when it is time.
@@ -103,7 +103,7 @@ impl Guard {
     fn learn(&mut self, message: Message) {
         match message {
             Message::Owner { parent, owner } => (self.parent, self.owner) = (parent, owner),
-            Message::Stranger(pid) => self.strangers.push(pid),
+            Message::Stranger(pid) => self.unrelated_children.push(pid),
             Message::Job { id, group } => self.job = Some((id, group)),
             Message::Deadline(nanos) => self.deadline = nanos.map(Duration::from_nanos),
         }
@@ -145,7 +145,7 @@ impl Guard {
             let _ = signals::kill(-group, Signal::KILL);
         }
         let Some(all) = tree::all() else { return Vec::new() };
-        let mut except = self.strangers.clone();
+        let mut except = self.unrelated_children.clone();
         except.push(self.ourselves.pid);
         let mut job: Vec<Process> = Vec::new();
         // As long as we are its child, the number is its.

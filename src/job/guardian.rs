@@ -19,9 +19,9 @@ use super::launch::{Launched, execve, launch};
 use super::tree::{self, Delivery, Id, Process};
 use super::wait::reap_within;
 use super::{Job, signals};
-use crate::clock::Moment;
 use crate::run::Group;
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
 
 /// The guardian's only argument, which has no word of the job's in it: who looks for those with `pkill -f` does not
 /// find the guardian.
@@ -36,7 +36,7 @@ pub(crate) struct Guardian {
     id: Id,
     pipe: OwnedFd,
     /// The children that we had before.
-    strangers: Vec<i32>,
+    unrelated_children: Vec<i32>,
 }
 
 /// What the guardian is told.
@@ -67,7 +67,8 @@ impl Guardian {
         if !tree::is_visible() {
             return Err(io::Error::other("/proc is not there, or that of another pid namespace"));
         }
-        let strangers = job.as_ref().map_or_else(tree::children_from_before, |job| job.strangers.clone());
+        let unrelated_children =
+            job.as_ref().map_or_else(tree::children_from_before, |job| job.unrelated_children.clone());
         // A guardian that is too slow to read must not hold us up.
         let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -80,7 +81,7 @@ impl Guardian {
         let launched = launch(become_guardian, plan)?;
         let pid = launched.pid.as_raw();
         let id = executed(&launched);
-        let guardian = Self { id: *id.as_ref().unwrap_or(&Id { pid, start: 0 }), pipe: ours, strangers };
+        let guardian = Self { id: *id.as_ref().unwrap_or(&Id { pid, start: 0 }), pipe: ours, unrelated_children };
         let begun = id.and_then(|_| guardian.instruct(owner, job.as_deref(), at));
         if begun.is_err() {
             // Before its pipe closes: it would end the job, and those of our children that it was not told of.
@@ -89,7 +90,7 @@ impl Guardian {
         let is_gone = begun.is_err() && reap_within(launched.pid, FAREWELL);
         if let Some(job) = job.filter(|_| !is_gone) {
             // It is our child, dead or not, and none of the job's.
-            job.strangers.push(pid);
+            job.unrelated_children.push(pid);
         }
         begun.map(|()| guardian)
     }
@@ -98,7 +99,7 @@ impl Guardian {
     fn instruct(&self, owner: &str, job: Option<&Job>, at: Option<Moment>) -> io::Result<()> {
         let parent = i32::try_from(std::process::id()).unwrap_or_default();
         self.tell(&Message::Owner { parent, owner: owner.as_bytes().to_vec() })?;
-        for stranger in &self.strangers {
+        for stranger in &self.unrelated_children {
             self.tell(&Message::Stranger(*stranger))?;
         }
         if let Some(job) = job {
@@ -113,8 +114,8 @@ impl Guardian {
     }
 
     /// The children of ours that are none of the job's.
-    pub(super) fn strangers(&self) -> Vec<i32> {
-        self.strangers.iter().copied().chain([self.id.pid]).collect()
+    pub(super) fn unrelated_children(&self) -> Vec<i32> {
+        self.unrelated_children.iter().copied().chain([self.id.pid]).collect()
     }
 
     /// Tells it of the command. That is done when the command is started.

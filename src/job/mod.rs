@@ -31,7 +31,7 @@ pub(crate) use spawn::Command;
 use spawn::Plan;
 
 use crate::run::{Event, Group, JobEnd, Leftovers};
-use crate::signal::Signal;
+use crate::system::Signal;
 use freeze::Frozen;
 use launch::Launched;
 
@@ -45,7 +45,7 @@ pub(crate) struct Job {
     /// The command's way to its execution, which may not be over.
     launched: Launched<Plan>,
     /// Children of ours that are none of the job's: those from before, and the guardian.
-    strangers: Vec<i32>,
+    unrelated_children: Vec<i32>,
     /// For children that are the job's, where /proc does not tell.
     search: tree::Search,
     frozen: Option<Frozen>,
@@ -68,14 +68,14 @@ const CHASE: Duration = Duration::from_millis(40);
 const CALM: Duration = Duration::from_millis(5);
 
 impl Job {
-    fn new(launched: Launched<Plan>, group: Group, strangers: Vec<i32>) -> Self {
+    fn new(launched: Launched<Plan>, group: Group, unrelated_children: Vec<i32>) -> Self {
         Self {
             pid: launched.pid,
             id: Cell::new(None),
             group,
             reaped: false,
             launched,
-            strangers,
+            unrelated_children,
             search: tree::Search::default(),
             frozen: None,
             continue_later: Cell::new(false),
@@ -116,7 +116,7 @@ impl Job {
             return;
         }
         let mut rest = self.descendants();
-        if rest.is_none() && std::process::id() == 1 && self.strangers.is_empty() {
+        if rest.is_none() && std::process::id() == 1 && self.unrelated_children.is_empty() {
             // Init of a container without /proc: all there is came from us.
             let _ = signals::kill(-1, signal);
         }
@@ -150,7 +150,7 @@ impl Job {
 
     /// Forgets a guardian that is gone: its number may become one of the job's.
     pub(crate) fn forget(&mut self, guardian: Pid) {
-        self.strangers.retain(|stranger| *stranger != guardian.as_raw());
+        self.unrelated_children.retain(|stranger| *stranger != guardian.as_raw());
     }
 
     /// Kills and reaps whatever becomes our child. A process that forks and ends as fast as it can is gone before a walk
@@ -162,7 +162,7 @@ impl Job {
         let mut born = Instant::now();
         while began.elapsed() < CHASE && born.elapsed() < CALM {
             let Some(mut ours) = list.read() else { return false };
-            ours.retain(|child| !self.strangers.contains(child));
+            ours.retain(|child| !self.unrelated_children.contains(child));
             if ours.is_empty() {
                 return true;
             }
@@ -191,12 +191,12 @@ impl Job {
             wait::What::Ended(end) if is_command => {
                 self.reaped = true;
                 self.search.restart();
-                self.untold.push(self.launched.trouble().map_or(Event::JobEnded(end), Event::SpawnFailed));
+                self.untold.push(self.launched.spawn_error().map_or(Event::JobEnded(end), Event::SpawnFailed));
             }
             wait::What::Ended(end) => {
                 self.search.restart();
                 // The number may become one of the job's.
-                self.strangers.retain(|stranger| *stranger != change.pid);
+                self.unrelated_children.retain(|stranger| *stranger != change.pid);
                 if self.orphan.is_none() || end == JobEnd::Killed(Signal::KILL) {
                     self.orphan = Some(end);
                 }
@@ -223,12 +223,12 @@ impl Job {
         if !wait::has_children() {
             return true;
         }
-        if self.strangers.is_empty() {
+        if self.unrelated_children.is_empty() {
             return false;
         }
         match tree::known_children() {
-            Some(children) => children.iter().all(|child| self.strangers.contains(child)),
-            None => self.search.finds_none_but(&self.strangers),
+            Some(children) => children.iter().all(|child| self.unrelated_children.contains(child)),
+            None => self.search.finds_none_but(&self.unrelated_children),
         }
     }
 
@@ -240,7 +240,7 @@ impl Job {
 
     /// Our caller and its pipeline are in a shared group too.
     fn shared_group_is_gone(&self) -> bool {
-        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.strangers);
+        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.unrelated_children);
         match tree::is_visible() {
             true => is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)),
             false => self.tree_is_gone(),
@@ -273,7 +273,7 @@ impl Job {
     }
 
     fn descendants(&self) -> Option<Vec<tree::Process>> {
-        tree::descendants(&self.strangers)
+        tree::descendants(&self.unrelated_children)
     }
 
     /// Whether a signal to the command, or to its own group, reaches this too.
@@ -348,7 +348,7 @@ mod tests {
         let [member, daemon] = ["member", "daemon"].map(|file| scene.process(file));
         scene.see_the_end();
         assert_eq!(scene.say("gone group"), "false");
-        member.id.signal(crate::signal::Signal::KILL);
+        member.id.signal(crate::system::Signal::KILL);
         // The test and the stranger are in it still.
         wait_until("the group is gone", || scene.say("gone group") == "true");
         assert_eq!((lives(&daemon), scene.say("gone tree")), (true, "false".into()));

@@ -18,7 +18,7 @@ static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 /// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file of ours can become somebody's
 /// standard output. Comes first, and uses as little memory as it can.
 pub(crate) fn fill_standard_descriptors() {
-    // One arena for all threads: the allocator would map and unmap a large one for the keeper's few kilobytes.
+    // One arena for all threads: the allocator would map and unmap a large one for the worker's few kilobytes.
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "no library has it")]
     // SAFETY: it sets a number of the allocator's, before any other thread is there.
@@ -93,7 +93,7 @@ fn keep_over_exec(number: i32) {
     let _ = fcntl(descriptor, FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()));
 }
 
-/// Ends this process at once. The keeper's thread may hang, and nothing of ours needs an orderly end.
+/// Ends this process at once. The worker's thread may hang, and nothing of ours needs an orderly end.
 pub(crate) fn exit(code: u8) -> ! {
     // Help goes through a buffer; everything else was written when it was said.
     let _ = io::stdout().flush();

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::tree::{Process, all, below};
 use super::{Command, Environment, GUARDIAN, Guardian, Job, Signals, guard, reap};
-use crate::clock::Moment;
 use crate::run::{Event, Group, Leftovers};
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
 
 const NAME: &str = "shedlock-scene";
 

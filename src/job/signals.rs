@@ -13,7 +13,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::getpid;
 
 use crate::run::Sender;
-use crate::signal::Signal;
+use crate::system::Signal;
 
 /// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from us that it keeps for
 /// itself, and musl 34 too, which glibc calls SIGRTMIN: it would end us and not reach the job.

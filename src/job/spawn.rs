@@ -19,10 +19,10 @@ use super::guardian::Guardian;
 use super::launch::{Launched, execve, launch};
 use super::signals::{Inherited, set_disposition, set_mask};
 use super::{Job, tree, wait};
-use crate::clock::Moment;
-use crate::plain::plain;
-use crate::run::{Group, SpawnTrouble, SpawnTroubleKind};
-use crate::signal::Signal;
+use crate::run::{Group, SpawnError, SpawnErrorKind};
+use crate::system::Moment;
+use crate::system::Signal;
+use crate::system::error_text;
 
 /// Where commands are looked for when PATH is not set, as execvp(3) does.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
@@ -80,10 +80,10 @@ impl Command {
         inherited: Inherited,
         before: Option<Moment>,
         guardian: Option<&Guardian>,
-    ) -> Result<Job, SpawnTrouble> {
+    ) -> Result<Job, SpawnError> {
         tree::adopt_orphans();
         // Nobody else has started anything since the guardian looked.
-        let strangers = guardian.map_or_else(tree::children_from_before, Guardian::strangers);
+        let unrelated_children = guardian.map_or_else(tree::children_from_before, Guardian::unrelated_children);
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
@@ -101,65 +101,63 @@ impl Command {
             die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
             before,
         };
-        let launched = launch(execute, plan).map_err(|error| self.trouble(SpawnTroubleKind::NoProcess, &error))?;
+        let launched = launch(execute, plan).map_err(|error| self.explain(SpawnErrorKind::NoProcess, &error))?;
         // Nobody else is interested in how it ended.
-        if let Some(trouble) = launched.trouble().filter(|_| wait::reap_within(launched.pid, FAREWELL)) {
-            return Err(trouble);
+        if let Some(error) = launched.spawn_error().filter(|_| wait::reap_within(launched.pid, FAREWELL)) {
+            return Err(error);
         }
-        let job = Job::new(launched, self.group, strangers);
+        let job = Job::new(launched, self.group, unrelated_children);
         if let Some(guardian) = guardian {
             guardian.watch(&job);
         }
         Ok(job)
     }
 
-    fn not_executed(&self, error: i32) -> SpawnTrouble {
+    fn not_executed(&self, error: i32) -> SpawnError {
         if error == TOO_LATE {
             let reason = "the lock's time was up before it began".to_owned();
             let hint =
                 "this host was too busy, or shedlock stood still; choose a longer --at-most or --lease".to_owned();
-            return SpawnTrouble {
+            return SpawnError {
                 command: self.name.clone(),
-                kind: SpawnTroubleKind::NoProcess,
+                kind: SpawnErrorKind::NoProcess,
                 reason,
                 hint: Some(hint),
             };
         }
-        let kind = if error == libc::ENOENT { SpawnTroubleKind::NotFound } else { SpawnTroubleKind::CannotExecute };
-        self.trouble(kind, &io::Error::from_raw_os_error(error))
+        let kind = if error == libc::ENOENT { SpawnErrorKind::NotFound } else { SpawnErrorKind::CannotExecute };
+        self.explain(kind, &io::Error::from_raw_os_error(error))
     }
 
-    fn trouble(&self, kind: SpawnTroubleKind, error: &io::Error) -> SpawnTrouble {
+    fn explain(&self, kind: SpawnErrorKind, error: &io::Error) -> SpawnError {
         let path = std::path::Path::new(&self.name);
         let by_path = self.name.as_bytes().contains(&b'/');
         let hint = match kind {
-            SpawnTroubleKind::NotFound if by_path && has_crlf(path) => Some(
+            SpawnErrorKind::NotFound if by_path && has_crlf(path) => Some(
                 "its first line ends with a carriage return; `sed -i 's/\\r$//' FILE` makes a Unix file of it"
                     .to_owned(),
             ),
-            SpawnTroubleKind::NotFound if by_path && path.exists() => {
+            SpawnErrorKind::NotFound if by_path && path.exists() => {
                 Some("the file is there, but the interpreter in its first line or its loader is not".to_owned())
             }
-            SpawnTroubleKind::NotFound if self.name.as_bytes().contains(&b' ') => Some(
+            SpawnErrorKind::NotFound if self.name.as_bytes().contains(&b' ') => Some(
                 "the command and its arguments are separate words; a shell command line needs sh -c '…'".to_owned(),
             ),
-            SpawnTroubleKind::NotFound if BUILTINS.contains(&self.name.to_string_lossy().as_ref()) => {
+            SpawnErrorKind::NotFound if BUILTINS.contains(&self.name.to_string_lossy().as_ref()) => {
                 Some("it is a command of the shell; give it to one: sh -c '…'".to_owned())
             }
-            SpawnTroubleKind::NotFound
-                if !self.name.as_bytes().starts_with(b"/") && std::env::current_dir().is_err() =>
-            {
+            SpawnErrorKind::NotFound if !self.name.as_bytes().starts_with(b"/") && std::env::current_dir().is_err() => {
                 Some("the directory that shedlock was started in has been removed".to_owned())
             }
-            SpawnTroubleKind::NotFound if !by_path => {
+            SpawnErrorKind::NotFound if !by_path => {
                 Some("it is looked for in PATH, which is short under cron; give the full path".to_owned())
             }
-            SpawnTroubleKind::CannotExecute if path.is_dir() => Some("it is a directory".to_owned()),
-            SpawnTroubleKind::CannotExecute if error.kind() == io::ErrorKind::PermissionDenied => {
+            SpawnErrorKind::CannotExecute if path.is_dir() => Some("it is a directory".to_owned()),
+            SpawnErrorKind::CannotExecute if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some("make it executable with chmod +x, or name the program that runs it".to_owned())
             }
-            SpawnTroubleKind::NoProcess if error.kind() == io::ErrorKind::WouldBlock => {
-                return SpawnTrouble {
+            SpawnErrorKind::NoProcess if error.kind() == io::ErrorKind::WouldBlock => {
+                return SpawnError {
                     command: self.name.clone(),
                     kind,
                     reason: "this user, or its container, may have no more processes".to_owned(),
@@ -170,7 +168,7 @@ impl Command {
             }
             _ => None,
         };
-        SpawnTrouble { command: self.name.clone(), kind, reason: plain(error), hint }
+        SpawnError { command: self.name.clone(), kind, reason: error_text(error), hint }
     }
 }
 
@@ -199,7 +197,7 @@ fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
 
 impl Launched<Plan> {
     /// Why the command could not be executed, if it could not.
-    pub(super) fn trouble(&self) -> Option<SpawnTrouble> {
+    pub(super) fn spawn_error(&self) -> Option<SpawnError> {
         Some(self.plan()?.command.not_executed(self.error()?))
     }
 }

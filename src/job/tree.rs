@@ -17,7 +17,7 @@ use rustix::process::PidfdFlags;
 
 use super::signals::kill;
 use super::wait;
-use crate::signal::Signal;
+use crate::system::Signal;
 
 /// The most processes that a 64-bit kernel can be told to have.
 const MOST_PIDS: i32 = 1 << 22;

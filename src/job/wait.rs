@@ -8,7 +8,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use crate::run::JobEnd;
-use crate::signal::Signal;
+use crate::system::Signal;
 
 /// How often a wait that was interrupted is tried again before the next glance at the children.
 const TRIES: usize = 10;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LockName, Owner};
-use crate::clock::Timestamp;
+use crate::system::Timestamp;
 
 /// What a backend is asked for: this lock, for this run, for so long.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(crate) struct Grant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// A run came of it, and this of the run. Of what was done under a handle nobody need know a code.
-    Ended { verdict: Verdict, exit_code: Option<u8> },
+    Ended { verdict: RunOutcome, exit_code: Option<u8> },
     /// No job has run under it: the record goes.
     Unused,
     /// The same, and a request for it may still be on its way: a mark refuses that when it arrives.
@@ -59,7 +59,7 @@ pub(crate) enum Closing {
 
 /// How a run ended, in the words of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RunOutcome {
     Success,
     Failure,
     /// At-most was used up and the job was stopped.
@@ -70,7 +70,7 @@ pub(crate) enum Verdict {
     Error,
 }
 
-impl Verdict {
+impl RunOutcome {
     /// As it is stored.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Verdict {
 
 /// What the backend says of a lock that somebody else holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LockState {
     /// The owner as stored; a Java application's is its host name.
     pub(crate) owner: String,
     /// `None` where the row holds something that is no time.

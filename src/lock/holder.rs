@@ -1,7 +1,7 @@
 //! Who holds a lock, read from the owner that is stored with it.
 
 use super::Owner;
-use crate::clock::Timestamp;
+use crate::system::Timestamp;
 
 /// A stored owner, taken apart. A Java application's is its host's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

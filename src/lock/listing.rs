@@ -1,25 +1,25 @@
 //! What a store has of locks and runs, for people to see.
 
-use super::{Holder, Record};
-use crate::clock::Timestamp;
+use super::{Holder, LockState};
+use crate::system::Timestamp;
 
 /// A lock as it is stored. Its name need not be one that we would take: others write here too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) name: String,
     /// Who holds it, or held it last.
-    pub(crate) record: Record,
+    pub(crate) state: LockState,
 }
 
 impl Lock {
     /// Whether it is held, by whatever its backend judges that by.
     pub(crate) fn is_held(&self) -> bool {
-        !self.record.left.is_zero()
+        !self.state.left.is_zero()
     }
 
     /// Returns whether all that the store knows of it is that it was paused once. Some stores forget that.
     pub(crate) fn is_only_of_a_pause(&self) -> bool {
-        !self.is_held() && Holder::of(&self.record.owner).pause().is_some()
+        !self.is_held() && Holder::of(&self.state.owner).pause().is_some()
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Locks {
 
 /// A run as the history has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PastRun {
+pub(crate) struct RunRecord {
     pub(crate) token: u64,
     pub(crate) name: String,
     pub(crate) owner: String,
@@ -43,7 +43,7 @@ pub(crate) struct PastRun {
     /// `None` while it runs, and for ever if it never came back.
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) exit_code: Option<i64>,
-    /// One of the words of [`super::Verdict`].
+    /// One of the words of [`super::RunOutcome`].
     pub(crate) outcome: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct PastRun {
 pub(crate) struct Runs {
     /// The store's clock.
     pub(crate) now: Timestamp,
-    pub(crate) runs: Vec<PastRun>,
+    pub(crate) runs: Vec<RunRecord>,
 }
 
 /// Which runs are wanted.

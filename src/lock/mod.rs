@@ -7,9 +7,9 @@ mod listing;
 mod name;
 mod owner;
 
-pub(crate) use claim::{Change, Claim, Closing, Grant, Purpose, Record, Verdict};
+pub(crate) use claim::{Change, Claim, Closing, Grant, LockState, Purpose, RunOutcome};
 pub(crate) use handle::Handle;
 pub(crate) use holder::Holder;
-pub(crate) use listing::{Lock, Locks, PastRun, Runs, Wanted};
+pub(crate) use listing::{Lock, Locks, RunRecord, Runs, Wanted};
 pub(crate) use name::LockName;
 pub(crate) use owner::Owner;

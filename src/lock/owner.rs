@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Holder;
-use crate::clock::Timestamp;
 use crate::duration;
+use crate::system::Timestamp;
 
 /// One run's identity, `HOST:PID:RANDOM`. Unique per run, so that no run can free another's lock, not even one on the
 /// same host with a recycled pid. That of a lock which was handed over bears its at-least too, `HOST:PID:RANDOM:30s`,

@@ -232,23 +232,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::Trouble;
-    use crate::clock::Timestamp;
-    use crate::exit::Outcome;
-    use crate::lock::{Claim, Grant, LockName, Owner, Purpose, Record};
+    use crate::backend::BackendError;
+    use crate::exit::ExitReason;
+    use crate::lock::{Claim, Grant, LockName, LockState, Owner, Purpose};
     use crate::report::{Format, Reporter};
-    use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost, SpawnTrouble, SpawnTroubleKind};
-    use crate::signal::Signal;
+    use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost, SpawnError, SpawnErrorKind};
+    use crate::system::Signal;
+    use crate::system::Timestamp;
 
     /// Every notice, in each way that tells it differently.
     fn notices() -> Vec<Notice> {
-        let trouble = Trouble::passing("backend x: no".to_owned()).hint("try again");
+        let error = BackendError::transient("backend x: no".to_owned()).hint("try again");
         let record =
-            |time| Record { owner: "host:1:0".to_owned(), since: time, until: time, left: Duration::from_secs(1) };
+            |time| LockState { owner: "host:1:0".to_owned(), since: time, until: time, left: Duration::from_secs(1) };
         let grant = |token| Grant { locked_at: Timestamp(0), until: Timestamp(1), token };
-        let not_started = SpawnTrouble {
+        let not_started = SpawnError {
             command: "x".into(),
-            kind: SpawnTroubleKind::NotFound,
+            kind: SpawnErrorKind::NotFound,
             reason: "no such file".to_owned(),
             hint: None,
         };
@@ -258,9 +258,9 @@ mod tests {
             Notice::Granted(grant(None)),
             Notice::Granted(grant(Some(7))),
             Notice::Cut(Timestamp(1)),
-            Notice::Unrecorded(trouble.clone()),
-            Notice::Unclosed(trouble.clone()),
-            Notice::Full(trouble.clone()),
+            Notice::Unrecorded(error.clone()),
+            Notice::Unclosed(error.clone()),
+            Notice::Full(error.clone()),
             Notice::Unguarded("it was killed".to_owned()),
             Notice::Reguarded("it was killed".to_owned()),
             Notice::GuardianLost("it was killed".to_owned()),
@@ -272,28 +272,28 @@ mod tests {
             Notice::RunsOn(second, None),
             Notice::StopTimeout(second),
             Notice::Renewed,
-            Notice::NotRenewed(trouble.clone()),
+            Notice::NotRenewed(error.clone()),
             Notice::LostUnnoticed(NoticeKind::Gone),
             Notice::LostUnnoticed(NoticeKind::Late),
             Notice::Unkillable,
             Notice::Released,
-            Notice::NotReleased(trouble.clone()),
-            Notice::NotGivenBack(trouble.clone(), Duration::from_secs(60)),
-            Notice::Metrics(MetricsTrouble::NotWritten("d".to_owned(), "no".to_owned())),
-            Notice::Metrics(MetricsTrouble::TooSlow("d".to_owned())),
-            Notice::Metrics(MetricsTrouble::Foreign("f".to_owned())),
+            Notice::NotReleased(error.clone()),
+            Notice::NotGivenBack(error.clone(), Duration::from_secs(60)),
+            Notice::Metrics(MetricsError::NotWritten("d".to_owned(), "no".to_owned())),
+            Notice::Metrics(MetricsError::TooSlow("d".to_owned())),
+            Notice::Metrics(MetricsError::Foreign("f".to_owned())),
         ];
         for time in [None, Some(Timestamp(0))] {
             all.extend([Notice::Held(record(time)), Notice::Waiting(record(time)), Notice::Nested(record(time))]);
         }
         for reason in ["", "disk"] {
             let pause = Owner::of_pause("ada", "web1", 1, None, reason);
-            let paused = Record { owner: pause.as_str().to_owned(), ..record(None) };
+            let paused = LockState { owner: pause.as_str().to_owned(), ..record(None) };
             all.extend([Notice::Held(paused.clone()), Notice::Waiting(paused)]);
         }
         for policy in [OnBackendError::Fail, OnBackendError::Skip, OnBackendError::Run] {
-            all.push(Notice::Backend(trouble.clone(), policy, None));
-            all.push(Notice::Backend(trouble.clone(), policy, Some(Duration::from_secs(60))));
+            all.push(Notice::Backend(error.clone(), policy, None));
+            all.push(Notice::Backend(error.clone(), policy, Some(Duration::from_secs(60))));
         }
         for on_lost in [OnLost::Kill, OnLost::Ignore] {
             all.extend(
@@ -301,13 +301,15 @@ mod tests {
                     NoticeKind::Gone,
                     NoticeKind::Late,
                     NoticeKind::NotRenewed(None),
-                    NoticeKind::NotRenewed(Some(trouble.clone())),
+                    NoticeKind::NotRenewed(Some(error.clone())),
                     NoticeKind::NotAsked(Duration::from_secs(2)),
                 ]
                 .map(|kind| Notice::Lost(kind, on_lost)),
             );
         }
-        for outcome in [Outcome::Exited(255), Outcome::Killed(Signal::KILL), Outcome::Expired, Outcome::Lost] {
+        for outcome in
+            [ExitReason::Exited(255), ExitReason::Killed(Signal::KILL), ExitReason::Expired, ExitReason::Lost]
+        {
             all.push(Notice::Ended(outcome));
         }
         all

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::times::ago;
 use crate::backend::FOR_EVER;
-use crate::clock::Timestamp;
-use crate::lock::{Holder, Record};
+use crate::lock::{Holder, LockState};
+use crate::system::Timestamp;
 
 /// How much shorter than for ever a lock may look that was taken for that, by the rounding of stores.
 const SLACK: Duration = Duration::from_secs(60);
 
 /// The end of a sentence that begins with the lock. Where `now` is known, the store's clock, it says how long ago and how
 /// long yet as well.
-pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
+pub(crate) fn holding(record: &LockState, now: Option<Timestamp>) -> String {
     let holder = Holder::of(&record.owner);
     let pause = holder.pause();
     let who = match (pause, holder.has_ended()) {
@@ -29,7 +29,7 @@ pub(crate) fn holding(record: &Record, now: Option<Timestamp>) -> String {
 }
 
 /// Until when the lock is held.
-pub(crate) fn until(record: &Record, now: Option<Timestamp>) -> String {
+pub(crate) fn until(record: &LockState, now: Option<Timestamp>) -> String {
     match has_no_end(record) {
         true => "it is resumed".to_owned(),
         false => time(record.until, now),
@@ -45,7 +45,7 @@ fn time(time: Option<Timestamp>, now: Option<Timestamp>) -> String {
 }
 
 /// Whether this is a pause that only a person ends.
-fn has_no_end(record: &Record) -> bool {
+fn has_no_end(record: &LockState) -> bool {
     let (Some(since), Some(until)) = (record.since, record.until) else { return false };
     Holder::of(&record.owner).is_paused() && until + SLACK >= since + FOR_EVER
 }
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
     use crate::lock::Owner;
 
-    fn record(owner: &str, since: u64, until: u64) -> Record {
+    fn record(owner: &str, since: u64, until: u64) -> LockState {
         let left = Duration::from_millis(until);
-        Record { owner: owner.to_owned(), since: Some(Timestamp(since)), until: Some(Timestamp(until)), left }
+        LockState { owner: owner.to_owned(), since: Some(Timestamp(since)), until: Some(Timestamp(until)), left }
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::holding::holding;
-use crate::backend::Trouble;
-use crate::clock::Timestamp;
+use crate::backend::BackendError;
 use crate::duration;
-use crate::exit::Outcome;
-use crate::lock::{Holder, Record};
-use crate::run::{MetricsTrouble, Notice, NoticeKind, OnBackendError, OnLost};
+use crate::exit::ExitReason;
+use crate::lock::{Holder, LockState};
+use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost};
+use crate::system::Timestamp;
 
 /// How much is told; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,10 +97,10 @@ impl Line {
                 let message = format!("the lock ends at {until}, the latest time that the backend holds");
                 Line::new(Verbosity::Info, "cut", message).field("until", until.to_string())
             }
-            Notice::Unrecorded(trouble) => Line::trouble(Verbosity::Info, "unrecorded", trouble, "; there is no token"),
-            Notice::Unclosed(trouble) => {
+            Notice::Unrecorded(error) => Line::error(Verbosity::Info, "unrecorded", error, "; there is no token"),
+            Notice::Unclosed(error) => {
                 let consequence = "; the end of this run is not noted, and no older one goes";
-                Line::trouble(Verbosity::Info, "unclosed", trouble, consequence)
+                Line::error(Verbosity::Info, "unclosed", error, consequence)
             }
             Notice::Held(record) => Line::held("held", record, subject.undone()),
             Notice::Waiting(record) => {
@@ -125,23 +125,23 @@ impl Line {
             Notice::Checking => {
                 Line::new(Verbosity::Debug, "checking", "after a standstill the job is held until the lock is checked")
             }
-            Notice::Full(trouble) => Line::trouble(Verbosity::Debug, "waiting", trouble, "; waiting"),
-            Notice::Backend(trouble, policy, held) => {
+            Notice::Full(error) => Line::error(Verbosity::Debug, "waiting", error, "; waiting"),
+            Notice::Backend(error, policy, held) => {
                 let (level, consequence) = match policy {
                     OnBackendError::Fail => (Verbosity::Errors, String::new()),
                     OnBackendError::Skip => (Verbosity::Warnings, format!("; {}", subject.undone())),
                     OnBackendError::Run => (Verbosity::Warnings, "; the job runs without a lock".to_owned()),
                 };
                 match held {
-                    None => Line::trouble(level, "backend_error", trouble, &consequence),
-                    Some(held) => Line::doubtful(level, "backend_error", trouble, &consequence, *held),
+                    None => Line::error(level, "backend_error", error, &consequence),
+                    Some(held) => Line::doubtful(level, "backend_error", error, &consequence, *held),
                 }
             }
-            Notice::NotStarted(trouble) => {
-                let command = trouble.command.to_string_lossy();
+            Notice::NotStarted(error) => {
+                let command = error.command.to_string_lossy();
                 let line =
-                    Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", trouble.reason));
-                Line { hint: trouble.hint.clone(), ..line }
+                    Line::new(Verbosity::Errors, "not_started", format!("cannot run `{command}`: {}", error.reason));
+                Line { hint: error.hint.clone(), ..line }
             }
             Notice::NotHandedOver(why) => Line::new(
                 Verbosity::Errors,
@@ -179,8 +179,8 @@ impl Line {
                 )
             }
             Notice::Renewed => Line::new(Verbosity::Debug, "renewed", "the lock was renewed"),
-            Notice::NotRenewed(trouble) => {
-                Line::trouble(Verbosity::Warnings, "not_renewed", trouble, "; the lock is not renewed yet")
+            Notice::NotRenewed(error) => {
+                Line::error(Verbosity::Warnings, "not_renewed", error, "; the lock is not renewed yet")
             }
             Notice::Lost(kind, on_lost) => {
                 let not_renewed = "the lock could not be renewed in time";
@@ -188,11 +188,11 @@ impl Line {
                     NoticeKind::Gone => ("the lock was lost", Some(TAKEN_AWAY.to_owned())),
                     NoticeKind::Late => ("the lock's time ran out before it was renewed", Some(TOO_LATE.to_owned())),
                     NoticeKind::NotRenewed(None) => (not_renewed, Some(SILENT.to_owned())),
-                    NoticeKind::NotRenewed(Some(trouble)) => (not_renewed, trouble.hint.clone()),
+                    NoticeKind::NotRenewed(Some(error)) => (not_renewed, error.hint.clone()),
                     NoticeKind::NotAsked(late) => (not_renewed, Some(starved(*late))),
                 };
                 let why = match kind {
-                    NoticeKind::NotRenewed(Some(trouble)) => format!(": {}", trouble.message),
+                    NoticeKind::NotRenewed(Some(error)) => format!(": {}", error.message),
                     _ => String::new(),
                 };
                 let line = match on_lost {
@@ -220,21 +220,21 @@ impl Line {
             .hint("look for a process in uninterruptible sleep or of another user with `ps -eo pid,user,stat,args`"),
             Notice::Ended(outcome) => {
                 let how = match outcome {
-                    Outcome::Exited(code) => format!("the job exited with code {code}"),
-                    Outcome::Killed(signal) => format!("the job died of {signal}"),
+                    ExitReason::Exited(code) => format!("the job exited with code {code}"),
+                    ExitReason::Killed(signal) => format!("the job died of {signal}"),
                     _ => "the job was stopped".to_owned(),
                 };
                 let code = outcome.exit(0).code;
                 Line::new(Verbosity::Info, "ended", how).field("exit_code", code)
             }
             Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was given back"),
-            Notice::NotReleased(trouble) => {
-                Line::trouble(Verbosity::Warnings, "not_released", trouble, "; the lock frees when its time is up")
+            Notice::NotReleased(error) => {
+                Line::error(Verbosity::Warnings, "not_released", error, "; the lock frees when its time is up")
             }
-            Notice::NotGivenBack(trouble, held) => {
-                Line::doubtful(Verbosity::Warnings, "not_given_back", trouble, "", *held)
+            Notice::NotGivenBack(error, held) => {
+                Line::doubtful(Verbosity::Warnings, "not_given_back", error, "", *held)
             }
-            Notice::Metrics(trouble) => Line::metrics(trouble),
+            Notice::Metrics(error) => Line::metrics(error),
         }
     }
 
@@ -242,19 +242,25 @@ impl Line {
         Self { level, event, message: message.into(), hint: None, fields: Vec::new() }
     }
 
-    fn trouble(level: Verbosity, event: &'static str, trouble: &Trouble, consequence: &str) -> Self {
-        let line = Self::new(level, event, format!("{}{consequence}", trouble.message));
-        Self { hint: trouble.hint.clone(), ..line }
+    fn error(level: Verbosity, event: &'static str, error: &BackendError, consequence: &str) -> Self {
+        let line = Self::new(level, event, format!("{}{consequence}", error.message));
+        Self { hint: error.hint.clone(), ..line }
     }
 
-    /// Trouble that may leave a lock held, and for how long. What was carried out before now ends within so long from now.
-    fn doubtful(level: Verbosity, event: &'static str, trouble: &Trouble, consequence: &str, held: Duration) -> Self {
+    /// An error that may leave a lock held, and for how long. What was carried out before now ends within so long from now.
+    fn doubtful(
+        level: Verbosity,
+        event: &'static str,
+        error: &BackendError,
+        consequence: &str,
+        held: Duration,
+    ) -> Self {
         let (until, lease) = (Timestamp::now() + held, duration::format(held));
         let doubt = format!("; the lock may be held until {until}, or for {lease} from when a late request arrives");
-        Self::trouble(level, event, trouble, &format!("{consequence}{doubt}")).field("until", until.to_string())
+        Self::error(level, event, error, &format!("{consequence}{doubt}")).field("until", until.to_string())
     }
 
-    fn held(event: &'static str, record: &Record, consequence: &str) -> Self {
+    fn held(event: &'static str, record: &LockState, consequence: &str) -> Self {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
         let message = format!("the lock {}; {consequence}", holding(record, None));
         let line = Self::new(Verbosity::Info, event, message)
@@ -269,15 +275,13 @@ impl Line {
         }
     }
 
-    fn metrics(trouble: &MetricsTrouble) -> Self {
+    fn metrics(error: &MetricsError) -> Self {
         let warning = |message| Self::new(Verbosity::Warnings, "metrics", message);
-        match trouble {
-            MetricsTrouble::NotWritten(place, why) => {
-                warning(format!("the metrics in {place} were not written: {why}"))
-                    .hint("--metrics-dir is a directory that is there, and that this user may read and write")
-            }
-            MetricsTrouble::TooSlow(place) => warning(format!("the metrics in {place} were not written in time")),
-            MetricsTrouble::Foreign(file) => {
+        match error {
+            MetricsError::NotWritten(place, why) => warning(format!("the metrics in {place} were not written: {why}"))
+                .hint("--metrics-dir is a directory that is there, and that this user may read and write"),
+            MetricsError::TooSlow(place) => warning(format!("the metrics in {place} were not written in time")),
+            MetricsError::Foreign(file) => {
                 warning(format!("{file} was damaged or not from shedlock, so its counters begin anew"))
             }
         }
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_times_is_shown_all_the_same() {
-        let record = Record { owner: "host".to_owned(), since: None, until: None, left: Duration::MAX };
+        let record = LockState { owner: "host".to_owned(), since: None, until: None, left: Duration::MAX };
         let line = Line::of(&Notice::Held(record));
         assert_eq!(line.message, "the lock is held by host since unknown until unknown; the job is not run");
     }
@@ -321,7 +325,7 @@ mod tests {
     fn a_run_that_finds_its_lock_paused_is_told_by_whom_and_why() {
         let owner = Owner::of_pause("ada", "web1", 7, None, "disk: replaced").as_str().to_owned();
         let until = Some(Timestamp(3_600_000));
-        let record = Record { owner, since: Some(Timestamp(0)), until, left: Duration::from_secs(9) };
+        let record = LockState { owner, since: Some(Timestamp(0)), until, left: Duration::from_secs(9) };
         let line = Line::of_subject(&Notice::Held(record.clone()), Subject::Script, "");
         assert!(line.message.ends_with("; it is not acquired"), "{}", line.message);
         let line = Line::of(&Notice::Held(record.clone()));
@@ -335,7 +339,7 @@ mod tests {
             (Some(true.into()), Some("disk: replaced".into()))
         );
         assert!(line.hint.is_none());
-        let line = Line::of(&Notice::Held(Record { owner: format!("{}:ended", record.owner), ..record }));
+        let line = Line::of(&Notice::Held(LockState { owner: format!("{}:ended", record.owner), ..record }));
         assert!(
             line.message.starts_with("the lock is kept after its last run, as before the pause by ada@web1, since"),
             "{}",
@@ -355,7 +359,7 @@ mod tests {
 
     #[test]
     fn whoever_loses_a_lock_is_told_how_that_may_have_happened() {
-        let refused = Trouble::lasting("backend x: the column is too coarse").hint("make it a finer one");
+        let refused = BackendError::permanent("backend x: the column is too coarse").hint("make it a finer one");
         let kinds = [
             (NoticeKind::Gone, "somebody"),
             (NoticeKind::Late, "too busy"),
@@ -375,7 +379,7 @@ mod tests {
 
     #[test]
     fn waiting_for_a_full_server_is_told_only_to_those_who_want_everything() {
-        let line = Line::of(&Notice::Full(Trouble::passing("backend x: too many clients")));
+        let line = Line::of(&Notice::Full(BackendError::transient("backend x: too many clients")));
         assert_eq!((line.level, &line.message[..]), (Verbosity::Debug, "backend x: too many clients; waiting"));
     }
 }

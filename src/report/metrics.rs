@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::tally::{Counted, Ended, Entry};
+use super::counters::{Counted, Ended, Entry};
 use super::textfile::{Found, Textfile};
-use crate::clock::{Moment, Timestamp};
 use crate::lock::LockName;
-use crate::plain::plain;
-use crate::run::MetricsTrouble;
+use crate::run::MetricsError;
+use crate::system::error_text;
+use crate::system::{Moment, Timestamp};
 
 /// How long the end of a run waits for the file. Some hundred that end at once on a small machine write it within this time, one
 /// after the other.
@@ -34,10 +34,10 @@ enum Thread {
     Idle(Textfile),
     Busy {
         entries: Sender<Entry>,
-        answers: Receiver<Option<MetricsTrouble>>,
+        answers: Receiver<Option<MetricsError>>,
         sent: usize,
     },
-    Failed(MetricsTrouble),
+    Failed(MetricsError),
 }
 
 impl Metrics {
@@ -66,19 +66,19 @@ impl Metrics {
     }
 
     /// Waits a moment for what has been told to be written, and returns the first trouble with it.
-    pub(crate) fn finish(self) -> Option<MetricsTrouble> {
+    pub(crate) fn finish(self) -> Option<MetricsError> {
         let (entries, answers, sent) = match self.thread {
             Thread::Idle(_) => return None,
-            Thread::Failed(trouble) => return Some(trouble),
+            Thread::Failed(error) => return Some(error),
             Thread::Busy { entries, answers, sent } => (entries, answers, sent),
         };
         let until = Moment::now() + FAREWELL;
         let mut first = None;
         for _ in 0..sent {
             match answers.recv_timeout(until.since(Moment::now())) {
-                Ok(trouble) => first = first.or(trouble),
+                Ok(error) => first = first.or(error),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    first = first.or(Some(MetricsTrouble::TooSlow(self.place)));
+                    first = first.or(Some(MetricsError::TooSlow(self.place)));
                     break;
                 }
             }
@@ -112,19 +112,19 @@ impl Metrics {
             }
         };
         if let Err(error) = thread::Builder::new().name(THREAD.to_owned()).spawn(work) {
-            self.thread = Thread::Failed(MetricsTrouble::NotWritten(self.place.clone(), plain(&error)));
+            self.thread = Thread::Failed(MetricsError::NotWritten(self.place.clone(), error_text(&error)));
         }
     }
 }
 
-fn enter(textfile: &Textfile, entry: &Entry) -> Option<MetricsTrouble> {
+fn enter(textfile: &Textfile, entry: &Entry) -> Option<MetricsError> {
     match textfile.enter(entry) {
         Ok(Found::Own) => None,
-        Ok(Found::Foreign) => Some(MetricsTrouble::Foreign(textfile.path().display().to_string())),
+        Ok(Found::Foreign) => Some(MetricsError::Foreign(textfile.path().display().to_string())),
         // In the place of the file.
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            Some(MetricsTrouble::NotWritten(textfile.path().display().to_string(), plain(&error)))
+            Some(MetricsError::NotWritten(textfile.path().display().to_string(), error_text(&error)))
         }
-        Err(error) => Some(MetricsTrouble::NotWritten(textfile.directory().display().to_string(), plain(&error))),
+        Err(error) => Some(MetricsError::NotWritten(textfile.directory().display().to_string(), error_text(&error))),
     }
 }

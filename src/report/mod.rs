@@ -1,6 +1,7 @@
 //! What people and their tools read: lines on stderr as text or as JSON, metrics in a file, and on stdout tables, JSON and
 //! pictures.
 
+mod counters;
 mod events;
 mod findings;
 mod holding;
@@ -13,11 +14,11 @@ mod screen;
 mod standing;
 mod svg;
 mod table;
-mod tally;
 mod textfile;
 mod timeline;
 mod times;
 
+pub(crate) use counters::Counted;
 #[cfg(test)]
 pub(crate) use events::schema;
 pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
@@ -31,6 +32,5 @@ pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten, visible}
 pub(crate) use screen::Screen;
 pub(crate) use standing::{Standing, locks_json, locks_table, standings};
 pub(crate) use svg::drawn;
-pub(crate) use tally::Counted;
 pub(crate) use timeline::timeline;
 pub(crate) use times::Zone;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely};
-use crate::clock::Timestamp;
-use crate::lock::{Lock, Locks, PastRun, Verdict};
+use crate::lock::{Lock, Locks, RunOutcome, RunRecord};
+use crate::system::Timestamp;
 
 /// What became of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum RunState {
     Success,
     Failure,
     /// It was stopped, since its time was used up or its lock lost.
@@ -29,31 +29,31 @@ pub(crate) enum Fate {
 /// A run and what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Past<'a> {
-    pub(crate) run: &'a PastRun,
-    pub(crate) fate: Fate,
+    pub(crate) run: &'a RunRecord,
+    pub(crate) fate: RunState,
 }
 
 /// Tells what became of these runs. They have to be asked for after the locks: a run that began in between is seen by that.
-pub(crate) fn past<'a>(runs: &'a [PastRun], locks: &Locks) -> Vec<Past<'a>> {
+pub(crate) fn past<'a>(runs: &'a [RunRecord], locks: &Locks) -> Vec<Past<'a>> {
     let held = locks.locks.iter().filter(|lock| lock.is_held());
-    let holders: HashSet<&str> = held.map(|lock| &lock.record.owner[..]).collect();
-    let runs_still = |run: &PastRun| {
+    let holders: HashSet<&str> = held.map(|lock| &lock.state.owner[..]).collect();
+    let runs_still = |run: &RunRecord| {
         let new = run.started_at.is_some_and(|started| started >= locks.now);
         new || holders.contains(&run.owner[..])
     };
     runs.iter().map(|run| Past { run, fate: fate(run, runs_still) }).collect()
 }
 
-fn fate(run: &PastRun, runs_still: impl Fn(&PastRun) -> bool) -> Fate {
+fn fate(run: &RunRecord, runs_still: impl Fn(&RunRecord) -> bool) -> RunState {
     if run.ended_at.is_none() && run.outcome.is_none() {
-        return if runs_still(run) { Fate::Running } else { Fate::Gone };
+        return if runs_still(run) { RunState::Running } else { RunState::Gone };
     }
-    let is = |verdict: Verdict| run.outcome.as_deref() == Some(verdict.as_str());
+    let is = |verdict: RunOutcome| run.outcome.as_deref() == Some(verdict.as_str());
     match () {
-        () if is(Verdict::Success) => Fate::Success,
-        () if is(Verdict::Failure) || is(Verdict::Error) => Fate::Failure,
-        () if is(Verdict::Expired) || is(Verdict::Lost) => Fate::Stopped,
-        () => Fate::Unknown,
+        () if is(RunOutcome::Success) => RunState::Success,
+        () if is(RunOutcome::Failure) || is(RunOutcome::Error) => RunState::Failure,
+        () if is(RunOutcome::Expired) || is(RunOutcome::Lost) => RunState::Stopped,
+        () => RunState::Unknown,
     }
 }
 
@@ -61,42 +61,42 @@ impl Past<'_> {
     /// In the words of the history, and two of ours.
     pub(crate) fn word(&self) -> &str {
         match self.fate {
-            Fate::Running => "running",
-            Fate::Gone => "never came back",
+            RunState::Running => "running",
+            RunState::Gone => "never came back",
             _ => self.run.outcome.as_deref().unwrap_or("unknown"),
         }
     }
 
     pub(crate) fn paint(&self) -> Paint {
         match self.fate {
-            Fate::Success => Paint::Good,
-            Fate::Failure | Fate::Gone => Paint::Bad,
-            Fate::Stopped => Paint::Warning,
-            Fate::Running => Paint::Live,
-            Fate::Unknown => Paint::Plain,
+            RunState::Success => Paint::Good,
+            RunState::Failure | RunState::Gone => Paint::Bad,
+            RunState::Stopped => Paint::Warning,
+            RunState::Running => Paint::Live,
+            RunState::Unknown => Paint::Plain,
         }
     }
 
     /// Whether it never came back, and had begun before that time.
     pub(crate) fn is_gone_before(&self, since: Timestamp) -> bool {
-        self.fate == Fate::Gone && self.run.started_at.is_none_or(|started| started < since)
+        self.fate == RunState::Gone && self.run.started_at.is_none_or(|started| started < since)
     }
 
     /// Whether its lock's time may have been up only after that time, by what a store has left of the lock. Some stores keep
     /// nothing of a lock that is free.
     pub(crate) fn may_have_held(&self, locks: &Locks, since: Timestamp) -> bool {
-        let lock = locks.locks.iter().find(|lock| lock.name == self.run.name && !lock.record.owner.is_empty());
-        let over = lock.and_then(|Lock { record, .. }| match record.owner == self.run.owner {
-            true => record.until,
+        let lock = locks.locks.iter().find(|lock| lock.name == self.run.name && !lock.state.owner.is_empty());
+        let over = lock.and_then(|Lock { state, .. }| match state.owner == self.run.owner {
+            true => state.until,
             // Somebody else has taken it since, such as an application in Java.
-            false => record.since,
+            false => state.since,
         });
         over.is_none_or(|over| over >= since)
     }
 
     /// How long it took, or has taken so far.
     pub(crate) fn took(&self, now: Timestamp) -> Option<Duration> {
-        let end = if self.fate == Fate::Running { Some(now) } else { self.run.ended_at };
+        let end = if self.fate == RunState::Running { Some(now) } else { self.run.ended_at };
         Some(Duration::from_millis(end?.0.saturating_sub(self.run.started_at?.0)))
     }
 
@@ -112,7 +112,7 @@ impl Past<'_> {
             "ended_at": time(run.ended_at),
             "exit_code": run.exit_code,
             "outcome": run.outcome,
-            "running": self.fate == Fate::Running,
+            "running": self.fate == RunState::Running,
         })
     }
 }
@@ -177,16 +177,23 @@ const GIVES: [Give; 13] = [
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::lock::Record;
+    use crate::lock::LockState;
     use crate::report::table::tests::{PIPED, on};
     use crate::report::times::tests::{at, berlin};
 
     pub(crate) const NOW: &str = "2026-01-31T18:05:03Z";
 
     /// A run that took so many seconds, or has not ended.
-    pub(crate) fn run(token: u64, name: &str, host: &str, started: &str, took: Option<u64>, outcome: &str) -> PastRun {
+    pub(crate) fn run(
+        token: u64,
+        name: &str,
+        host: &str,
+        started: &str,
+        took: Option<u64>,
+        outcome: &str,
+    ) -> RunRecord {
         let started = at(started);
-        PastRun {
+        RunRecord {
             token,
             name: name.to_owned(),
             owner: format!("{host}:{token}:00000000000000ff"),
@@ -208,15 +215,15 @@ pub(crate) mod tests {
         let since = at(since);
         let left = Duration::from_secs(seconds);
         let until = if seconds == 0 { since } else { at(NOW) + left };
-        let record = Record { owner: owner.to_owned(), since: Some(since), until: Some(until), left };
-        Lock { name: name.to_owned(), record }
+        let record = LockState { owner: owner.to_owned(), since: Some(since), until: Some(until), left };
+        Lock { name: name.to_owned(), state: record }
     }
 
     pub(crate) fn locks(locks: &[Lock]) -> Locks {
         Locks { now: at(NOW), locks: locks.to_vec() }
     }
 
-    fn runs() -> Vec<PastRun> {
+    fn runs() -> Vec<RunRecord> {
         vec![
             run(10_007, "nightly-report", "web1", "2026-01-31T18:00:03Z", None, ""),
             run(10_006, "backup", "db-primary-eu-central", "2026-01-31T17:00:00Z", Some(3700), "expired"),
@@ -288,12 +295,12 @@ STARTED  JOB             OUTCOME
     fn a_run_without_an_end_runs_only_while_it_holds_its_lock() {
         let open = run(7, "job", "web1", "2026-01-31T18:00:03Z", None, "");
         let fate = |locks: Locks| past(std::slice::from_ref(&open), &locks)[0].fate;
-        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 60)])), Fate::Running);
-        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 0)])), Fate::Gone);
-        assert_eq!(fate(locks(&[lock("job", "web1", NOW, 60)])), Fate::Gone);
-        assert_eq!(fate(locks(&[])), Fate::Gone);
+        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 60)])), RunState::Running);
+        assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 0)])), RunState::Gone);
+        assert_eq!(fate(locks(&[lock("job", "web1", NOW, 60)])), RunState::Gone);
+        assert_eq!(fate(locks(&[])), RunState::Gone);
         // It began when the locks had been looked at.
-        assert_eq!(fate(Locks { now: at("2026-01-31T18:00:03Z"), locks: Vec::new() }), Fate::Running);
+        assert_eq!(fate(Locks { now: at("2026-01-31T18:00:03Z"), locks: Vec::new() }), RunState::Running);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::past::{Fate, Past};
+use super::past::{Past, RunState};
 use super::times::Zone;
-use crate::clock::Timestamp;
+use crate::system::Timestamp;
 
 /// What a line of the picture stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ const STEPS: [u64; 23] = [
     520 * WEEK,
 ];
 
-impl Fate {
+impl RunState {
     /// In the order of what must not be overlooked, the last the most.
     pub(super) const BY_WEIGHT: [Self; 6] =
         [Self::Success, Self::Unknown, Self::Running, Self::Stopped, Self::Failure, Self::Gone];
@@ -181,8 +181,8 @@ impl<'a> Picture<'a> {
 fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
     let from = past.run.started_at?;
     let to = match past.fate {
-        Fate::Gone => from,
-        Fate::Running => now,
+        RunState::Gone => from,
+        RunState::Running => now,
         _ => past.run.ended_at.unwrap_or(from),
     };
     // What is to come is no part of it.
@@ -204,13 +204,13 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lock::{Locks, PastRun};
+    use crate::lock::{Locks, RunRecord};
     use crate::report::past::past;
     use crate::report::past::tests::{NOW, lock, locks, run};
     use crate::report::times::tests::{at, berlin};
 
     /// Runs of all kinds; and the locks.
-    pub(in crate::report) fn runs() -> (Vec<PastRun>, Locks) {
+    pub(in crate::report) fn runs() -> (Vec<RunRecord>, Locks) {
         let runs = vec![
             run(9, "backup", "db1", "2026-01-31T17:20:00Z", None, ""),
             run(8, "vacuum", "db1", "2026-01-31T15:00:00Z", Some(1), "success"),
@@ -276,7 +276,7 @@ pub(super) mod tests {
     #[test]
     fn runs_that_overlap_lie_in_rows_of_their_own_up_to_six() {
         let start = at("2026-01-31T12:00:00Z");
-        let mut runs: Vec<PastRun> = (0..9)
+        let mut runs: Vec<RunRecord> = (0..9)
             .map(|number| {
                 run(number, "a", "h", &(start + Duration::from_secs(number)).to_string(), Some(60), "success")
             })

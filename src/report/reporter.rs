@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 use super::events;
 use super::line::{Line, Subject, Verbosity};
-use crate::clock::Timestamp;
 use crate::job::write_now;
 use crate::lock::Claim;
 use crate::run::Notice;
+use crate::system::Timestamp;
 
 /// How an event is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Reporter {
     }
 
     /// Writes the notice, if it is loud enough.
-    pub(crate) fn tell(&self, notice: &Notice) {
+    pub(crate) fn emit(&self, notice: &Notice) {
         let line = Line::of_subject(notice, self.subject, &self.backend);
         debug_assert!(events::knows(&line), "the table of events has no such {}", line.event);
         if line.level > self.verbosity {

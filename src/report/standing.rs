@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::past::{Fate, Past, past, text, time};
+use super::past::{Past, RunState, past, text, time};
 use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely, roughly};
-use crate::clock::Timestamp;
-use crate::lock::{Holder, Lock, Locks, PastRun};
+use crate::lock::{Holder, Lock, Locks, RunRecord};
+use crate::system::Timestamp;
 
 /// How a lock stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const CLOCKS: Duration = Duration::from_secs(60);
 const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
 
 /// How the locks of these names stand, or without names all; by name. The runs have to be asked for after the locks, newest first.
-pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [PastRun]) -> Vec<Standing<'a>> {
+pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [RunRecord]) -> Vec<Standing<'a>> {
     let mut all: BTreeMap<&str, (Option<&Lock>, Vec<Past<'_>>)> = BTreeMap::new();
     for lock in &locks.locks {
         all.entry(&lock.name).or_default().0 = Some(lock);
@@ -77,7 +77,7 @@ pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [Pa
 }
 
 fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Standing<'a> {
-    let holder = lock.filter(|lock| lock.is_held()).map(|lock| Holder::of(&lock.record.owner));
+    let holder = lock.filter(|lock| lock.is_held()).map(|lock| Holder::of(&lock.state.owner));
     let holding = runs.iter().find(|past| holder.is_some_and(|holder| holder.owner() == past.run.owner));
     Standing {
         name,
@@ -89,7 +89,7 @@ fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Sta
         },
         lock,
         token: holding.map(|past| past.run.token),
-        last: runs.iter().find(|past| past.fate != Fate::Running).copied(),
+        last: runs.iter().find(|past| past.fate != RunState::Running).copied(),
         known: lock.is_some_and(|lock| !lock.is_only_of_a_pause()) || !runs.is_empty(),
     }
 }
@@ -110,7 +110,7 @@ impl Standing<'_> {
     }
 
     fn holder(&self) -> Option<Holder<'_>> {
-        self.held().map(|lock| Holder::of(&lock.record.owner))
+        self.held().map(|lock| Holder::of(&lock.state.owner))
     }
 
     fn state(&self) -> Cell {
@@ -135,7 +135,7 @@ impl Standing<'_> {
     }
 
     fn since(&self) -> Option<Timestamp> {
-        self.held()?.record.since
+        self.held()?.state.since
     }
 
     /// Returns by how much the lock was taken later than `now`, which cannot be; `None` where it was not.
@@ -147,20 +147,20 @@ impl Standing<'_> {
     fn until(&self, show: impl Fn(Timestamp) -> String) -> String {
         match self.held() {
             Some(lock) if self.is_endless(lock) => "resumed".to_owned(),
-            Some(lock) => lock.record.until.map(show).unwrap_or_default(),
+            Some(lock) => lock.state.until.map(show).unwrap_or_default(),
             None => String::new(),
         }
     }
 
     fn left(&self) -> String {
         match self.held() {
-            Some(lock) if !self.is_endless(lock) => roughly(lock.record.left),
+            Some(lock) if !self.is_endless(lock) => roughly(lock.state.left),
             _ => String::new(),
         }
     }
 
     fn is_endless(&self, lock: &Lock) -> bool {
-        self.state == State::Paused && lock.record.left > ENDLESS
+        self.state == State::Paused && lock.state.left > ENDLESS
     }
 
     /// How and when the last run ended.
@@ -185,10 +185,10 @@ impl Standing<'_> {
             "held": self.state == State::Held,
             "paused": self.state == State::Paused,
             "reason": reason,
-            "owner": lock.map(|lock| &lock.record.owner),
+            "owner": lock.map(|lock| &lock.state.owner),
             "host": holder.filter(|holder| !holder.has_ended() || holder.pause().is_none()).and_then(|holder| text(holder.host())),
             "since": time(self.since()),
-            "until": time(lock.and_then(|lock| lock.record.until)),
+            "until": time(lock.and_then(|lock| lock.state.until)),
             "token": self.token,
             "last": self.last.map(|past| past.json()),
         })
@@ -260,7 +260,7 @@ mod tests {
     const DAY: u64 = 86_400;
 
     /// One lock in each state.
-    fn store() -> (Locks, Vec<PastRun>) {
+    fn store() -> (Locks, Vec<RunRecord>) {
         let pause = |reason: &str| Owner::of_pause("ada", "ops1", 7, None, reason).as_str().to_owned();
         let locks = locks(&[
             lock("backup", "db1:42:00000000000000ff", "2026-01-31T18:00:03Z", 3295),
@@ -403,7 +403,7 @@ vacuum          paused  ada@ops1    2h
     #[test]
     fn no_times_are_no_trouble() {
         let mut odd = lock("odd", "", NOW, 60);
-        (odd.record.since, odd.record.until) = (None, None);
+        (odd.state.since, odd.state.until) = (None, None);
         let locks = locks(&[odd]);
         let text = locks_table(&standings(&[], &locks, &[]), at(NOW), &Zone::utc(), &PIPED);
         assert_eq!(text.lines().nth(1).unwrap(), "odd   held   -       -      -      1m    -      -");

@@ -7,12 +7,12 @@ use svg::Document;
 use svg::node::element::{Circle, Definitions, Description, Group, Line, Path, Pattern, Rectangle, Style, Text, Title};
 use unicode_width::UnicodeWidthStr;
 
-use super::past::{Fate, Past};
+use super::past::{Past, RunState};
 use super::picture::{Bar, By, Picture};
 use super::reporter::visible;
 use super::table::cut;
 use super::times::{Zone, finely};
-use crate::clock::Timestamp;
+use crate::system::Timestamp;
 
 const WIDTH: f64 = 960.0;
 const EDGE: f64 = 16.0;
@@ -166,7 +166,7 @@ impl Chart<'_> {
     /// A bar and what it says when it is pointed at.
     fn heap(&self, heap: &Heap<'_>, top: f64) -> Group {
         let bar = heap.bar;
-        let least = if matches!(bar.past.fate, Fate::Failure | Fate::Stopped) { BAD_SLIVER } else { SLIVER };
+        let least = if matches!(bar.past.fate, RunState::Failure | RunState::Stopped) { BAD_SLIVER } else { SLIVER };
         // At the right edge a short one would stand out.
         let from = self.x(bar.from).min(self.left + self.width - least);
         let to = self.x(bar.to).max(from + least);
@@ -198,24 +198,24 @@ impl Chart<'_> {
 }
 
 /// How a run that ended so looks: no two have the same outline or filling.
-fn shape(fate: Fate, x: f64, width: f64, top: f64) -> Group {
+fn shape(fate: RunState, x: f64, width: f64, top: f64) -> Group {
     let block = |class: &str, inset: f64| {
         let block = Rectangle::new().set("class", class).set("x", rounded(x)).set("y", top + inset).set("rx", 1.5);
         block.set("width", rounded(width)).set("height", ROW - 2.0 * inset)
     };
     let group = Group::new();
     match fate {
-        Fate::Success => group.add(block("success", 4.0)),
-        Fate::Failure => group.add(block("failure", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-failure)")),
-        Fate::Stopped => group.add(block("stopped", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-stopped)")),
-        Fate::Unknown => group.add(block("unknown", 4.0)),
-        Fate::Running => {
+        RunState::Success => group.add(block("success", 4.0)),
+        RunState::Failure => group.add(block("failure", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-failure)")),
+        RunState::Stopped => group.add(block("stopped", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-stopped)")),
+        RunState::Unknown => group.add(block("unknown", 4.0)),
+        RunState::Running => {
             // It points to where it goes on.
             let (middle, end) = (top + ROW / 2.0, x + width);
             let arrow = format!("M{end:.1} {middle:.1}l-6 -7v14z");
             group.add(block("running", 6.5)).add(Path::new().set("class", "running").set("d", arrow))
         }
-        Fate::Gone => {
+        RunState::Gone => {
             let (x, y) = (rounded(x), top + ROW / 2.0);
             let ring = Circle::new().set("class", "gone").set("cx", x).set("cy", y).set("r", 7);
             let blank = Circle::new().set("class", "ground").set("cx", x).set("cy", y).set("r", 7);
@@ -240,17 +240,17 @@ fn patterns() -> Definitions {
 
 fn legend(y: f64, picture: &Picture<'_>) -> Group {
     let words = [
-        (Fate::Success, "success"),
-        (Fate::Failure, "failure"),
-        (Fate::Stopped, "expired or lost"),
-        (Fate::Running, "running"),
-        (Fate::Gone, "never came back"),
-        (Fate::Unknown, "unknown"),
+        (RunState::Success, "success"),
+        (RunState::Failure, "failure"),
+        (RunState::Stopped, "expired or lost"),
+        (RunState::Running, "running"),
+        (RunState::Gone, "never came back"),
+        (RunState::Unknown, "unknown"),
     ];
     let (mut group, mut x) = (Group::new(), EDGE);
-    for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != Fate::Unknown || count(picture, *fate) > 0) {
+    for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != RunState::Unknown || count(picture, *fate) > 0) {
         let width = 22.0;
-        let start = if fate == Fate::Gone { x + width / 2.0 } else { x };
+        let start = if fate == RunState::Gone { x + width / 2.0 } else { x };
         group = group.add(shape(fate, start, width, y - 13.0)).add(written(word, x + width + 8.0, y, ""));
         x += width + 8.0 + word.len() as f64 * LETTER + 22.0;
     }
@@ -260,7 +260,7 @@ fn legend(y: f64, picture: &Picture<'_>) -> Group {
     }
 }
 
-fn count(picture: &Picture<'_>, fate: Fate) -> usize {
+fn count(picture: &Picture<'_>, fate: RunState) -> usize {
     let bars = picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten());
     bars.filter(|bar| bar.past.fate == fate).count()
 }
@@ -273,11 +273,11 @@ fn described(picture: &Picture<'_>) -> String {
     let gaps = if picture.has_gaps() { "; where a line has no ground there are no records" } else { "" };
     format!(
         "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}{gaps}",
-        number(Fate::Success),
-        number(Fate::Failure),
-        number(Fate::Stopped),
-        number(Fate::Running),
-        number(Fate::Gone),
+        number(RunState::Success),
+        number(RunState::Failure),
+        number(RunState::Stopped),
+        number(RunState::Running),
+        number(RunState::Gone),
     )
 }
 

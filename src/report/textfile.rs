@@ -9,7 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::tally::{Entry, Tally};
+use super::counters::{Counters, Entry};
 use crate::lock::LockName;
 
 /// How long the part of a file's name may be that stands for the lock's: with what is added to it, a name has at most
@@ -54,15 +54,15 @@ impl Textfile {
     pub(super) fn enter(&self, entry: &Entry) -> io::Result<Found> {
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(&self.directory)?;
         let _lock = Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-        let (mut tally, found) = match self.read()? {
-            None => (Tally::default(), Found::Own),
-            Some(text) => match Tally::read(&text, &self.name) {
-                Some(tally) => (tally, Found::Own),
-                None => (Tally::default(), Found::Foreign),
+        let (mut counters, found) = match self.read()? {
+            None => (Counters::default(), Found::Own),
+            Some(text) => match Counters::read(&text, &self.name) {
+                Some(counters) => (counters, Found::Own),
+                None => (Counters::default(), Found::Foreign),
             },
         };
-        tally.enter(entry);
-        self.write(&tally.text(&self.name))?;
+        counters.enter(entry);
+        self.write(&counters.text(&self.name))?;
         Ok(found)
     }
 

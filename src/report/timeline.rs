@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::past::Fate;
+use super::past::RunState;
 use super::picture::{Bar, Lane, Picture, Tick};
 use super::reporter::visible;
 use super::screen::{Paint, Screen};
@@ -26,13 +26,13 @@ const GRID: (char, Paint) = ('┊', Paint::Faint);
 const SHORT: char = '▌';
 
 /// What a run that ended so is drawn with, and what the legend says of that.
-const LEGEND: [(Fate, char, Paint, &str); 6] = [
-    (Fate::Success, '█', Paint::Good, "success"),
-    (Fate::Failure, '╳', Paint::Bad, "failure"),
-    (Fate::Stopped, '▒', Paint::Warning, "expired or lost"),
-    (Fate::Running, '▶', Paint::Live, "running"),
-    (Fate::Gone, '?', Paint::Bad, "never came back"),
-    (Fate::Unknown, '░', Paint::Plain, "unknown"),
+const LEGEND: [(RunState, char, Paint, &str); 6] = [
+    (RunState::Success, '█', Paint::Good, "success"),
+    (RunState::Failure, '╳', Paint::Bad, "failure"),
+    (RunState::Stopped, '▒', Paint::Warning, "expired or lost"),
+    (RunState::Running, '▶', Paint::Live, "running"),
+    (RunState::Gone, '?', Paint::Bad, "never came back"),
+    (RunState::Unknown, '░', Paint::Plain, "unknown"),
 ];
 
 /// Draws it as wide as the screen.
@@ -52,10 +52,10 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
             text += &format!("{label}{blanks}{}\n", joined(&cells(picture, lane, row, &ticks, columns), screen));
         }
     }
-    let seen = |fate: &Fate| {
+    let seen = |fate: &RunState| {
         picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten()).any(|bar| bar.past.fate == *fate)
     };
-    let legend = LEGEND.iter().filter(|(fate, ..)| *fate != Fate::Unknown || seen(fate));
+    let legend = LEGEND.iter().filter(|(fate, ..)| *fate != RunState::Unknown || seen(fate));
     let legend = legend.map(|(_, letter, paint, word)| (*letter, *paint, *word)).chain([(GAP.0, GAP.1, "no run")]);
     let legend = legend.map(|(letter, paint, word)| {
         (2 + word.width(), format!("{} {word}", screen.painted(&letter.to_string(), paint)))
@@ -66,7 +66,7 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
 }
 
 /// The column in which a time is.
-fn column(picture: &Picture<'_>, time: crate::clock::Timestamp, columns: usize) -> usize {
+fn column(picture: &Picture<'_>, time: crate::system::Timestamp, columns: usize) -> usize {
     ((picture.share(time) * columns as f64) as usize).min(columns - 1)
 }
 
@@ -88,9 +88,9 @@ fn cells(
     for bar in bars {
         let (first, end) = (column(picture, bar.from, columns), column(picture, bar.to, columns));
         // The cell in which it ended is not filled, unless it is the only one.
-        let last = if bar.past.fate == Fate::Running { end } else { end.saturating_sub(1).max(first) };
+        let last = if bar.past.fate == RunState::Running { end } else { end.saturating_sub(1).max(first) };
         if let Some((_, letter, paint, _)) = LEGEND.iter().find(|(fate, ..)| *fate == bar.past.fate) {
-            let short = bar.past.fate == Fate::Success
+            let short = bar.past.fate == RunState::Success
                 && picture.share(bar.to) - picture.share(bar.from) < 0.5 / columns as f64;
             cells[first..=last].fill((if short { SHORT } else { *letter }, *paint));
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tz::{DateTime, TimeZone};
 
-use crate::clock::Timestamp;
 use crate::duration;
+use crate::system::Timestamp;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;

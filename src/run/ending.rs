@@ -7,8 +7,8 @@ use super::event::Action;
 use super::notice::Notice;
 use super::policy::OnLost;
 use super::running::{Killing, Renewal, Running, Why};
-use crate::clock::Moment;
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
 
 /// When SIGKILL is repeated, since the job may be forking. The pause doubles up to [`KILL_SELDOM`]: what is not dead by
 /// then may live for hours, and each time the whole process table is read.
@@ -23,7 +23,7 @@ impl Running {
             Some(killing) => killing.kill_at = killing.kill_at.min(now),
             None => self.end_job(Why::StopTimeout, now, now),
         }
-        todo.push(Action::Tell(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
+        todo.push(Action::Emit(Notice::StopTimeout(self.policy.stop_timeout.unwrap_or_default())));
     }
 
     /// Decides that the job is to end. What not even SIGKILL can end keeps the lock: it is renewed while anything of
@@ -79,7 +79,7 @@ impl Running {
         }
         let unkillable = matches!(*renewal, Renewal::Due(at) if killing.killed && now >= at);
         if unkillable && !std::mem::replace(&mut killing.told, true) {
-            todo.push(Action::Tell(Notice::Unkillable));
+            todo.push(Action::Emit(Notice::Unkillable));
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::notice::{Notice, SpawnTrouble, SpawnTroubleKind};
+use super::notice::{Notice, SpawnError, SpawnErrorKind};
 use super::policy::{Leftovers, Sender};
-use crate::backend::{Acquired, Kept, Trouble};
-use crate::clock::{Moment, Timestamp};
-use crate::exit::Outcome;
-use crate::lock::{Closing, Grant, Record};
-use crate::signal::Signal;
+use crate::backend::{Acquired, BackendError, Kept};
+use crate::exit::ExitReason;
+use crate::lock::{Closing, Grant, LockState};
+use crate::system::Signal;
+use crate::system::{Moment, Timestamp};
 
 /// Says what happened.
 #[derive(Debug)]
@@ -17,28 +17,28 @@ pub(crate) enum Event {
     Begin,
     /// A signal came to us.
     Signalled { signal: Signal, sender: Sender },
-    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered. If it is `unclear`
+    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered. If it is `ambiguous`
     /// the answer to this request or to one before it was lost, and what was asked for may yet be carried out.
-    Acquired { answer: Result<Acquired, Trouble>, sent: Moment, unclear: bool },
+    Acquired { answer: Result<Acquired, BackendError>, sent: Moment, ambiguous: bool },
     /// The taking that is answered next has no token, and why.
-    Unrecorded(Trouble),
+    Unrecorded(BackendError),
     /// The release that is answered next left the history as it was, and why.
-    Unclosed(Trouble),
+    Unclosed(BackendError),
     /// The lock whose taking, renewal or release is answered next ends then, since the backend holds no later times.
     Cut(Timestamp),
     /// The backend is being asked for what [`Action::Renew`] wants, since this moment.
     Renewing(Moment),
     /// The backend's answer to [`Action::Renew`].
-    Renewed { answer: Result<Kept, Trouble>, sent: Moment },
+    Renewed { answer: Result<Kept, BackendError>, sent: Moment },
     /// The backend's answer to [`Action::Look`].
-    Seen { answer: Result<Sight, Trouble>, sent: Moment },
+    Seen { answer: Result<Sight, BackendError>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
-    Released(Result<Kept, Trouble>),
+    Released(Result<Kept, BackendError>),
     /// The command was started.
     Spawned,
     /// The command could not be started. This may come while the run already counts it as running, since an execution can
     /// take long.
-    SpawnFailed(SpawnTrouble),
+    SpawnFailed(SpawnError),
     /// The handle of the lock was written: its reader is responsible for the lock from now on.
     HandedOver,
     /// The handle could not be written, and why.
@@ -64,7 +64,7 @@ pub(crate) enum JobEnd {
     Exited(u8),
     Killed(Signal),
     /// It could not be executed, which took long to show.
-    NotStarted(SpawnTroubleKind),
+    NotStarted(SpawnErrorKind),
 }
 
 /// Says whether the lock is still ours, by the backend.
@@ -95,7 +95,7 @@ pub(crate) enum Under {
         until: Timestamp,
     },
     /// That of a run that we are part of.
-    Enclosing(Record),
+    Enclosing(LockState),
 }
 
 /// Says what is to be done. Actions are performed in order, and each at once.
@@ -131,7 +131,7 @@ pub(crate) enum Action {
     /// Stop ourselves as this signal does, until we are continued.
     StopOurselves(Signal),
     /// Tell the user.
-    Tell(Notice),
+    Emit(Notice),
     /// End the process.
-    Exit(Outcome),
+    Exit(ExitReason),
 }

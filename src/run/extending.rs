@@ -7,10 +7,10 @@ use super::event::{Action, Sight};
 use super::notice::{Notice, NoticeKind};
 use super::policy::{OnExpiry, Policy};
 use super::running::{Extension, Lease, Look, Renewal, Running};
-use crate::backend::{FOR_EVER, Trouble};
-use crate::clock::{Moment, Timestamp};
-use crate::exit::Outcome;
+use crate::backend::{BackendError, FOR_EVER};
+use crate::exit::ExitReason;
 use crate::lock::Grant;
+use crate::system::{Moment, Timestamp};
 
 /// An end that is later by less has not been extended: taking and renewing round, and take their time.
 const EXTENDED: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl Running {
     }
 
     /// Returns how long the lock is to stay held, counted from its taking.
-    pub(super) fn hold(&self, outcome: Outcome, lease: Lease) -> Duration {
+    pub(super) fn hold(&self, outcome: ExitReason, lease: Lease) -> Duration {
         let (grant, waited) = (lease.grant, lease.taken.since(self.started));
         match self.extended().map(|until| until.since(grant.locked_at)) {
             Some(at_most) => {
@@ -107,7 +107,7 @@ impl Running {
 
     pub(super) fn on_seen(
         &mut self,
-        answer: &Result<Sight, Trouble>,
+        answer: &Result<Sight, BackendError>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
@@ -154,7 +154,7 @@ impl Running {
             true => self.lease_end.max(sent + self.policy.renewal(sent, Some(sent + left))),
             false => limit,
         };
-        todo.push(Action::Tell(Notice::Extended(until)));
+        todo.push(Action::Emit(Notice::Extended(until)));
         if self.is_watched() && !self.is_in_flight() {
             self.renewal = Renewal::Due(self.timing.renew_at(sent));
         }

@@ -34,13 +34,13 @@ mod watching;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::backend::Trouble;
-use crate::clock::Moment;
-use crate::exit::Outcome;
-use crate::lock::{Closing, Record, Verdict};
-use crate::signal::Signal;
+use crate::backend::BackendError;
+use crate::exit::ExitReason;
+use crate::lock::{Closing, LockState, RunOutcome};
+use crate::system::Moment;
+use crate::system::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Sight, Under, WhenFull};
-pub(crate) use notice::{MetricsTrouble, Notice, NoticeKind, SpawnTrouble, SpawnTroubleKind};
+pub(crate) use notice::{MetricsError, Notice, NoticeKind, SpawnError, SpawnErrorKind};
 pub(crate) use policy::{
     Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Sender, WaitFor,
 };
@@ -49,7 +49,7 @@ use timing::Timing;
 
 /// How long a request that is in flight when we are told to stop may take to be given back.
 const GIVE_BACK: Duration = Duration::from_secs(1);
-/// How much longer than `--backend-timeout` we wait for the keeper, who minds that time too.
+/// How much longer than `--backend-timeout` we wait for the worker, which minds that time too.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// One run.
@@ -60,13 +60,13 @@ pub(crate) struct Run {
     phase: Phase,
     unanswered: Unanswered,
     /// The answer to a taking was lost, and it may yet be carried out: no lock was granted since, and nothing given back.
-    unclear: bool,
+    ambiguous: bool,
     /// Why the backend could not be asked, until it is told.
-    complaint: Option<Trouble>,
+    complaint: Option<BackendError>,
     /// Why the giving back that is under way leaves no mark that refuses a taking which is still on its way.
-    unmarked: Option<Trouble>,
+    unmarked: Option<BackendError>,
     /// Who held the lock when we last knew.
-    holder: Option<Record>,
+    holder: Option<LockState>,
     /// Until when the lock was ours, once its job has ended.
     end: Option<Moment>,
     /// The release of an ended job's lock, while it may be tried for longer than `--backend-timeout`.
@@ -96,7 +96,7 @@ enum Phase {
     Splaying { until: Moment },
     Asking { give_up: Moment },
     Waiting { again: Moment },
-    GivingBack { until: Moment, then: Outcome },
+    GivingBack { until: Moment, then: ExitReason },
     Spawning { lease: Option<Lease> },
     Running(Box<Running>),
     Releasing { until: Moment, then: Then },
@@ -106,7 +106,7 @@ enum Phase {
 /// What comes after the lock was given back.
 #[derive(Debug, Clone, Copy)]
 enum Then {
-    Exit(Outcome),
+    Exit(ExitReason),
     /// The lock came too late, and the job is to run without.
     RunWithout,
 }
@@ -122,7 +122,7 @@ impl Run {
             started,
             phase,
             unanswered,
-            unclear: false,
+            ambiguous: false,
             complaint: None,
             unmarked: None,
             holder: None,
@@ -135,17 +135,17 @@ impl Run {
     pub(crate) fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut todo = Vec::new();
         match event {
-            Event::Acquired { answer, sent, unclear } => {
-                self.unclear |= unclear;
+            Event::Acquired { answer, sent, ambiguous } => {
+                self.ambiguous |= ambiguous;
                 self.on_acquired(answer, sent, now, &mut todo);
             }
             Event::Released(answer) => self.on_released(answer, now, &mut todo),
-            Event::Unrecorded(trouble) => todo.push(Action::Tell(Notice::Unrecorded(trouble))),
-            Event::Unclosed(trouble) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
-                self.unmarked = Some(trouble);
+            Event::Unrecorded(error) => todo.push(Action::Emit(Notice::Unrecorded(error))),
+            Event::Unclosed(error) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
+                self.unmarked = Some(error);
             }
-            Event::Unclosed(trouble) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
-            Event::Cut(until) => todo.push(Action::Tell(Notice::Cut(until))),
+            Event::Unclosed(error) => todo.push(Action::Emit(Notice::Unclosed(error))),
+            Event::Cut(until) => todo.push(Action::Emit(Notice::Cut(until))),
             event => match &mut self.phase {
                 Phase::Running(running) => match running.on(event, now, &mut todo) {
                     Flow::Stay => {}
@@ -164,7 +164,7 @@ impl Run {
             Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
             Event::Signalled { signal, .. } => self.on_signal(signal, now, todo),
             Event::Spawned => self.on_spawned(now),
-            Event::SpawnFailed(trouble) => self.on_spawn_failed(trouble, now, todo),
+            Event::SpawnFailed(error) => self.on_spawn_failed(error, now, todo),
             Event::HandedOver => self.on_handed_over(todo),
             Event::NotHandedOver(why) => self.on_not_handed_over(why, now, todo),
             Event::Tick => self.on_time(now, todo),
@@ -174,7 +174,7 @@ impl Run {
     }
 
     /// How the history calls this outcome.
-    pub(crate) fn verdict(&self, outcome: Outcome) -> Verdict {
+    pub(crate) fn verdict(&self, outcome: ExitReason) -> RunOutcome {
         self.policy.verdict(outcome)
     }
 
@@ -200,7 +200,7 @@ impl Run {
         match &mut self.phase {
             _ if signal.stops() => todo.push(Action::StopOurselves(signal)),
             _ if !signal.terminates() => {}
-            Phase::Asking { .. } => self.give_back(Outcome::Stopped(signal), now, todo),
+            Phase::Asking { .. } => self.give_back(ExitReason::Stopped(signal), now, todo),
             // Service managers signal the job and us together. Then the job's end can be seen before our signal, and
             // the release deserves its second.
             Phase::Releasing { until, then: Then::Exit(_) } if signal.asks_to_stop() => {
@@ -208,9 +208,9 @@ impl Run {
                 self.longer = None;
             }
             // The lock that came too late still goes back, but there will be no job.
-            Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(Outcome::Stopped(signal)),
+            Phase::Releasing { then: then @ Then::RunWithout, .. } => *then = Then::Exit(ExitReason::Stopped(signal)),
             Phase::New | Phase::Splaying { .. } | Phase::Waiting { .. } => {
-                self.leave(Outcome::Stopped(signal), now, todo);
+                self.leave(ExitReason::Stopped(signal), now, todo);
             }
             // How we end is decided, and within a second; service managers may send a second signal right after the
             // first. Spawning is over before anything else is looked at.
@@ -235,9 +235,9 @@ impl Run {
             Phase::Waiting { again } if now >= *again => self.ask(now, todo),
             Phase::Asking { give_up } if now >= *give_up => {
                 let limit = crate::duration::format(self.policy.backend_timeout);
-                let trouble =
-                    Trouble::passing(format!("backend {} did not answer within {limit}", self.policy.backend));
-                self.on_trouble(trouble.hint("--backend-timeout sets how long to try"), now, todo);
+                let error =
+                    BackendError::transient(format!("backend {} did not answer within {limit}", self.policy.backend));
+                self.on_trouble(error.hint("--backend-timeout sets how long to try"), now, todo);
             }
             Phase::GivingBack { until, then } if now >= *until => {
                 let then = *then;
@@ -254,7 +254,7 @@ impl Run {
         }
     }
 
-    fn exit(&mut self, outcome: Outcome, todo: &mut Vec<Action>) {
+    fn exit(&mut self, outcome: ExitReason, todo: &mut Vec<Action>) {
         self.tell_complaint(None, todo);
         todo.push(Action::Exit(outcome));
         self.phase = Phase::Done;

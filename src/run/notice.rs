@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::policy::{OnBackendError, OnLost};
-use crate::backend::Trouble;
-use crate::clock::{Moment, Timestamp};
-use crate::exit::Outcome;
-use crate::lock::{Grant, Record};
+use crate::backend::BackendError;
+use crate::exit::ExitReason;
+use crate::lock::{Grant, LockState};
+use crate::system::{Moment, Timestamp};
 
 /// Something to tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,15 +16,15 @@ pub(crate) enum Notice {
     Unknown(Vec<String>),
     Granted(Grant),
     /// There is no token, and no record of this run.
-    Unrecorded(Trouble),
+    Unrecorded(BackendError),
     /// The record of this run was not closed, and the oldest ones have not gone.
-    Unclosed(Trouble),
+    Unclosed(BackendError),
     /// The lock ends then, sooner than was asked for, since the backend holds no later times.
     Cut(Timestamp),
-    Held(Record),
-    Waiting(Record),
+    Held(LockState),
+    Waiting(LockState),
     /// A run that we are part of holds the lock.
-    Nested(Record),
+    Nested(LockState),
     /// There is no process that ends the job if we are killed, and why.
     Unguarded(String),
     /// The guardian was lost, and why; another was started.
@@ -34,11 +34,11 @@ pub(crate) enum Notice {
     /// After a stall the job stands still while the lock is checked.
     Checking,
     /// The server is full, and we wait for room.
-    Full(Trouble),
+    Full(BackendError),
     /// The backend could not be asked; and how long a lock is held from when it is taken, if a request may have taken it, or may
     /// yet take it, that could not be given back.
-    Backend(Trouble, OnBackendError, Option<Duration>),
-    NotStarted(SpawnTrouble),
+    Backend(BackendError, OnBackendError, Option<Duration>),
+    NotStarted(SpawnError),
     /// The handle of the lock could not be given to anybody, and why.
     NotHandedOver(String),
     /// At-most is used up; and until when it was extended, if it was.
@@ -49,23 +49,23 @@ pub(crate) enum Notice {
     Extended(Timestamp),
     StopTimeout(Duration),
     Renewed,
-    NotRenewed(Trouble),
+    NotRenewed(BackendError),
     Lost(NoticeKind, OnLost),
     /// The lock was found lost only when it was to be released.
     LostUnnoticed(NoticeKind),
     /// SIGKILL has not ended the job.
     Unkillable,
-    Ended(Outcome),
+    Ended(ExitReason),
     Released,
-    NotReleased(Trouble),
+    NotReleased(BackendError),
     /// What a request without an answer may have taken, or may yet take for so long, could not be given back.
-    NotGivenBack(Trouble, Duration),
-    Metrics(MetricsTrouble),
+    NotGivenBack(BackendError, Duration),
+    Metrics(MetricsError),
 }
 
 /// Why the metrics are not what they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MetricsTrouble {
+pub(crate) enum MetricsError {
     /// They could not be written in this directory, and why.
     NotWritten(String, String),
     /// They were not written in time in this directory.
@@ -82,7 +82,7 @@ pub(crate) enum NoticeKind {
     /// The backend says that it is not ours, and its time was up before that answer: shedlock was too late.
     Late,
     /// The backend was asked in time to renew it and did not, with the last trouble that it answered; without any it was silent.
-    NotRenewed(Option<Trouble>),
+    NotRenewed(Option<BackendError>),
     /// The backend was not asked in time: for so long shedlock stood still, or got no processor.
     NotAsked(Duration),
 }
@@ -96,9 +96,9 @@ impl NoticeKind {
 
 /// Why the command could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SpawnTrouble {
+pub(crate) struct SpawnError {
     pub(crate) command: OsString,
-    pub(crate) kind: SpawnTroubleKind,
+    pub(crate) kind: SpawnErrorKind,
     /// The system's word for it, lower case.
     pub(crate) reason: String,
     pub(crate) hint: Option<String>,
@@ -106,20 +106,20 @@ pub(crate) struct SpawnTrouble {
 
 /// What failed of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SpawnTroubleKind {
+pub(crate) enum SpawnErrorKind {
     NotFound,
     CannotExecute,
     /// The system gave us no process.
     NoProcess,
 }
 
-impl SpawnTroubleKind {
+impl SpawnErrorKind {
     /// What the run comes to.
-    pub(super) fn outcome(self) -> Outcome {
+    pub(super) fn outcome(self) -> ExitReason {
         match self {
-            Self::NotFound => Outcome::NotFound,
-            Self::CannotExecute => Outcome::CannotExecute,
-            Self::NoProcess => Outcome::Failed,
+            Self::NotFound => ExitReason::NotFound,
+            Self::CannotExecute => ExitReason::CannotExecute,
+            Self::NoProcess => ExitReason::Failed,
         }
     }
 }

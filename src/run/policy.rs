@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::clock::{Moment, Timestamp};
-use crate::exit::Outcome;
-use crate::lock::{Closing, Verdict};
-use crate::signal::Signal;
+use crate::exit::ExitReason;
+use crate::lock::{Closing, RunOutcome};
+use crate::system::Signal;
+use crate::system::{Moment, Timestamp};
 
 /// Holds everything that decides how a run goes.
 #[derive(Debug, Clone)]
@@ -75,23 +75,23 @@ impl Policy {
     }
 
     /// Returns whether the user counts this outcome as a success.
-    pub(super) fn is_success(&self, outcome: Outcome) -> bool {
-        matches!(outcome, Outcome::Exited(code) if self.success_codes.contains(&code))
+    pub(super) fn is_success(&self, outcome: ExitReason) -> bool {
+        matches!(outcome, ExitReason::Exited(code) if self.success_codes.contains(&code))
     }
 
     /// Returns how the history records a run that came to `outcome`.
-    pub(super) fn closing(&self, outcome: Outcome) -> Closing {
+    pub(super) fn closing(&self, outcome: ExitReason) -> Closing {
         Closing::Ended { verdict: self.verdict(outcome), exit_code: Some(outcome.exit(0).code) }
     }
 
     /// Returns the word that the history has for `outcome`.
-    pub(super) fn verdict(&self, outcome: Outcome) -> Verdict {
+    pub(super) fn verdict(&self, outcome: ExitReason) -> RunOutcome {
         match outcome {
-            Outcome::Lost => Verdict::Lost,
-            Outcome::Expired => Verdict::Expired,
-            Outcome::NotFound | Outcome::CannotExecute | Outcome::Failed => Verdict::Error,
-            _ if self.is_success(outcome) => Verdict::Success,
-            _ => Verdict::Failure,
+            ExitReason::Lost => RunOutcome::Lost,
+            ExitReason::Expired => RunOutcome::Expired,
+            ExitReason::NotFound | ExitReason::CannotExecute | ExitReason::Failed => RunOutcome::Error,
+            _ if self.is_success(outcome) => RunOutcome::Success,
+            _ => RunOutcome::Failure,
         }
     }
 }

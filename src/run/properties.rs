@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::*;
-use crate::backend::{Acquired, Kept, TroubleKind};
-use crate::clock::Timestamp;
-use crate::lock::{Grant, Record};
+use crate::backend::{Acquired, ErrorClass, Kept};
+use crate::lock::{Grant, LockState};
+use crate::system::Timestamp;
 
 const GRANT: Grant =
     Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
@@ -22,11 +22,11 @@ const STEPS: usize = 50_000;
 
 /// What happens in a world; what depends on the run follows from it.
 #[derive(Debug, Clone)]
-struct Fate {
+struct RunState {
     /// What the requests meet, one by one. After the last one all goes well.
     replies: Vec<Reply>,
     signals: Vec<(Duration, Signal, Sender)>,
-    spawn: Result<(), SpawnTroubleKind>,
+    spawn: Result<(), SpawnErrorKind>,
     /// There is no job: the lock is handed over, or nobody takes it.
     handover: Option<bool>,
     /// The first one is the command.
@@ -47,7 +47,7 @@ struct Fate {
 #[derive(Debug, Clone)]
 struct Reply {
     /// How long passing trouble lasts first.
-    trouble: Duration,
+    error: Duration,
     /// Of a taking, a first try whose answer is lost, and whether it was carried out all the same.
     lost: Option<bool>,
     took: Duration,
@@ -148,7 +148,7 @@ fn a_policy() -> impl Strategy<Value = Policy> {
 }
 
 fn a_reply() -> impl Strategy<Value = Reply> {
-    let trouble = prop_oneof![4 => Just(Duration::ZERO), 1 => ms(0..60_000)];
+    let error = prop_oneof![4 => Just(Duration::ZERO), 1 => ms(0..60_000)];
     let took = prop_oneof![6 => ms(0..30), 2 => ms(0..2_000), 1 => ms(0..60_000)];
     let kind = prop_oneof![
         5 => Just(ReplyKind::Good),
@@ -157,7 +157,7 @@ fn a_reply() -> impl Strategy<Value = Reply> {
         1 => Just(ReplyKind::Lasting),
     ];
     let lost = option::weighted(0.2, any::<bool>());
-    (trouble, lost, took, kind).prop_map(|(trouble, lost, took, kind)| Reply { trouble, lost, took, kind })
+    (error, lost, took, kind).prop_map(|(error, lost, took, kind)| Reply { error, lost, took, kind })
 }
 
 fn a_process() -> impl Strategy<Value = Process> {
@@ -166,13 +166,13 @@ fn a_process() -> impl Strategy<Value = Process> {
     (lives, option::of(ms(0..3_000)), dies).prop_map(|(lives, obeys, dies)| Process { lives, obeys, dies })
 }
 
-fn a_fate() -> impl Strategy<Value = Fate> {
+fn a_fate() -> impl Strategy<Value = RunState> {
     let sender = prop::sample::select(&[Sender::Process, Sender::Terminal][..]);
     let when = || prop_oneof![ms(0..4_000), ms(0..100_000)];
     let spawn = prop_oneof![
         9 => Just(Ok(())),
-        1 => Just(Err(SpawnTroubleKind::NotFound)),
-        1 => Just(Err(SpawnTroubleKind::NoProcess)),
+        1 => Just(Err(SpawnErrorKind::NotFound)),
+        1 => Just(Err(SpawnErrorKind::NoProcess)),
     ];
     let handover = option::weighted(0.1, any::<bool>());
     let job = (spawn, handover, vec(a_process(), 1..4), any::<u8>(), vec(when(), 0..2));
@@ -182,7 +182,7 @@ fn a_fate() -> impl Strategy<Value = Fate> {
     (vec(a_reply(), 0..8), job, people, us).prop_map(|(replies, job, people, us)| {
         let ((spawn, handover, processes, code, stops), (signals, robbed, extensions), (late, frozen)) =
             (job, people, us);
-        Fate { replies, signals, spawn, handover, processes, code, stops, robbed, extensions, late, frozen }
+        RunState { replies, signals, spawn, handover, processes, code, stops, robbed, extensions, late, frozen }
     })
 }
 
@@ -208,7 +208,7 @@ enum What {
     Release,
 }
 
-/// A request on its way through keeper and backend.
+/// A request on its way through worker and backend.
 #[derive(Debug, Clone)]
 struct Request {
     what: What,
@@ -217,7 +217,7 @@ struct Request {
     sent: Moment,
     reply: Reply,
     /// The answer to a try was lost.
-    unclear: bool,
+    ambiguous: bool,
     answer: Option<Answer>,
     started: bool,
     done: bool,
@@ -236,9 +236,9 @@ impl Request {
 /// What the backend has decided.
 #[derive(Debug, Clone)]
 enum Answer {
-    Acquired(Result<Acquired, Trouble>),
-    Kept(Result<Kept, Trouble>),
-    Seen(Result<Sight, Trouble>),
+    Acquired(Result<Acquired, BackendError>),
+    Kept(Result<Kept, BackendError>),
+    Seen(Result<Sight, BackendError>),
 }
 
 struct Living {
@@ -251,7 +251,7 @@ struct Living {
 struct World {
     run: Run,
     policy: Policy,
-    fate: Fate,
+    fate: RunState,
     now: Moment,
     to_come: Vec<(Moment, Happening)>,
     replies: VecDeque<Reply>,
@@ -296,7 +296,7 @@ struct Seen {
     /// Somebody else minds the lock.
     handed_over: bool,
     /// A taking ended without an answer, none came later, and nothing was given back.
-    unclear: bool,
+    ambiguous: bool,
     /// Some answer said that another holds the lock.
     held: bool,
     lost: bool,
@@ -304,11 +304,11 @@ struct Seen {
     signals: Vec<Signal>,
     stopped_trying: Option<(Moment, usize)>,
     told: Vec<Notice>,
-    exit: Option<Outcome>,
+    exit: Option<ExitReason>,
 }
 
 impl World {
-    fn new(policy: &Policy, fate: &Fate) -> Self {
+    fn new(policy: &Policy, fate: &RunState) -> Self {
         let mut to_come: Vec<_> =
             fate.signals.iter().map(|(at, signal, sender)| (DAWN + *at, Happening::Signal(*signal, *sender))).collect();
         to_come.extend(fate.stops.iter().map(|at| (DAWN + *at, Happening::Stop)));
@@ -424,12 +424,12 @@ impl World {
     fn note(&mut self, event: &Event) {
         match event {
             Event::Signalled { signal, .. } => self.seen.signals.push(*signal),
-            Event::Acquired { answer, unclear, .. } => {
+            Event::Acquired { answer, ambiguous, .. } => {
                 let granted = matches!(answer, Ok(Acquired::Granted(_)));
                 self.seen.granted |= granted;
                 self.seen.ever_granted |= granted;
                 self.seen.held |= matches!(answer, Ok(Acquired::Held(_)));
-                self.seen.unclear = !granted && (*unclear || self.seen.unclear);
+                self.seen.ambiguous = !granted && (*ambiguous || self.seen.ambiguous);
             }
             Event::Renewed { answer: Ok(Kept::Kept), sent } => {
                 let renewal = |request: &&Request| request.done && matches!(request.what, What::Renew(..));
@@ -469,7 +469,7 @@ impl World {
                 self.check_release();
                 assert!(!self.seen.handed_over, "what was handed over is another's to give back");
                 self.seen.granted = false;
-                self.seen.unclear = false;
+                self.seen.ambiguous = false;
                 self.ask(What::Release, deadline);
             }
             Action::StopTrying => self.stop_trying(),
@@ -511,7 +511,7 @@ impl World {
             }
             Action::LookForLeftovers(_) => return self.look_for_leftovers(),
             Action::StopOurselves(_) => {}
-            Action::Tell(notice) => {
+            Action::Emit(notice) => {
                 if let Notice::Extended(_) = notice {
                     self.note_extension();
                 }
@@ -546,7 +546,7 @@ impl World {
             return if taken { Event::HandedOver } else { Event::NotHandedOver("no".to_owned()) };
         }
         if let Err(kind) = self.fate.spawn {
-            return Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
+            return Event::SpawnFailed(SpawnError { command: "x".into(), kind, reason: "no".to_owned(), hint: None });
         }
         let taken = self.requests.iter().rfind(|request| request.is_taking()).expect("it was asked for").sent;
         self.seen.lease = locked.then(|| taken + self.policy.first_lease());
@@ -608,7 +608,7 @@ impl World {
 
     fn ask(&mut self, what: What, deadline: Moment) {
         let reply = self.replies.pop_front().unwrap_or(Reply {
-            trouble: Duration::ZERO,
+            error: Duration::ZERO,
             lost: None,
             took: Duration::from_millis(1),
             kind: ReplyKind::Good,
@@ -618,7 +618,7 @@ impl World {
             deadline,
             sent: self.now,
             reply,
-            unclear: false,
+            ambiguous: false,
             answer: None,
             started: false,
             done: false,
@@ -635,7 +635,7 @@ impl World {
         }
         request.started = true;
         if let (true, Some(carried_out)) = (request.is_taking(), request.reply.lost) {
-            request.unclear = true;
+            request.ambiguous = true;
             self.to_come.extend(carried_out.then_some((now, Happening::LostTry(number))));
         }
         let (full, over) = match (request.reply.kind, request.what) {
@@ -643,9 +643,9 @@ impl World {
             (kind @ ReplyKind::Full(full), _) => (full, kind),
             _ => (Duration::ZERO, ReplyKind::Lasting),
         };
-        let trouble = request.reply.trouble + full;
-        request.sent = now + trouble;
-        if trouble > Duration::ZERO && request.sent >= request.deadline {
+        let error = request.reply.error + full;
+        request.sent = now + error;
+        if error > Duration::ZERO && request.sent >= request.deadline {
             request.sent = now.max(request.deadline);
             request.reply.kind = over;
             request.reply.took = Duration::ZERO;
@@ -675,13 +675,13 @@ impl World {
         let ours = self.held.is_some_and(|until| until > at);
         let request = &self.requests[number];
         let kind = match request.reply.kind {
-            ReplyKind::Full(_) => TroubleKind::Full,
-            _ => TroubleKind::Lasting,
+            ReplyKind::Full(_) => ErrorClass::Overloaded,
+            _ => ErrorClass::Permanent,
         };
-        let trouble = Trouble { unclear: request.unclear, ..Trouble::new(kind, "no") };
+        let error = BackendError { ambiguous: request.ambiguous, ..BackendError::new(kind, "no") };
         let answer = match (request.what, request.reply.kind) {
-            (What::Acquire(_), ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Acquired(Err(trouble)),
-            (What::Look, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Seen(Err(trouble)),
+            (What::Acquire(_), ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Acquired(Err(error)),
+            (What::Look, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Seen(Err(error)),
             (What::Look, _) => Answer::Seen(Ok(match self.held.filter(|_| ours) {
                 None => Sight::Gone,
                 Some(until) => {
@@ -689,8 +689,8 @@ impl World {
                     Sight::Ours { until: Some(end), left: until.since(at) }
                 }
             })),
-            (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(trouble)),
-            (What::Acquire(_), ReplyKind::Held(left)) if !ours => Answer::Acquired(Ok(Acquired::Held(Record {
+            (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(error)),
+            (What::Acquire(_), ReplyKind::Held(left)) if !ours => Answer::Acquired(Ok(Acquired::Held(LockState {
                 owner: "other".to_owned(),
                 since: None,
                 until: None,
@@ -745,10 +745,10 @@ impl World {
     fn answer(&mut self, number: usize, at: Moment) -> Option<Event> {
         let request = &mut self.requests[number];
         request.done = true;
-        let (sent, what, unclear, answer) = (request.sent, request.what, request.unclear, request.answer.take());
+        let (sent, what, ambiguous, answer) = (request.sent, request.what, request.ambiguous, request.answer.take());
         self.start_next(at);
         Some(match (answer?, what) {
-            (Answer::Acquired(answer), _) => Event::Acquired { answer, sent, unclear },
+            (Answer::Acquired(answer), _) => Event::Acquired { answer, sent, ambiguous },
             (Answer::Seen(answer), _) => Event::Seen { answer, sent },
             (Answer::Kept(answer), What::Renew(..)) => Event::Renewed { answer, sent },
             (Answer::Kept(answer), _) => Event::Released(answer),
@@ -821,10 +821,10 @@ impl World {
         }
     }
 
-    fn check_exit(&self, outcome: Outcome) {
+    fn check_exit(&self, outcome: ExitReason) {
         let seen = &self.seen;
         if seen.handed_over {
-            assert_eq!((outcome, seen.spawns), (Outcome::Exited(0), 1));
+            assert_eq!((outcome, seen.spawns), (ExitReason::Exited(0), 1));
             assert!(self.held.is_some_and(|until| until > self.now) || self.fate.robbed.is_some(), "it was lost");
             return;
         }
@@ -834,7 +834,7 @@ impl World {
         assert!(!seen.granted || seen.lost || let_go, "a granted lock was not given back");
         // What was not answered in time, the giving back would have had to wait for.
         let unanswered = self.in_flight(Request::is_taking);
-        assert!(!seen.unclear || unanswered, "what may have been taken was not given back");
+        assert!(!seen.ambiguous || unanswered, "what may have been taken was not given back");
         let ours = self.held.is_some_and(|until| until > self.now);
         let returned = self.requests.iter().skip(self.taken_by).any(Request::is_release);
         assert!(!ours || returned || unanswered || seen.lost || let_go, "a lock was taken, and forgotten");
@@ -844,7 +844,7 @@ impl World {
         );
         if self.in_flight(Request::is_taking) {
             let (at, stops) = seen.stopped_trying.expect("a request in flight is told not to be tried again");
-            let impatient = matches!(outcome, Outcome::Stopped(_)) && self.stop_signals() > stops;
+            let impatient = matches!(outcome, ExitReason::Stopped(_)) && self.stop_signals() > stops;
             assert!(self.now >= at + GIVE_BACK || impatient, "the answer to the taking was not waited for");
         }
         let rest = self.tree.iter().any(|process| process.alive);
@@ -855,23 +855,23 @@ impl World {
         let lost = told(|notice| matches!(notice, Notice::Lost(_, OnLost::Kill)));
         if seen.running {
             match outcome {
-                Outcome::Exited(code) => assert_eq!(seen.job_end, Some(JobEnd::Exited(code))),
-                Outcome::Killed(signal) => assert_eq!(seen.job_end, Some(JobEnd::Killed(signal))),
-                Outcome::Expired => assert_eq!(expired, 1),
-                Outcome::Lost => assert_eq!(lost, 1),
+                ExitReason::Exited(code) => assert_eq!(seen.job_end, Some(JobEnd::Exited(code))),
+                ExitReason::Killed(signal) => assert_eq!(seen.job_end, Some(JobEnd::Killed(signal))),
+                ExitReason::Expired => assert_eq!(expired, 1),
+                ExitReason::Lost => assert_eq!(lost, 1),
                 other => panic!("{other:?} after the job ran"),
             }
             assert!(seen.job_end.is_some(), "the job outlives us");
         } else {
             match outcome {
-                Outcome::Stopped(signal) => assert!(seen.signals.contains(&signal)),
-                Outcome::NotFound => assert_eq!(self.fate.spawn, Err(SpawnTroubleKind::NotFound)),
-                Outcome::Skipped | Outcome::Failed => {}
+                ExitReason::Stopped(signal) => assert!(seen.signals.contains(&signal)),
+                ExitReason::NotFound => assert_eq!(self.fate.spawn, Err(SpawnErrorKind::NotFound)),
+                ExitReason::Skipped | ExitReason::Failed => {}
                 other => panic!("{other:?} without a job"),
             }
         }
         // Full is no error while there is waiting, and one line tells an error.
-        let full = told(|notice| matches!(notice, Notice::Backend(trouble, ..) if trouble.kind == TroubleKind::Full));
+        let full = told(|notice| matches!(notice, Notice::Backend(error, ..) if error.class == ErrorClass::Overloaded));
         assert!(full == 0 || !seen.held && self.policy.wait != Patience::Forever, "full is an error to a waiter");
         let not_released = told(|notice| matches!(notice, Notice::NotReleased(_)));
         assert!(not_released == 0 || seen.ever_granted, "a line about a lock that was perhaps never taken");

@@ -6,8 +6,8 @@ use super::event::Action;
 use super::notice::{Notice, NoticeKind};
 use super::running::Over;
 use super::{GRACE, Phase, Run, Taken, Then, Unanswered};
-use crate::backend::{Kept, Trouble};
-use crate::clock::Moment;
+use crate::backend::{BackendError, Kept};
+use crate::system::Moment;
 
 /// How much longer a release is tried that a pooler refuses for a time of its own; PgBouncer does so for 15 seconds.
 const LONGER: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ impl Run {
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 
-    pub(super) fn on_released(&mut self, answer: Result<Kept, Trouble>, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn on_released(&mut self, answer: Result<Kept, BackendError>, now: Moment, todo: &mut Vec<Action>) {
         let unused = match self.unanswered {
             Unanswered::Return(taken) => Some(taken),
             Unanswered::Nothing | Unanswered::Taking => None,
@@ -37,8 +37,8 @@ impl Run {
             Phase::Running(_) if unused.is_some() => None,
             _ => return,
         };
-        if let (Err(trouble), Some(Then::Exit(_))) = (&answer, then)
-            && trouble.lingers
+        if let (Err(error), Some(Then::Exit(_))) = (&answer, then)
+            && error.lingers
             && let Some((hold, closing)) = self.longer.take()
             && let Phase::Releasing { until, .. } = &mut self.phase
         {
@@ -48,17 +48,17 @@ impl Run {
             return;
         }
         match answer {
-            Ok(Kept::Kept) => todo.push(Action::Tell(Notice::Released)),
+            Ok(Kept::Kept) => todo.push(Action::Emit(Notice::Released)),
             Ok(Kept::Lost) if unused.is_some() => {
-                if let Some(trouble) = self.unmarked.take() {
-                    self.tell_not_released(trouble, todo);
+                if let Some(error) = self.unmarked.take() {
+                    self.tell_not_released(error, todo);
                 }
             }
             Ok(Kept::Lost) => {
                 let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
-                todo.push(Action::Tell(Notice::LostUnnoticed(kind)));
+                todo.push(Action::Emit(Notice::LostUnnoticed(kind)));
             }
-            Err(trouble) => self.tell_not_released(trouble, todo),
+            Err(error) => self.tell_not_released(error, todo),
         }
         self.unanswered = Unanswered::Nothing;
         if let Some(then) = then {
@@ -67,24 +67,24 @@ impl Run {
     }
 
     /// Says that a lock was not given back: in the line that the backend could not be asked, if that is to come.
-    pub(super) fn tell_not_released(&mut self, trouble: Trouble, todo: &mut Vec<Action>) {
+    pub(super) fn tell_not_released(&mut self, error: BackendError, todo: &mut Vec<Action>) {
         let held = self.policy.first_lease();
         match self.unanswered {
-            Unanswered::Return(Taken::NoMore) => todo.push(Action::Tell(Notice::Unclosed(trouble))),
+            Unanswered::Return(Taken::NoMore) => todo.push(Action::Emit(Notice::Unclosed(error))),
             Unanswered::Return(_) | Unanswered::Taking if self.complaint.is_some() => {
                 self.tell_complaint(Some(held), todo);
             }
             Unanswered::Return(Taken::Perhaps) | Unanswered::Taking => {
-                todo.push(Action::Tell(Notice::NotGivenBack(trouble, held)));
+                todo.push(Action::Emit(Notice::NotGivenBack(error, held)));
             }
             Unanswered::Return(Taken::Surely) | Unanswered::Nothing => {
-                todo.push(Action::Tell(Notice::NotReleased(trouble)));
+                todo.push(Action::Emit(Notice::NotReleased(error)));
             }
         }
     }
 
-    pub(super) fn unanswered_in_time(&self) -> Trouble {
-        Trouble::passing(format!("backend {} did not answer in time", self.policy.backend))
+    pub(super) fn unanswered_in_time(&self) -> BackendError {
+        BackendError::transient(format!("backend {} did not answer in time", self.policy.backend))
     }
 
     pub(super) fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {

@@ -6,8 +6,8 @@ use super::event::Action;
 use super::notice::{Notice, NoticeKind};
 use super::policy::OnLost;
 use super::running::{Renewal, Running, Why};
-use crate::backend::{Kept, Trouble, TroubleKind};
-use crate::clock::Moment;
+use crate::backend::{BackendError, ErrorClass, Kept};
+use crate::system::Moment;
 
 /// A renewal that took longer may have been sent more than once.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -53,8 +53,8 @@ impl Running {
 
     /// Returns why a lock that is given up at `now` was not renewed.
     pub(super) fn why_not_renewed(&self, now: Moment) -> NoticeKind {
-        if let Some(trouble) = &self.unrenewed {
-            return NoticeKind::NotRenewed(Some(trouble.clone()));
+        if let Some(error) = &self.unrenewed {
+            return NoticeKind::NotRenewed(Some(error.clone()));
         }
         let give_up = self.give_up_at();
         let overslept = now.since(give_up);
@@ -71,7 +71,7 @@ impl Running {
 
     pub(super) fn on_renewed(
         &mut self,
-        answer: Result<Kept, Trouble>,
+        answer: Result<Kept, BackendError>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
@@ -87,20 +87,20 @@ impl Running {
                 self.on_lost(kind, now, todo);
             }
             Err(_) if !self.is_in_flight() => {}
-            Err(trouble) => {
-                let first = self.unrenewed.replace(trouble.clone()).is_none();
+            Err(error) => {
+                let first = self.unrenewed.replace(error.clone()).is_none();
                 if let Some(extension) = &mut self.extension {
                     // It may have been carried out all the same, or will be.
                     extension.renewed(self.policy.renewal(sent, self.limit), now);
-                    if let (Renewal::InFlight { asked, .. }, true) = (self.renewal, trouble.unclear) {
+                    if let (Renewal::InFlight { asked, .. }, true) = (self.renewal, error.ambiguous) {
                         extension.left_unclear(self.policy.renewal(asked, self.limit));
                     }
                 }
                 let left = self.give_up_at().since(now);
-                let pause = self.timing.renew_again(left, trouble.kind == TroubleKind::Lasting);
+                let pause = self.timing.renew_again(left, error.class == ErrorClass::Permanent);
                 self.renewal = Renewal::Due(now + pause);
                 if first {
-                    todo.push(Action::Tell(Notice::NotRenewed(trouble)));
+                    todo.push(Action::Emit(Notice::NotRenewed(error)));
                 }
             }
         }
@@ -121,7 +121,7 @@ impl Running {
                 extension.left_unclear(self.policy.renewal(asked, limit));
             }
         }
-        todo.push(Action::Tell(Notice::Renewed));
+        todo.push(Action::Emit(Notice::Renewed));
         if self.renewal != Renewal::Off {
             self.renewal = match self.killing {
                 Some(killing) if killing.killed => Renewal::Due(self.timing.renew_at(sent)),
@@ -146,7 +146,7 @@ impl Running {
         self.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
         self.renewal = Renewal::Off;
         if !std::mem::replace(&mut self.lost_told, true) {
-            todo.push(Action::Tell(Notice::Lost(kind, self.policy.on_lost)));
+            todo.push(Action::Emit(Notice::Lost(kind, self.policy.on_lost)));
         }
         if self.policy.on_lost == OnLost::Ignore {
             // It was tried until the end.

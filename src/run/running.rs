@@ -10,10 +10,10 @@ use super::event::{Action, Event, JobEnd};
 use super::notice::Notice;
 use super::policy::{OnExpiry, Policy};
 use super::timing::Timing;
-use crate::backend::Trouble;
-use crate::clock::{Moment, Timestamp};
-use crate::exit::Outcome;
+use crate::backend::BackendError;
+use crate::exit::ExitReason;
 use crate::lock::Grant;
+use crate::system::{Moment, Timestamp};
 
 /// Describes a lock that was granted to this run.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub(super) struct Running {
     pub(super) expired_told: bool,
     pub(super) renewal: Renewal,
     /// The trouble of the last renewal, if it failed; the user was told of it.
-    pub(super) unrenewed: Option<Trouble>,
+    pub(super) unrenewed: Option<BackendError>,
     /// When `--stop-timeout` is over.
     pub(super) stop_at: Option<Moment>,
     pub(super) killing: Option<Killing>,
@@ -128,7 +128,7 @@ pub(super) enum Flow {
 /// Describes a job that is over.
 #[derive(Debug)]
 pub(super) struct Over {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExitReason,
     /// `None` if the job ran without a lock of ours.
     pub(super) lock: Option<Owed>,
 }
@@ -187,7 +187,7 @@ impl Running {
             Event::JobStopped(signal) => self.on_job_stopped(signal, todo),
             Event::Stalled => self.on_stalled(now, todo),
             Event::Tick => self.on_time(now, todo),
-            Event::SpawnFailed(trouble) => return self.on_spawn_failed(trouble, now, todo),
+            Event::SpawnFailed(error) => return self.on_spawn_failed(error, now, todo),
             Event::JobEnded(end) => return self.on_job_ended(end, now, todo),
             Event::OrphanEnded(end) => return self.on_orphan_ended(end, now, todo),
             Event::LeftoversGone => return self.on_leftovers_gone(now, todo),
@@ -236,12 +236,12 @@ impl Running {
         match (self.policy.on_expiry, self.limit) {
             _ if self.killing.is_some() => {}
             (OnExpiry::Kill, Some(limit)) if now >= self.timing.before_limit.stop_at(limit) => {
-                todo.push(Action::Tell(Notice::Expired(self.policy.at_most, self.extended())));
+                todo.push(Action::Emit(Notice::Expired(self.policy.at_most, self.extended())));
                 self.end_job(Why::Expired, self.timing.before_limit.kill_at(limit), now);
                 self.begin_the_end(now, todo);
             }
             (OnExpiry::Ignore, Some(limit)) if now >= limit && !self.expired_told => {
-                todo.push(Action::Tell(Notice::RunsOn(self.policy.at_most, self.extended())));
+                todo.push(Action::Emit(Notice::RunsOn(self.policy.at_most, self.extended())));
                 self.expired_told = true;
                 self.thaw(todo);
             }

@@ -6,8 +6,8 @@ use super::event::Action;
 use super::notice::Notice;
 use super::policy::Sender;
 use super::running::{Renewal, Running};
-use crate::clock::Moment;
-use crate::signal::Signal;
+use crate::system::Moment;
+use crate::system::Signal;
 
 /// A SIGCONT so soon after the last check needs no other: the clock shows that we were not stopped for longer. Without this a
 /// storm of SIGCONT would hold the job for as long as it lasts.
@@ -23,7 +23,7 @@ impl Running {
         }
         self.checked = Some(now);
         if self.frozen.replace(now).is_none() {
-            todo.push(Action::Tell(Notice::Checking));
+            todo.push(Action::Emit(Notice::Checking));
             todo.push(Action::Freeze);
         }
         self.renewal = match self.renewal {

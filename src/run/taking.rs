@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::event::{Action, Under, WhenFull};
-use super::notice::{Notice, SpawnTrouble};
+use super::notice::{Notice, SpawnError};
 use super::policy::OnBackendError;
 use super::running::Lease;
 use super::{GIVE_BACK, GRACE, Phase, Run, Taken, Then, Unanswered};
-use crate::backend::{Acquired, Trouble, TroubleKind};
-use crate::clock::Moment;
-use crate::exit::Outcome;
-use crate::lock::{Closing, Grant, Record};
+use crate::backend::{Acquired, BackendError, ErrorClass};
+use crate::exit::ExitReason;
+use crate::lock::{Closing, Grant, LockState};
+use crate::system::Moment;
 
 impl Run {
     pub(super) fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
@@ -23,7 +23,7 @@ impl Run {
 
     pub(super) fn on_acquired(
         &mut self,
-        answer: Result<Acquired, Trouble>,
+        answer: Result<Acquired, BackendError>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
@@ -31,14 +31,14 @@ impl Run {
         self.unanswered = Unanswered::Nothing;
         // With the release of a lock that is ours every request before it is void. That another holds it now says nothing of
         // one that the network keeps.
-        self.unclear &= !matches!(answer, Ok(Acquired::Granted(_)));
+        self.ambiguous &= !matches!(answer, Ok(Acquired::Granted(_)));
         match (&self.phase, answer) {
             (Phase::Asking { .. }, Ok(Acquired::Granted(grant))) => self.on_granted(grant, sent, now, todo),
-            (Phase::Asking { .. }, Ok(Acquired::Held(record))) => self.on_held(record, sent, now, todo),
-            (Phase::Asking { .. }, Err(trouble)) if trouble.kind == TroubleKind::Full && self.policy.wait.waits() => {
-                self.on_full(trouble, sent, now, todo);
+            (Phase::Asking { .. }, Ok(Acquired::Held(state))) => self.on_held(state, sent, now, todo),
+            (Phase::Asking { .. }, Err(error)) if error.class == ErrorClass::Overloaded && self.policy.wait.waits() => {
+                self.on_full(error, sent, now, todo);
             }
-            (Phase::Asking { .. }, Err(trouble)) => self.on_trouble(trouble, now, todo),
+            (Phase::Asking { .. }, Err(error)) => self.on_trouble(error, now, todo),
             // A lock that is granted after the run gave up goes back.
             (Phase::GivingBack { until, then }, answer) => {
                 let (until, then) = (*until, *then);
@@ -60,58 +60,58 @@ impl Run {
     }
 
     /// Returns whether an answer leaves a lock to give back.
-    fn taken(&self, answer: &Result<Acquired, Trouble>) -> Option<Taken> {
+    fn taken(&self, answer: &Result<Acquired, BackendError>) -> Option<Taken> {
         match answer {
             Ok(Acquired::Granted(_)) => Some(Taken::Surely),
-            Ok(Acquired::Held(_)) | Err(_) if self.unclear => Some(Taken::Perhaps),
+            Ok(Acquired::Held(_)) | Err(_) if self.ambiguous => Some(Taken::Perhaps),
             Ok(Acquired::Held(_)) | Err(_) => None,
         }
     }
 
-    fn on_held(&mut self, record: Record, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        if self.policy.enclosing.contains(&record.owner) {
+    fn on_held(&mut self, state: LockState, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        if self.policy.enclosing.contains(&state.owner) {
             self.return_beside(now, todo);
-            todo.push(Action::Tell(Notice::Nested(record.clone())));
-            todo.push(Action::Spawn(Under::Enclosing(record)));
+            todo.push(Action::Emit(Notice::Nested(state.clone())));
+            todo.push(Action::Spawn(Under::Enclosing(state)));
             self.phase = Phase::Spawning { lease: None };
             return;
         }
         self.timing.answered(now.since(sent));
-        match self.timing.next_try(now, record.left) {
+        match self.timing.next_try(now, state.left) {
             Some(again) => {
-                self.holder = Some(record.clone());
-                todo.push(Action::Tell(Notice::Waiting(record)));
+                self.holder = Some(state.clone());
+                todo.push(Action::Emit(Notice::Waiting(state)));
                 self.phase = Phase::Waiting { again };
             }
-            None => self.skip(record, now, todo),
+            None => self.skip(state, now, todo),
         }
     }
 
     /// Waits for room on a full server, which for a waiter is no error. When its time is over, what we last knew of the
     /// lock counts: that it was held, or else nothing, and then the backend could not be asked.
-    fn on_full(&mut self, trouble: Trouble, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+    fn on_full(&mut self, error: BackendError, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         self.timing.answered(now.since(sent));
         match (self.timing.next_try_when_full(now, self.holder.is_some()), self.holder.take()) {
             (Some(again), holder) => {
                 self.holder = holder;
-                todo.push(Action::Tell(Notice::Full(trouble)));
+                todo.push(Action::Emit(Notice::Full(error)));
                 self.phase = Phase::Waiting { again };
             }
-            (None, Some(record)) => self.skip(record, now, todo),
-            (None, None) => self.on_trouble(trouble, now, todo),
+            (None, Some(state)) => self.skip(state, now, todo),
+            (None, None) => self.on_trouble(error, now, todo),
         }
     }
 
-    fn skip(&mut self, record: Record, now: Moment, todo: &mut Vec<Action>) {
-        todo.push(Action::Tell(Notice::Held(record)));
-        self.leave(Outcome::Skipped, now, todo);
+    fn skip(&mut self, state: LockState, now: Moment, todo: &mut Vec<Action>) {
+        todo.push(Action::Emit(Notice::Held(state)));
+        self.leave(ExitReason::Skipped, now, todo);
     }
 
     fn on_granted(&mut self, grant: Grant, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let age = now.since(sent);
         if age <= self.policy.lease() / 2 {
             let lease = Lease { grant, taken: sent };
-            todo.push(Action::Tell(Notice::Granted(grant)));
+            todo.push(Action::Emit(Notice::Granted(grant)));
             // Before there is a command: we may be stopped at any moment.
             if self.policy.guarded {
                 let (end, limit) = (sent + self.policy.first_lease(), self.policy.limit(sent));
@@ -123,17 +123,18 @@ impl Run {
         }
         // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
         self.return_unused(Taken::Surely, now + GIVE_BACK, todo);
-        let trouble = Trouble::passing(format!("the backend took {} to grant the lock", crate::duration::format(age)))
-            .hint(match self.policy.lease {
-                Some(_) => "more than half of --lease was gone, so the lock was given back",
-                None => "more than half of --at-most was gone, so the lock was given back",
-            });
-        let then = self.complain(trouble, todo);
+        let error =
+            BackendError::transient(format!("the backend took {} to grant the lock", crate::duration::format(age)))
+                .hint(match self.policy.lease {
+                    Some(_) => "more than half of --lease was gone, so the lock was given back",
+                    None => "more than half of --at-most was gone, so the lock was given back",
+                });
+        let then = self.complain(error, todo);
         self.phase = Phase::Releasing { until: now + GIVE_BACK, then };
     }
 
-    pub(super) fn on_trouble(&mut self, trouble: Trouble, now: Moment, todo: &mut Vec<Action>) {
-        match self.complain(trouble, todo) {
+    pub(super) fn on_trouble(&mut self, error: BackendError, now: Moment, todo: &mut Vec<Action>) {
+        match self.complain(error, todo) {
             Then::Exit(outcome) => self.leave(outcome, now, todo),
             Then::RunWithout => {
                 self.return_beside(now, todo);
@@ -145,7 +146,7 @@ impl Run {
     /// Returns what may have been taken while a job runs that needs none of it: it has waited for the backend long enough,
     /// and meanwhile the giving back has more time.
     fn return_beside(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        if self.unclear && self.unanswered == Unanswered::Nothing {
+        if self.ambiguous && self.unanswered == Unanswered::Nothing {
             self.return_unused(Taken::Perhaps, now + self.policy.backend_timeout, todo);
         }
     }
@@ -155,11 +156,11 @@ impl Run {
         self.phase = Phase::Spawning { lease: None };
     }
 
-    pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) {
-        let kind = trouble.kind;
+    pub(super) fn on_spawn_failed(&mut self, error: SpawnError, now: Moment, todo: &mut Vec<Action>) {
+        let kind = error.kind;
         let Phase::Spawning { lease } = self.phase else { return };
         let outcome = kind.outcome();
-        todo.push(Action::Tell(Notice::NotStarted(trouble)));
+        todo.push(Action::Emit(Notice::NotStarted(error)));
         match lease {
             Some(_) => {
                 let deadline = now + self.policy.backend_timeout;
@@ -175,27 +176,27 @@ impl Run {
     /// Ends a run without a job: the reader of the handle gives the lock back, or its time ends it.
     pub(super) fn on_handed_over(&mut self, todo: &mut Vec<Action>) {
         if let Phase::Spawning { lease: Some(_) } = &self.phase {
-            self.exit(Outcome::Exited(0), todo);
+            self.exit(ExitReason::Exited(0), todo);
         }
     }
 
     pub(super) fn on_not_handed_over(&mut self, why: String, now: Moment, todo: &mut Vec<Action>) {
         let Phase::Spawning { lease: Some(_) } = &self.phase else { return };
-        todo.push(Action::Tell(Notice::NotHandedOver(why)));
+        todo.push(Action::Emit(Notice::NotHandedOver(why)));
         let deadline = now + self.policy.backend_timeout;
         self.return_unused(Taken::Surely, deadline, todo);
-        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(Outcome::Failed) };
+        self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(ExitReason::Failed) };
     }
 
     /// Says that the backend cannot be asked, and what comes of it. A run that ends says so at the end, when it is known whether
     /// anything was left held: that is one line.
-    fn complain(&mut self, trouble: Trouble, todo: &mut Vec<Action>) -> Then {
+    fn complain(&mut self, error: BackendError, todo: &mut Vec<Action>) -> Then {
         let then = match self.policy.on_backend_error {
-            OnBackendError::Fail => Then::Exit(Outcome::Failed),
-            OnBackendError::Skip => Then::Exit(Outcome::Skipped),
+            OnBackendError::Fail => Then::Exit(ExitReason::Failed),
+            OnBackendError::Skip => Then::Exit(ExitReason::Skipped),
             OnBackendError::Run => Then::RunWithout,
         };
-        self.complaint = Some(trouble);
+        self.complaint = Some(error);
         if matches!(then, Then::RunWithout) {
             self.tell_complaint(None, todo);
         }
@@ -204,21 +205,21 @@ impl Run {
 
     /// Tells the complaint, if it was not told yet, and for how long a lock may be held that was not given back.
     pub(super) fn tell_complaint(&mut self, held: Option<Duration>, todo: &mut Vec<Action>) {
-        if let Some(trouble) = self.complaint.take() {
-            todo.push(Action::Tell(Notice::Backend(trouble, self.policy.on_backend_error, held)));
+        if let Some(error) = self.complaint.take() {
+            todo.push(Action::Emit(Notice::Backend(error, self.policy.on_backend_error, held)));
         }
     }
 
     /// Gives up while a request is in flight: it may yet be granted, and then it goes back.
-    pub(super) fn give_back(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn give_back(&mut self, then: ExitReason, now: Moment, todo: &mut Vec<Action>) {
         todo.push(Action::StopTrying);
         self.phase = Phase::GivingBack { until: now + GIVE_BACK, then };
     }
 
     /// Ends a run that has no lock, as soon as it owes none.
-    pub(super) fn leave(&mut self, then: Outcome, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn leave(&mut self, then: ExitReason, now: Moment, todo: &mut Vec<Action>) {
         match self.unanswered {
-            Unanswered::Nothing if self.unclear => {
+            Unanswered::Nothing if self.ambiguous => {
                 let until = now + GIVE_BACK;
                 self.return_unused(Taken::Perhaps, until, todo);
                 self.phase = Phase::Releasing { until, then: Then::Exit(then) };
@@ -233,6 +234,6 @@ impl Run {
     pub(super) fn return_unused(&mut self, taken: Taken, deadline: Moment, todo: &mut Vec<Action>) {
         todo.push(Action::Release { hold: Duration::ZERO, closing: Closing::GivenUp, deadline });
         self.unanswered = Unanswered::Return(taken);
-        self.unclear = false;
+        self.ambiguous = false;
     }
 }

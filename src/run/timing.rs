@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::policy::{OnExpiry, OnFailure, OnLost, Patience, Policy};
-use crate::clock::Moment;
-use crate::exit::Outcome;
+use crate::exit::ExitReason;
 use crate::lock::Grant;
+use crate::system::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -162,13 +162,13 @@ impl Timing {
 
     /// How long after it was taken the lock is to stay held, now that the run has come to `outcome`; `waited` passed
     /// between our start and the taking.
-    pub(super) fn hold(&self, policy: &Policy, outcome: Outcome, grant: Grant, waited: Duration) -> Duration {
+    pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, grant: Grant, waited: Duration) -> Duration {
         let every = policy.every.map_or(Duration::ZERO, |every| {
             Duration::from_millis(every.held_until(grant.locked_at, waited).0.saturating_sub(grant.locked_at.0))
         });
         let success = policy.is_success(outcome);
         match policy.on_failure {
-            _ if matches!(outcome, Outcome::NotFound | Outcome::CannotExecute) => Duration::ZERO,
+            _ if matches!(outcome, ExitReason::NotFound | ExitReason::CannotExecute) => Duration::ZERO,
             OnFailure::Release if !success => Duration::ZERO,
             OnFailure::Hold if !success => policy.at_most.max(every),
             _ => policy.at_least.max(every),
@@ -216,9 +216,9 @@ fn drift(span: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
     use crate::run::policy::Every;
-    use crate::signal::Signal;
+    use crate::system::Signal;
+    use crate::system::Timestamp;
 
     #[test]
     fn the_margin_is_part_of_the_lease() {
@@ -406,7 +406,7 @@ mod tests {
     fn the_hold_counts_from_the_taking_and_every_from_the_firing() {
         let grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(0), token: None };
         let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, grant, ms(waited));
-        let success = Outcome::Exited(0);
+        let success = ExitReason::Exited(0);
         assert_eq!(hold(&policy(), success, 5_000), ms(10_000));
         // Taken at 18:00:58.9.
         let every = |every| Policy { every: Some(Every(ms(every))), ..policy() };
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(hold(&every(3_600_000), success, 59_000), ms(3_540_000 - 58_900));
         assert_eq!(hold(&every(60_000), success, 0), ms(10_000), "at-least is longer");
         assert_eq!(hold(&every(60_000), success, 3_600_000), ms(10_000), "every is over");
-        assert_eq!(hold(&every(3_600_000), Outcome::Expired, 0), ms(3_600_000 - 58_900));
+        assert_eq!(hold(&every(3_600_000), ExitReason::Expired, 0), ms(3_600_000 - 58_900));
     }
 
     #[test]
@@ -422,8 +422,9 @@ mod tests {
         let grant = Grant { locked_at: Timestamp(0), until: Timestamp(0), token: None };
         let policy = Policy { on_failure: OnFailure::Release, success_codes: vec![0, 3], ..policy() };
         let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, grant, ms(0)).is_zero();
-        assert!(held(Outcome::Exited(0)) && held(Outcome::Exited(3)));
-        for outcome in [Outcome::Exited(1), Outcome::Killed(Signal::TERM), Outcome::Expired, Outcome::Lost] {
+        assert!(held(ExitReason::Exited(0)) && held(ExitReason::Exited(3)));
+        for outcome in [ExitReason::Exited(1), ExitReason::Killed(Signal::TERM), ExitReason::Expired, ExitReason::Lost]
+        {
             assert!(!held(outcome), "{outcome:?}");
         }
     }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::event::{Action, JobEnd};
-use super::notice::{Notice, SpawnTrouble};
+use super::notice::{Notice, SpawnError};
 use super::policy::{Leftovers, Sender, WaitFor};
 use super::running::{Flow, Look, Over, Owed, Running, Why};
-use crate::clock::Moment;
-use crate::exit::Outcome;
-use crate::signal::Signal;
+use crate::exit::ExitReason;
+use crate::system::Moment;
+use crate::system::Signal;
 
 /// How often the process group is looked at: a process may leave it without ending, and then no signal comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -40,11 +40,11 @@ impl Running {
     }
 
     /// Ends the run of a command that could not be executed, which became known only after a while.
-    pub(super) fn on_spawn_failed(&mut self, trouble: SpawnTrouble, now: Moment, todo: &mut Vec<Action>) -> Flow {
-        let kind = trouble.kind;
+    pub(super) fn on_spawn_failed(&mut self, error: SpawnError, now: Moment, todo: &mut Vec<Action>) -> Flow {
+        let kind = error.kind;
         // The user was told why the job is killed already; that it never began adds nothing.
         if self.killing.is_none() {
-            todo.push(Action::Tell(Notice::NotStarted(trouble)));
+            todo.push(Action::Emit(Notice::NotStarted(error)));
         }
         self.on_job_ended(JobEnd::NotStarted(kind), now, todo)
     }
@@ -111,10 +111,10 @@ impl Running {
     fn finish(&self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) -> Flow {
         let why = self.killing.map(|killing| killing.why);
         let outcome = match (why, end) {
-            (Some(Why::Expired), _) => Outcome::Expired,
-            (Some(Why::Lost), _) => Outcome::Lost,
-            (_, JobEnd::Exited(code)) => Outcome::Exited(code),
-            (_, JobEnd::Killed(signal)) => Outcome::Killed(signal),
+            (Some(Why::Expired), _) => ExitReason::Expired,
+            (Some(Why::Lost), _) => ExitReason::Lost,
+            (_, JobEnd::Exited(code)) => ExitReason::Exited(code),
+            (_, JobEnd::Killed(signal)) => ExitReason::Killed(signal),
             (_, JobEnd::NotStarted(kind)) => kind.outcome(),
         };
         if self.frozen.is_some() {
@@ -122,7 +122,7 @@ impl Running {
             todo.push(Action::Thaw);
         }
         if !matches!(end, JobEnd::NotStarted(_)) {
-            todo.push(Action::Tell(Notice::Ended(outcome)));
+            todo.push(Action::Emit(Notice::Ended(outcome)));
         }
         if self.is_in_flight() || self.extension.is_some_and(|extension| extension.look == Look::InFlight) {
             // The release waits for the request that is in flight.

@@ -213,7 +213,7 @@ fn trouble_with_the_backend_after_the_start_does_not_change_the_jobs_code() {
         command.env("SHEDLOCK_BACKEND", format!("sqlite:{}", directory.join("locks.db").display()));
         let holder = Holder::start(&place, &mut command, last);
         std::fs::remove_dir_all(&directory).unwrap();
-        // The keeper closes its connection when it has had nothing to do for a while.
+        // The worker closes its connection when it has had nothing to do for a while.
         wait_until("the connection to be closed", || {
             let open = std::fs::read_dir(format!("/proc/{}/fd", holder.pid())).unwrap().flatten();
             let mut targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());

@@ -433,8 +433,8 @@ fn only_who_wants_metrics_has_a_thread_for_them() {
     };
     let without = hold(&place, "without");
     let with = Holder::start(&place, &mut run(&place, "with", &[]), "true");
-    wait_until("the thread", || (threads(&with) == ["shedlock", "keeper", "metrics"]).then_some(()));
-    assert_eq!(threads(&without), ["shedlock", "keeper"]);
+    wait_until("the thread", || (threads(&with) == ["shedlock", "worker", "metrics"]).then_some(()));
+    assert_eq!(threads(&without), ["shedlock", "worker"]);
     // It takes no signal that main is to read.
     let task = names_in(Path::new(&format!("/proc/{}/task", with.pid()))).pop().unwrap();
     let blocked = |task: &str| {

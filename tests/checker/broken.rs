@@ -61,7 +61,7 @@ pub(crate) const BROKEN: &[Broken] = &[
     Broken {
         name: "stall-check",
         edits: &[Edit {
-            file: "src/alarm.rs",
+            file: "src/supervise/timer.rs",
             text: "        slept > STALL || late > STALL\n",
             replacement: "        slept > STALL && late < STALL\n",
         }],

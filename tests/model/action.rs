@@ -21,7 +21,7 @@ pub(crate) enum Action {
     LoseAnswer(usize),
     /// It will take longer than it should.
     Delay(usize),
-    /// The keeper gives up a try that takes too long.
+    /// The worker gives up a try that takes too long.
     TimeOut(usize),
     /// The store carries out what its sender has given up.
     ServeStray,

@@ -1,6 +1,6 @@
 //! A host: one wrapper with its run, the job, the guardian, and the host's own clock.
 //!
-//! In the program: the run is `src/run/`, the keeper with its one request at a time is `src/keeper.rs`, the job and
+//! In the program: the run is `src/run/`, the worker with its one request at a time is `src/supervise/worker.rs`, the job and
 //! its processes are `src/job/`. Everything here is counted by this host's clock, and as what is left of a time, so that
 //! a world looks the same whenever it is.
 
@@ -15,7 +15,7 @@ pub(crate) struct Host {
     pub(crate) phase: Phase,
     pub(crate) wrapper: Wrapper,
     pub(crate) stall: Stall,
-    /// The request that the keeper waits for.
+    /// The request that the worker waits for.
     pub(crate) flight: Option<Flight>,
     /// The answer to a taking was lost, and none since says whether the lock is ours.
     pub(crate) unclear: bool,

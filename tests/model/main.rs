@@ -46,7 +46,7 @@
 //! | --- | --- | --- |
 //! | Taking is one step; taking again with the same owner succeeds | [`store::Store`] | `Backend::acquire`, `src/backend/conformance.rs` |
 //! | Renewing and releasing only by the owner, and only before the end; never shorter | [`store::Store`] | `Backend::renew`, `Backend::release` |
-//! | Deadlines count from before the request was sent | [`rules::CountedFrom`] | `sent` in `src/keeper.rs`, `Lease::taken` in `src/run/running.rs` |
+//! | Deadlines count from before the request was sent | [`rules::CountedFrom`] | `sent` in `src/supervise/worker.rs`, `Lease::taken` in `src/run/running.rs` |
 //! | An answer older than half of the lease goes back | [`rules::HALF`] | `Run::on_granted` in `src/run/taking.rs` |
 //! | What may have been taken is given back | [`host::Host::give_up`] | `Run::leave`, `Run::give_back` in `src/run/taking.rs` |
 //! | That another holds the lock says nothing of a request before, which may yet come | [`run`] | `Run::on_acquired` in `src/run/taking.rs` |
@@ -55,7 +55,7 @@
 //! | The job is dead before the lease ends; lost means that it is stopped | [`host::Host::react`] | `src/run/timing.rs`, `src/run/ending.rs` |
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Running::on_leftovers_gone` in `src/run/watching.rs` |
 //! | A wrapper that dies takes the command with it, and the guardian the rest; one that is stopped has until the margin | [`host::Host::guard`] | the parent-death signal in `src/job/spawn.rs`, and `src/job/guard.rs` |
-//! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | `has_stalled` in `src/supervise.rs`, `src/run/standstill.rs`, `src/job/freeze.rs` |
+//! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | `has_stalled` in `src/supervise/mod.rs`, `src/run/standstill.rs`, `src/job/freeze.rs` |
 //! | Shortly before at-most is used up the lock's end is asked for; later than anything that we have asked for can make it means extended | [`rules::Believed`] | `Running::look`, `Running::on_end_seen` in `src/run/extending.rs` |
 //! | Tokens grow with every taking | [`rules::Token`] | the history of each backend |
 //!

@@ -1,6 +1,6 @@
 //! What the wrapper of a host does: its run, from the request for the lock to the release.
 //!
-//! In the program: the state machine in `src/run/`, and the keeper with its one request at a time in `src/keeper.rs`.
+//! In the program: the state machine in `src/run/`, and the worker with its one request at a time in `src/supervise/worker.rs`.
 
 use crate::host::{Exit, Flight, Host, Job, Lease, Phase, Stall, Wrapper};
 use crate::rules::{AT_LEAST, AT_MOST, Believed, CountedFrom, EXTENSION, GIVE_BACK, HALF, LEASE, Rules, THIRD};

@@ -6,12 +6,12 @@ use super::{
     MINUTE, ROUNDING, claim, close_to, is_held, millis, odd_names, open, persist, record, refused, refused_until_free,
     release, renew, stored, take, tokens, wait_for_age, wait_until_over,
 };
-use crate::backend::{Acquired, Backend, Kept, Operate, Remark, Reply};
-use crate::clock::Timestamp;
+use crate::backend::{Acquired, Admin, Backend, Kept, Remark, Reply};
 use crate::lock::{
-    Change, Claim, Closing, Lock, LockName, Locks, Owner, PastRun, Purpose, Record, Runs, Verdict, Wanted,
+    Change, Claim, Closing, Lock, LockName, LockState, Locks, Owner, Purpose, RunOutcome, RunRecord, Runs, Wanted,
 };
 use crate::servers::stores::{Run, Store};
+use crate::system::Timestamp;
 
 /// Asks for the locks of these names, or all.
 #[track_caller]
@@ -42,7 +42,7 @@ fn is_listed_as_held(store: &dyn Store, name: &str) -> bool {
 fn agrees(store: &dyn Store, lock: &Lock) {
     let stored = stored(store, &lock.name);
     let time = |time: Option<Timestamp>| i64::try_from(time.unwrap().0).unwrap();
-    let record = &lock.record;
+    let record = &lock.state;
     assert_eq!(record.owner, stored.owner);
     assert!((time(record.since) - stored.since).abs() <= ROUNDING, "{lock:?} {stored:?}");
     assert!((time(record.until) - stored.until).abs() < 50, "{lock:?} {stored:?}");
@@ -74,7 +74,7 @@ pub(in crate::backend) fn locks_are_listed_by_name(store: &dyn Store) {
     for lock in &found.locks {
         agrees(store, lock);
     }
-    assert_eq!(found.locks[1].record.owner, "java-host");
+    assert_eq!(found.locks[1].state.owner, "java-host");
     let now = stored(store, "a").now;
     assert!((now - i64::try_from(found.now.0).unwrap()).abs() < 20_000, "{now} {found:?}");
     // The connection that is there is good for it, too.
@@ -107,12 +107,12 @@ pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
     let all: Vec<&str> = wanted.iter().map(String::as_str).collect();
     assert_eq!(names(&list(store, &all)), wanted);
     for name in &wanted {
-        assert_eq!(listed(store, name).record.owner, stored(store, name).owner, "{name}");
+        assert_eq!(listed(store, name).state.owner, stored(store, name).owner, "{name}");
     }
     // As by an application in another time zone.
     store.shift(no_name, MINUTE * 60);
     let found = list(store, &[no_name]);
-    assert!(found.locks[0].record.since.unwrap() > found.now, "{found:?}");
+    assert!(found.locks[0].state.since.unwrap() > found.now, "{found:?}");
 }
 
 pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {
@@ -131,14 +131,14 @@ pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {
     for lock in found.locks.iter().filter(|lock| !lock.is_held()) {
         if is_redis {
             // A key that expires is no row. The lock is known by its runs, and by nothing else.
-            let record = Record { owner: String::new(), since: None, until: None, left: Duration::ZERO };
-            assert_eq!(*lock, Lock { name: lock.name.clone(), record });
+            let record = LockState { owner: String::new(), since: None, until: None, left: Duration::ZERO };
+            assert_eq!(*lock, Lock { name: lock.name.clone(), state: record });
             assert_eq!(listed(store, &lock.name), *lock);
             continue;
         }
         let stored = stored(store, &lock.name);
-        assert_eq!((lock.record.left, &lock.record.owner), (Duration::ZERO, &stored.owner));
-        let until = i64::try_from(lock.record.until.unwrap().0).unwrap();
+        assert_eq!((lock.state.left, &lock.state.owner), (Duration::ZERO, &stored.owner));
+        let until = i64::try_from(lock.state.until.unwrap().0).unwrap();
         assert!((until - stored.until).abs() <= ROUNDING, "{lock:?} {stored:?}");
     }
     // Java's leaves nothing there.
@@ -153,8 +153,8 @@ pub(in crate::backend) fn what_stays_held_is_listed_as_ended(store: &dyn Store) 
     release(&mut *backend, &first, MINUTE * 2);
     let lock = listed(store, "job");
     agrees(store, &lock);
-    assert_eq!(lock.record.owner, first.owner.ended());
-    assert!(lock.record.left > MINUTE, "{lock:?}");
+    assert_eq!(lock.state.owner, first.owner.ended());
+    assert!(lock.state.left > MINUTE, "{lock:?}");
 }
 
 pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(store: &dyn Store) {
@@ -170,7 +170,7 @@ pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(
     assert_eq!(change(&mut *backend, "job", "java-host", "java-host", MINUTE * 2), Kept::Kept);
     let lock = listed(store, "job");
     agrees(store, &lock);
-    assert!(lock.record.left > MINUTE, "{lock:?}");
+    assert!(lock.state.left > MINUTE, "{lock:?}");
     assert_eq!(change(&mut *backend, "job", "java-host", "java-host", Duration::ZERO), Kept::Kept);
     assert!(!is_listed_as_held(store, "job") && !is_held(store, "job"));
     assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
@@ -179,7 +179,7 @@ pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(
 }
 
 #[track_caller]
-fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<PastRun> {
+fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<RunRecord> {
     let mut backend = open(store);
     let Runs { now, runs } = persist(|| backend.runs(wanted));
     assert!(now.0.abs_diff(Timestamp::now().0) < 20_000, "the store's clock is that of this machine: {now}");
@@ -188,7 +188,7 @@ fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<PastRun> {
 
 /// Runs under the lock for some milliseconds, so that runs can be told apart by their times.
 #[track_caller]
-fn run(store: &dyn Store, name: &str, owner: u64, verdict: Verdict, exit_code: u8) -> u64 {
+fn run(store: &dyn Store, name: &str, owner: u64, verdict: RunOutcome, exit_code: u8) -> u64 {
     let mut backend = open(store);
     let claim = claim(name, owner, MINUTE);
     let grant = take(&mut *backend, &claim);
@@ -198,7 +198,7 @@ fn run(store: &dyn Store, name: &str, owner: u64, verdict: Verdict, exit_code: u
 }
 
 /// As another reads it from the store.
-fn as_stored(run: &PastRun) -> Run {
+fn as_stored(run: &RunRecord) -> Run {
     let time = |time: Timestamp| i64::try_from(time.0).unwrap();
     Run {
         token: run.token,
@@ -212,7 +212,7 @@ fn as_stored(run: &PastRun) -> Run {
 }
 
 /// The owners' numbers and the names of runs.
-fn which(runs: &[PastRun]) -> Vec<(String, u64)> {
+fn which(runs: &[RunRecord]) -> Vec<(String, u64)> {
     let number = |owner: &str| u64::from_str_radix(owner.rsplit(':').next().unwrap(), 16).unwrap();
     runs.iter().map(|run| (run.name.clone(), number(&run.owner))).collect()
 }
@@ -222,10 +222,10 @@ fn these(runs: &[(&str, u64)]) -> Vec<(String, u64)> {
 }
 
 pub(in crate::backend) fn runs_are_listed_newest_first(store: &dyn Store) {
-    run(store, "one", 1, Verdict::Success, 0);
-    run(store, "other", 2, Verdict::Failure, 3);
-    run(store, "one", 3, Verdict::Lost, 123);
-    run(store, "it's", 4, Verdict::Error, 127);
+    run(store, "one", 1, RunOutcome::Success, 0);
+    run(store, "other", 2, RunOutcome::Failure, 3);
+    run(store, "one", 3, RunOutcome::Lost, 123);
+    run(store, "it's", 4, RunOutcome::Error, 127);
     take(&mut *open(store), &claim("other", 5, MINUTE));
     let found = runs(store, &Wanted::default());
     assert_eq!(which(&found), these(&[("other", 5), ("it's", 4), ("one", 3), ("other", 2), ("one", 1)]));
@@ -239,7 +239,7 @@ pub(in crate::backend) fn runs_are_listed_newest_first(store: &dyn Store) {
 
 pub(in crate::backend) fn the_newest_runs_are_listed(store: &dyn Store) {
     for (owner, name) in (1..).zip(["a", "b", "a", "c", "a", "b"]) {
-        run(store, name, owner, Verdict::Success, 0);
+        run(store, name, owner, RunOutcome::Success, 0);
     }
     let wanted = |names: &[&str], limit: Option<u32>, of_each: Option<u32>| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -258,15 +258,15 @@ pub(in crate::backend) fn the_newest_runs_are_listed(store: &dyn Store) {
 
 /// One that ran across that time counts, and so does one that has no end.
 pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: &dyn Store) {
-    run(store, "early", 1, Verdict::Success, 0);
+    run(store, "early", 1, RunOutcome::Success, 0);
     take(&mut *open(store), &claim("endless", 2, MINUTE));
     let across = claim("across", 3, MINUTE);
     take(&mut *open(store), &across);
     let since = wait_for_age(store, "across", 20).now;
     wait_for_age(store, "across", 40);
     release(&mut *open(store), &across, Duration::ZERO);
-    run(store, "late", 4, Verdict::Success, 0);
-    run(store, "late", 5, Verdict::Success, 0);
+    run(store, "late", 4, RunOutcome::Success, 0);
+    run(store, "late", 5, RunOutcome::Success, 0);
     let since = Some(Timestamp(u64::try_from(since).unwrap()));
     let wanted = Wanted { since, ..Wanted::default() };
     let found = which(&runs(store, &wanted));
@@ -282,7 +282,7 @@ pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: 
 }
 
 #[track_caller]
-fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+fn change(backend: &mut dyn Admin, name: &str, from: &str, to: &str, left: Duration) -> Kept {
     let name = LockName::new(name).unwrap();
     let change = Change { name, from: from.to_owned(), to: to.to_owned(), left };
     persist(|| backend.change(&change))
@@ -421,7 +421,7 @@ pub(in crate::backend) fn who_lost_the_lock_to_a_change_closes_the_record(store:
         assert_eq!(store.history(name), before);
     }
     take(&mut *open(store), &claim("freed", 3, MINUTE));
-    let lost = Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) };
+    let lost = Closing::Ended { verdict: RunOutcome::Lost, exit_code: Some(123) };
     for claim in [&freed, &moved] {
         assert_eq!(persist(|| backend.release(claim, Duration::ZERO, lost)).answer, Kept::Lost);
         assert_eq!(record(store, claim).outcome.as_deref(), Some("lost"));
@@ -439,7 +439,7 @@ pub(in crate::backend) fn a_changed_lock_is_renewed_and_released_by_its_owner(st
     close_to(after.until - after.now, MINUTE * 3, 10_000);
     assert_eq!(renew(&mut *backend, &Claim { lease: MINUTE * 5, ..first.clone() }), Kept::Kept);
     agrees(store, &listed(store, "job"));
-    assert!(listed(store, "job").record.left > MINUTE * 4);
+    assert!(listed(store, "job").state.left > MINUTE * 4);
     assert_eq!(release(&mut *backend, &first, Duration::ZERO), Kept::Kept);
     assert!(!is_held(store, "job"));
     take(&mut *backend, &claim("job", 2, MINUTE));
@@ -460,7 +460,7 @@ pub(in crate::backend) fn java_s_lock_can_be_changed(store: &dyn Store) {
     store.java_release("job", "other-host", Duration::ZERO);
     assert!(!store.java_take("job", "java-host", MINUTE));
     let lock = listed(store, "job");
-    assert_eq!(lock.record.owner, pause.as_str());
+    assert_eq!(lock.state.owner, pause.as_str());
     agrees(store, &lock);
 }
 
@@ -511,7 +511,7 @@ pub(in crate::backend) fn a_pause_is_no_run_and_has_no_token(store: &dyn Store) 
 }
 
 #[track_caller]
-fn make(backend: &mut dyn Operate) -> Vec<String> {
+fn make(backend: &mut dyn Admin) -> Vec<String> {
     persist(|| backend.make())
 }
 

@@ -7,10 +7,10 @@ use mysql::prelude::Queryable;
 use mysql::{Column, Conn, Value};
 
 use super::super::sql::{self, Cell};
+use super::errors::Failure;
 use super::statements::{Message, Step};
-use super::trouble::Failure;
-use crate::clock::Moment;
-use crate::lock::{Grant, Record};
+use crate::lock::{Grant, LockState};
+use crate::system::Moment;
 
 /// What the server answered to one operation.
 #[derive(Default)]
@@ -37,19 +37,19 @@ pub(super) struct Row {
     pub(super) held: bool,
     /// The end is the latest time that a `TIMESTAMP` holds, or later.
     pub(super) last: bool,
-    pub(super) record: Record,
+    pub(super) state: LockState,
 }
 
 impl Row {
     /// The lock as ours, if it is.
     pub(super) fn grant(&self) -> Option<Grant> {
-        let (locked_at, until) = self.record.since.zip(self.record.until)?;
+        let (locked_at, until) = self.state.since.zip(self.state.until)?;
         self.ours.then_some(Grant { locked_at, until, token: None })
     }
 
     /// From the beginning to the end of the lock.
     pub(super) fn lasts(&self) -> Option<Duration> {
-        let (since, until) = self.record.since.zip(self.record.until)?;
+        let (since, until) = self.state.since.zip(self.state.until)?;
         Some(Duration::from_millis(until.0.saturating_sub(since.0)))
     }
 }
@@ -112,8 +112,8 @@ impl From<sql::Row> for Row {
     fn from(row: sql::Row) -> Self {
         let is = |column| row.number(column) == Some(1);
         let left = Duration::from_micros(row.number(6).unwrap_or_default().try_into().unwrap_or_default());
-        let record = Record { owner: row.text(3).unwrap_or_default(), since: row.time(4), until: row.time(5), left };
-        Self { ours: is(0), ended: is(1), held: is(2), last: is(7), record }
+        let state = LockState { owner: row.text(3).unwrap_or_default(), since: row.time(4), until: row.time(5), left };
+        Self { ours: is(0), ended: is(1), held: is(2), last: is(7), state }
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let cells = [text("0"), Cell::Nothing, Cell::Nothing, text("h"), Cell::Nothing, text("-1"), text("-5")];
         let row = Row::from(sql::Row(cells.to_vec()));
         assert!(!row.ours && !row.held && row.grant().is_none());
-        let record = Record { owner: "h".to_owned(), since: None, until: None, left: Duration::ZERO };
-        assert_eq!(row.record, record);
+        let state = LockState { owner: "h".to_owned(), since: None, until: None, left: Duration::ZERO };
+        assert_eq!(row.state, state);
     }
 }

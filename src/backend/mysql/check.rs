@@ -6,11 +6,11 @@ use mysql::Conn;
 
 use super::MySql;
 use super::answer;
+use super::errors::Failure;
 use super::statements::{Step, quoted};
-use super::trouble::Failure;
 use crate::backend::probe::{self, Distance, Tell};
 use crate::backend::sql::{self, Dialect, Facts, Row, Table};
-use crate::backend::{Finding, Reached, Trouble};
+use crate::backend::{BackendError, Finding, Reached};
 
 const ABOUT: &str = "SELECT CURRENT_USER(), DATABASE(), VERSION()";
 
@@ -79,7 +79,7 @@ type Variables = BTreeMap<String, String>;
 
 impl MySql {
     /// Tells of the server. The error is that it does not answer any more.
-    pub(super) fn probe(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    pub(super) fn probe(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         let distance = self.servers.look(tell);
         if distance == Distance::Unreached {
             return Ok(Reached::No);
@@ -87,8 +87,8 @@ impl MySql {
         self.servers.hosts.attempts.make_one();
         match self.servers.connect() {
             Ok(opened) => *session = Some(opened),
-            Err(trouble) => {
-                tell(Finding::of_trouble(probe::subject(&trouble), trouble));
+            Err(error) => {
+                tell(Finding::of_trouble(probe::subject(&error), error));
                 return Ok(Reached::No);
             }
         }
@@ -162,18 +162,18 @@ impl MySql {
         }))
     }
 
-    fn variables(&mut self, session: &mut Option<Conn>) -> Result<Variables, Trouble> {
+    fn variables(&mut self, session: &mut Option<Conn>) -> Result<Variables, BackendError> {
         let pair = |row: &Row| Some((row.text(0)?.to_lowercase(), row.text(1)?));
         Ok(self.rows(session, VARIABLES)?.iter().filter_map(pair).collect())
     }
 
-    fn clock(&mut self, session: &mut Option<Conn>) -> Result<u64, Trouble> {
+    fn clock(&mut self, session: &mut Option<Conn>) -> Result<u64, BackendError> {
         let rows = self.rows(session, CLOCK)?;
         let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
-        time.ok_or_else(|| Trouble::lasting("the server's time is no number"))
+        time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
     }
 
-    fn judge_writing(&mut self, session: &mut Option<Conn>, variables: &Variables) -> Result<Finding, Trouble> {
+    fn judge_writing(&mut self, session: &mut Option<Conn>, variables: &Variables) -> Result<Finding, BackendError> {
         if is_read_only(variables) {
             return Ok(Finding::bad(
                 "writable",
@@ -202,12 +202,16 @@ impl MySql {
         })
     }
 
-    fn rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Vec<Row>, Trouble> {
+    fn rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Vec<Row>, BackendError> {
         self.try_rows(session, statement)?.map_err(|failure| sql::Database::explain(self, &failure))
     }
 
     /// The outer error is that the server does not answer any more, the inner one what it answers.
-    fn try_rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Result<Vec<Row>, Failure>, Trouble> {
+    fn try_rows(
+        &mut self,
+        session: &mut Option<Conn>,
+        statement: &str,
+    ) -> Result<Result<Vec<Row>, Failure>, BackendError> {
         let mut connection = match session.take() {
             Some(connection) => connection,
             None => self.servers.connect()?,

@@ -13,10 +13,10 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::super::network::{self, Authority, Bound, Host, Hosts};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
-use super::super::{Access, Trouble, Url};
-use super::trouble;
-use crate::clock::Moment;
-use crate::plain::plain;
+use super::super::{Access, BackendError, Url};
+use super::errors;
+use crate::system::Moment;
+use crate::system::error_text;
 
 const PORT: u16 = 3306;
 /// Where Debian's server and MySQL's own default have their socket.
@@ -63,7 +63,7 @@ impl Servers {
             let socket = SOCKETS.iter().find(|socket| Path::new(socket).exists()).unwrap_or(&SOCKETS[0]);
             hosts.push(Host { name: (*socket).to_owned(), port: None });
         }
-        let user = user.or_else(crate::home::user).ok_or_else(|| {
+        let user = user.or_else(crate::system::user::name).ok_or_else(|| {
             format!("names no user, and this one has no name; write {}://USER@HOST/DATABASE", url.scheme())
         })?;
         let tls = take_tls(url)?;
@@ -88,7 +88,7 @@ impl Servers {
     }
 
     /// Connects to the first host that lets us in.
-    pub(super) fn connect(&mut self) -> Result<Conn, Trouble> {
+    pub(super) fn connect(&mut self) -> Result<Conn, BackendError> {
         let bound = self.hosts.attempts.begin(Moment::now());
         let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, bound));
         self.hosts.tried(bound, answer)
@@ -101,21 +101,21 @@ impl Servers {
 
     /// Connects and logs in. The driver has one limit for every answer on a connection; a server that has let us in gets
     /// longer for a statement.
-    fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, Trouble> {
+    fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
         let connection = self.log_in(host, bound)?;
         network::limit_reading(connection.as_raw_fd(), self.share)
-            .map_err(|error| Trouble::passing(format!("{}: {}", self.label, plain(&error))))?;
+            .map_err(|error| BackendError::transient(format!("{}: {}", self.label, error_text(&error))))?;
         Ok(connection)
     }
 
-    fn log_in(&self, host: &Host, bound: Bound) -> Result<Conn, Trouble> {
-        let explain = |error: Error| trouble::of_connecting(&self.label, &self.user, error);
+    fn log_in(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
+        let explain = |error: Error| errors::of_connecting(&self.label, &self.user, error);
         let options = self.options.clone().tcp_port(host.port.unwrap_or(PORT));
         if host.is_path() {
             let limit = bound.each(self.hosts.count());
             return Conn::new(options.socket(Some(&host.name)).read_timeout(Some(limit))).map_err(explain);
         }
-        let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
+        let addresses = host.addresses(PORT).map_err(|error| error.of(&self.label))?;
         let limit = Some(bound.each(self.hosts.count() * addresses.len()));
         let options = options.tcp_connect_timeout(limit).read_timeout(limit);
         if self.tls.mode == Mode::Disable {
@@ -138,9 +138,9 @@ impl Servers {
         options: OptsBuilder,
         host: &Host,
         addresses: &[SocketAddr],
-    ) -> Result<Result<Conn, Error>, Trouble> {
+    ) -> Result<Result<Conn, Error>, BackendError> {
         tls::install_provider();
-        self.tls.judge_files().map_err(|trouble| trouble.of(&self.label))?;
+        self.tls.judge_files().map_err(|error| error.of(&self.label))?;
         let checks = self.tls.checks();
         let mut ssl = SslOpts::default()
             .with_danger_accept_invalid_certs(checks == Checks::Nothing)
@@ -151,8 +151,10 @@ impl Servers {
         let believed;
         if let Some(Roots::File(path)) = &self.tls.roots {
             ssl = ssl.with_root_cert_path(Some(path.clone()));
-        } else if let Some(pem) = self.tls.authorities().map_err(|trouble| trouble.of(&self.label))? {
-            let failed = |error| Trouble::passing(format!("{}: TLS cannot be set up: {}", self.label, plain(&error)));
+        } else if let Some(pem) = self.tls.authorities().map_err(|error| error.of(&self.label))? {
+            let failed = |error| {
+                BackendError::transient(format!("{}: TLS cannot be set up: {}", self.label, error_text(&error)))
+            };
             believed = in_memory(&pem).map_err(failed)?;
             let path = PathBuf::from(format!("/proc/self/fd/{}", believed.as_raw_fd()));
             // Without /proc those that are built in have to do.
@@ -202,7 +204,7 @@ fn first_of<T>(ways: impl IntoIterator<Item = T>, connect: impl Fn(T) -> Result<
     let mut met = Err(Error::DriverError(DriverError::CouldNotConnect(None)));
     for way in ways {
         met = connect(way);
-        if !met.as_ref().is_err_and(trouble::is_of_address) {
+        if !met.as_ref().is_err_and(errors::is_of_address) {
             break;
         }
     }

@@ -12,8 +12,8 @@
 mod answer;
 mod check;
 mod connect;
+mod errors;
 mod statements;
-mod trouble;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,14 +24,14 @@ use mysql::prelude::Queryable;
 use super::probe::Tell;
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
-use super::{Access, Acquired, Kept, Operate, Reached, Remark, Reply, Trouble, Url};
-use crate::clock::Timestamp;
+use super::{Access, Acquired, Admin, BackendError, Kept, Reached, Remark, Reply, Url};
 use crate::duration::brief;
 use crate::lock::{Change, Claim, Closing, Grant, Wanted};
+use crate::system::Timestamp;
 use answer::{Answer, Row};
 use connect::Servers;
+use errors::Failure;
 use statements::{ROLLBACK, Step, Tables};
-use trouble::Failure;
 
 /// How often a taking may find the lock neither ours nor another's before that counts as trouble.
 const RACES: usize = 10;
@@ -65,7 +65,7 @@ pub(crate) struct MySql {
 
 impl MySql {
     /// Checks `mysql://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
         let table = url.take_table()?;
         let servers = Servers::of_url(url, access, table.contains('.'))?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
@@ -74,33 +74,33 @@ impl MySql {
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
-    fn too_coarse(&self) -> Trouble {
+    fn too_coarse(&self) -> BackendError {
         let message = "the table keeps no milliseconds, and a lock would end before its time";
-        Trouble::lasting(format!("{}: {message}", self.servers.label))
+        BackendError::permanent(format!("{}: {message}", self.servers.label))
             .hint("make its columns `lock_until` and `locked_at` TIMESTAMP(3)")
-            .unclear()
+            .ambiguous()
     }
 
     /// What came back is not what was written.
-    fn altered(&self, what: &str) -> Trouble {
+    fn altered(&self, what: &str) -> BackendError {
         let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        Trouble::lasting(format!("{label}: the table {table} {what}"))
+        BackendError::permanent(format!("{label}: the table {table} {what}"))
             .hint(format!(
                 "perhaps a trigger does it: SHOW TRIGGERS LIKE '{}'",
                 table.rsplit('.').next().unwrap_or(&table)
             ))
-            .unclear()
+            .ambiguous()
     }
 
     /// Sees to it that a lock that was written for so long is held for so long, or until the last time that its column holds.
-    fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, Trouble> {
+    fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, BackendError> {
         if answer.coarse {
             return Err(self.too_coarse());
         }
         let end = self.end(answer, row, lease);
         match end {
             End::Sooner => {
-                let left = if row.held { brief(row.record.left) } else { "no time".to_owned() };
+                let left = if row.held { brief(row.state.left) } else { "no time".to_owned() };
                 Err(self.altered(&format!("holds the lock for {left} instead of {}", crate::duration::format(lease))))
             }
             End::Last(_) if !row.held => Err(self.past_the_end()),
@@ -110,12 +110,12 @@ impl MySql {
 
     /// Which end a lock has that was written for so long.
     fn end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> End {
-        if row.record.left + answer.took + MILLISECOND >= lease {
+        if row.state.left + answer.took + MILLISECOND >= lease {
             return End::AsAsked;
         }
         match (row.last, answer.ends) {
             (false, _) => End::Sooner,
-            (true, true) => End::Last(row.record.until),
+            (true, true) => End::Last(row.state.until),
             (true, false) => {
                 self.tables.endless = true;
                 End::Unneeded
@@ -124,9 +124,9 @@ impl MySql {
     }
 
     /// No lock can be held any more.
-    fn past_the_end(&self) -> Trouble {
+    fn past_the_end(&self) -> BackendError {
         let message = "the table holds no times as late as this one";
-        Trouble::lasting(format!("{}: {message}", self.servers.label)).hint(trouble::DATETIME).unclear()
+        BackendError::permanent(format!("{}: {message}", self.servers.label)).hint(errors::DATETIME).ambiguous()
     }
 
     /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
@@ -191,7 +191,7 @@ impl Database for MySql {
         self.servers.hosts.pass_over();
     }
 
-    fn connect(&mut self, _: Making) -> Result<Option<Conn>, Trouble> {
+    fn connect(&mut self, _: Making) -> Result<Option<Conn>, BackendError> {
         self.servers.connect().map(Some)
     }
 
@@ -214,18 +214,18 @@ impl Database for MySql {
         }
     }
 
-    fn explain(&self, failure: &Failure) -> Trouble {
+    fn explain(&self, failure: &Failure) -> BackendError {
         let (label, user) = (&self.servers.label, &self.servers.user);
-        let trouble = trouble::of_asking(label, user, failure);
+        let error = errors::of_asking(label, user, failure);
         if !failure.is_locked() {
-            return trouble;
+            return error;
         }
         let what = match failure.table() {
             Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
             Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
         };
         let message = format!("{label}: another session keeps {what} locked: {}", failure.cause());
-        Trouble { message, ..trouble }
+        BackendError { message, ..error }
             .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show")
     }
 
@@ -252,16 +252,16 @@ impl Database for MySql {
                         let answer = Acquired::Granted(Grant { token: answer.token, ..grant });
                         return Ok(Reply { answer, remark: End::remark(end) });
                     }
-                    None if !row.ours => return Ok(Acquired::Held(row.record.clone()).into()),
+                    None if !row.ours => return Ok(Acquired::Held(row.state.clone()).into()),
                     None => {}
                 },
                 // The taking itself has freed it again.
-                [row] if row.ended => return Err(Trouble::given_up(&self.servers.label).into()),
+                [row] if row.ended => return Err(BackendError::given_up(&self.servers.label).into()),
                 // It came to an end between the taking and the look.
                 [_] => {}
                 [] if missed => {
                     let (label, name) = (&self.servers.label, &claim.name);
-                    return Err(Trouble::lasting(format!(
+                    return Err(BackendError::permanent(format!(
                         "{label}: the table does not keep the name `{name}` as it is"
                     ))
                     .hint("make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4")
@@ -271,11 +271,14 @@ impl Database for MySql {
                 [] => missed = true,
                 _ => {
                     let message = format!("{}: the table has the lock's name twice", self.servers.label);
-                    return Err(Trouble::lasting(message).hint("it needs `name` as its primary key").unclear().into());
+                    return Err(BackendError::permanent(message)
+                        .hint("it needs `name` as its primary key")
+                        .ambiguous()
+                        .into());
                 }
             }
         }
-        Err(Trouble::passing(format!("{}: others were quicker each time", self.servers.label)).into())
+        Err(BackendError::transient(format!("{}: others were quicker each time", self.servers.label)).into())
     }
 
     fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {
@@ -302,17 +305,17 @@ impl Database for MySql {
         history: History,
     ) -> Result<Reply<Kept>, Failure> {
         let answer = answer::ask(session, &self.tables.release(claim, hold, closing, history))?;
-        if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.record.left > hold + MILLISECOND) {
+        if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.state.left > hold + MILLISECOND) {
             return Err(self.altered("holds the lock on although it was given back").into());
         }
         let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
         let mut remark = Remark::default();
         match last {
-            Some(row) if answer.ends => remark.cut = row.record.until,
+            Some(row) if answer.ends => remark.cut = row.state.until,
             // Its column holds a later end.
             Some(row) => {
                 self.tables.endless = true;
-                let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.record.left;
+                let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.state.left;
                 let (name, owner) = (claim.name.clone(), claim.owner.ended());
                 let change = Change { name, from: owner.clone(), to: owner, left };
                 return Ok(self.change(session, &change)?.into());
@@ -349,8 +352,8 @@ impl Database for MySql {
         session.query_drop(self.tables.creation(table)).map(|()| true).map_err(|error| Failure::new(error, step))
     }
 
-    fn no_place(&self, _: Table, failure: &Failure) -> Option<Trouble> {
-        failure.is_missing_database().then(|| Trouble { unclear: false, ..self.explain(failure) })
+    fn no_place(&self, _: Table, failure: &Failure) -> Option<BackendError> {
+        failure.is_missing_database().then(|| BackendError { ambiguous: false, ..self.explain(failure) })
     }
 
     /// Whether the table can be seen. If not, it is missing, or making it meets the same trouble and tells of it.
@@ -358,7 +361,7 @@ impl Database for MySql {
         Ok(session.query_drop(self.tables.probe(table)).is_ok())
     }
 
-    fn survey(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    fn survey(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.probe(session, tell)
     }
 
@@ -374,7 +377,7 @@ mod operating;
 mod tests {
     use super::*;
 
-    fn open(text: &str) -> Result<Box<dyn Operate>, String> {
+    fn open(text: &str) -> Result<Box<dyn Admin>, String> {
         MySql::open(&Url::parse(text).unwrap(), &Access::default())
     }
 
@@ -404,7 +407,7 @@ mod tests {
     /// Whoever scanned the history for a change would lock gaps between its records, in which others insert theirs.
     #[test]
     fn runs_under_different_names_are_not_in_each_others_way() {
-        use crate::lock::{LockName, Owner, Purpose, Verdict};
+        use crate::lock::{LockName, Owner, Purpose, RunOutcome};
         use crate::servers::stores::Store;
 
         let store = crate::servers::stores::MariaDbStore::new();
@@ -428,7 +431,7 @@ mod tests {
                     for number in 0..100 {
                         let claim = claim(name, number, lease);
                         assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(_)));
-                        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+                        let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
                         assert_eq!(backend.release(&claim, Duration::ZERO, closing).unwrap().answer, Kept::Kept);
                     }
                 });

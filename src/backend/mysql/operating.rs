@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use super::MySql;
 use crate::backend::conformance::{claim_of as claim, token_of as take};
-use crate::backend::{Access, Backend, Kept, Operate, TroubleKind, Url};
-use crate::clock::Timestamp;
-use crate::lock::{Change, Claim, Closing, Lock, LockName, PastRun, Verdict, Wanted};
+use crate::backend::{Access, Admin, Backend, ErrorClass, Kept, Url};
+use crate::lock::{Change, Claim, Closing, Lock, LockName, RunOutcome, RunRecord, Wanted};
 use crate::servers::stores::{MariaDbStore, Store};
 use crate::servers::{self, MariaDb};
+use crate::system::Timestamp;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn open(url: &str) -> Box<dyn Operate> {
+fn open(url: &str) -> Box<dyn Admin> {
     let access = Access { password: None, patience: Duration::from_secs(10) };
     MySql::open(&Url::parse(url).unwrap(), &access).unwrap()
 }
 
 fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {
-    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
     backend.release(claim, Duration::ZERO, closing).unwrap().answer
 }
 
-fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+fn change(backend: &mut dyn Admin, name: &str, from: &str, to: &str, left: Duration) -> Kept {
     let (name, from, to) = (LockName::new(name).unwrap(), from.to_owned(), to.to_owned());
     backend.change(&Change { name, from, to, left }).unwrap()
 }
 
-fn listed(backend: &mut dyn Operate, names: &[&str]) -> Vec<(String, String, bool)> {
+fn listed(backend: &mut dyn Admin, names: &[&str]) -> Vec<(String, String, bool)> {
     let locks = backend.locks(names).unwrap().locks;
-    locks.into_iter().map(|lock| (lock.name.clone(), lock.record.owner.clone(), lock.is_held())).collect()
+    locks.into_iter().map(|lock| (lock.name.clone(), lock.state.owner.clone(), lock.is_held())).collect()
 }
 
 fn held(name: &str, owner: &str) -> (String, String, bool) {
@@ -56,18 +56,18 @@ fn the_right_to_read_suffices_to_list_locks_and_runs() {
     let mut backend = open(&url);
     assert_eq!(listed(&mut *backend, &[]), [held("job", first.owner.as_str())]);
     assert_eq!(listed(&mut *backend, &["job"]), [held("job", first.owner.as_str())]);
-    let trouble = backend.runs(&Wanted::default()).unwrap_err();
-    assert_eq!(trouble.kind, TroubleKind::Lasting);
-    assert!(trouble.message.contains("no history in the table shedlock_history: SELECT command denied"), "{trouble:?}");
-    assert!(trouble.hint.unwrap().contains("GRANT SELECT ON shedlock_history TO"));
+    let error = backend.runs(&Wanted::default()).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Permanent);
+    assert!(error.message.contains("no history in the table shedlock_history: SELECT command denied"), "{error:?}");
+    assert!(error.hint.unwrap().contains("GRANT SELECT ON shedlock_history TO"));
     store.0.mariadb(&format!("grant select on shedlock_history to {user}@'127.0.0.1'"));
     assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
     // What is there needs no rights to be there.
     assert_eq!(backend.make().unwrap(), ["the table shedlock is there", "the table shedlock_history is there"]);
     let name = LockName::new("job").unwrap();
     let owner = first.owner.as_str().to_owned();
-    let trouble = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
-    assert!(trouble.message.contains("UPDATE command denied"), "{trouble:?}");
+    let error = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
+    assert!(error.message.contains("UPDATE command denied"), "{error:?}");
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn who_may_make_no_table_is_told_what_to_run() {
     let store = MariaDbStore::new();
     let (user, url) = user(&store);
     store.0.mariadb(&format!("grant select on {}.* to {user}@'127.0.0.1'", store.0.name));
-    let trouble = open(&url).make().unwrap_err();
-    assert!(trouble.message.contains("there is no table shedlock, and it cannot be made"), "{trouble:?}");
-    assert!(trouble.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock` (name VARCHAR(64)"));
+    let error = open(&url).make().unwrap_err();
+    assert!(error.message.contains("there is no table shedlock, and it cannot be made"), "{error:?}");
+    assert!(error.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock` (name VARCHAR(64)"));
     store.make_table();
-    let trouble = open(&url).make().unwrap_err();
-    assert!(trouble.message.contains("no history in the table shedlock_history"), "{trouble:?}");
-    assert!(trouble.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock_history` (id BIGINT"));
+    let error = open(&url).make().unwrap_err();
+    assert!(error.message.contains("no history in the table shedlock_history"), "{error:?}");
+    assert!(error.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock_history` (id BIGINT"));
     assert_eq!(store.things(), ["shedlock"]);
 }
 
@@ -102,9 +102,9 @@ fn odd_rows_are_shown_as_far_as_they_can_be() {
     let free = |name: &str, owner: &str| (name.to_owned(), owner.to_owned(), false);
     assert_eq!(listed(&mut *backend, &[]), [held("a", "h\u{fffd}"), free("b", ""), free("c", "h")]);
     let locks = backend.locks(&["b", "a"]).unwrap().locks;
-    assert!(locks[0].record.since.is_none() && locks[0].record.until.is_some());
-    assert!(locks[1].record.since.is_none() && locks[1].record.until.is_none());
-    let odd = PastRun {
+    assert!(locks[0].state.since.is_none() && locks[0].state.until.is_some());
+    assert!(locks[1].state.since.is_none() && locks[1].state.until.is_none());
+    let odd = RunRecord {
         token: 7,
         name: "a".to_owned(),
         owner: String::new(),
@@ -124,16 +124,16 @@ fn odd_rows_are_shown_as_far_as_they_can_be() {
 fn another_s_table_is_no_history() {
     let store = MariaDbStore::new();
     store.0.mariadb("create table shedlock_history (id int, x int)");
-    let trouble = open(&store.url()).runs(&Wanted::default()).unwrap_err();
-    assert_eq!(trouble.kind, TroubleKind::Lasting);
-    assert!(trouble.message.contains("no history in the table shedlock_history: unknown column"), "{trouble:?}");
-    assert!(trouble.hint.unwrap().contains("?table="));
-    let trouble = open(&store.url()).make().unwrap_err();
-    assert!(trouble.message.contains("no history in the table shedlock_history: unknown column"), "{trouble:?}");
+    let error = open(&store.url()).runs(&Wanted::default()).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Permanent);
+    assert!(error.message.contains("no history in the table shedlock_history: unknown column"), "{error:?}");
+    assert!(error.hint.unwrap().contains("?table="));
+    let error = open(&store.url()).make().unwrap_err();
+    assert!(error.message.contains("no history in the table shedlock_history: unknown column"), "{error:?}");
     store.0.mariadb("drop table shedlock, shedlock_history; create table shedlock (x int)");
-    for trouble in [open(&store.url()).make().unwrap_err(), open(&store.url()).locks(&[]).unwrap_err()] {
-        assert!(trouble.message.contains("unknown column"), "{trouble:?}");
-        assert!(trouble.hint.unwrap().contains("it needs the columns name"));
+    for error in [open(&store.url()).make().unwrap_err(), open(&store.url()).locks(&[]).unwrap_err()] {
+        assert!(error.message.contains("unknown column"), "{error:?}");
+        assert!(error.hint.unwrap().contains("it needs the columns name"));
     }
 }
 
@@ -178,10 +178,10 @@ fn of_several_servers_one_that_is_read_only_is_passed_over_and_one_alone_answers
     assert_eq!(open(&both).runs(&Wanted::default()).unwrap().runs, []);
     assert_eq!(listed(&mut *open(&url(&[reader.port()])), &[]), [held("job", "behind")]);
     writable.stop();
-    let trouble = open(&both).locks(&[]).unwrap_err();
-    assert_eq!(trouble.kind, TroubleKind::Passing, "{trouble:?}");
-    let trouble = open(&url(&[reader.port(), reader.port()])).locks(&[]).unwrap_err();
-    assert!(trouble.message.contains("the server is read only"), "{trouble:?}");
+    let error = open(&both).locks(&[]).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Transient, "{error:?}");
+    let error = open(&url(&[reader.port(), reader.port()])).locks(&[]).unwrap_err();
+    assert!(error.message.contains("the server is read only"), "{error:?}");
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn a_server_without_autocommit_shows_what_has_changed() {
     let database = server.database();
     let (mut ours, mut others) = (open(&database.url()), open(&database.url()));
     let [first, second] = [claim("a", 1), claim("b", 2)];
-    let found = |backend: &mut dyn Operate| -> Vec<Lock> { backend.locks(&[]).unwrap().locks };
+    let found = |backend: &mut dyn Admin| -> Vec<Lock> { backend.locks(&[]).unwrap().locks };
     take(&mut *others, &first);
     assert_eq!(found(&mut *ours).len(), 1);
     take(&mut *others, &second);
     let locks = found(&mut *ours);
     assert_eq!(locks.len(), 2);
     for lock in locks {
-        assert!(lock.is_held() && lock.record.since.unwrap().0.abs_diff(Timestamp::now().0) < 20_000, "{lock:?}");
+        assert!(lock.is_held() && lock.state.since.unwrap().0.abs_diff(Timestamp::now().0) < 20_000, "{lock:?}");
     }
     assert_eq!(ours.runs(&Wanted::default()).unwrap().runs.len(), 2);
     assert_eq!(release(&mut *others, &first), Kept::Kept);

@@ -331,7 +331,7 @@ fn micros(duration: Duration) -> u128 {
 mod tests {
     use super::super::super::{Access, Url};
     use super::*;
-    use crate::lock::{LockName, Owner, Purpose, Verdict};
+    use crate::lock::{LockName, Owner, Purpose, RunOutcome};
 
     #[test]
     fn no_name_ends_a_statement() {
@@ -345,7 +345,7 @@ mod tests {
         };
         let url = Url::parse("mysql://db/x?table=ops.locks").unwrap();
         let tables = Tables::new("ops.locks", &Servers::of_url(&url, &Access::default(), true).unwrap());
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+        let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
         let change = |claim: &Claim, to: &str| Change {
             name: claim.name.clone(),
             from: claim.owner.as_str().to_owned(),

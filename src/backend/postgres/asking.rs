@@ -8,9 +8,9 @@ use tokio_postgres::types::{FromSql, Type};
 use super::super::sql::{self, Cell, History, Listing, TABLES};
 use super::session::{Failure, Session};
 use super::statements::{LOCKED, NOW, READ_ONLY, Statement};
-use super::{Postgres, Values, trouble};
-use crate::backend::Trouble;
-use crate::clock::{Moment, Timestamp};
+use super::{Postgres, Values, errors};
+use crate::backend::BackendError;
+use crate::system::{Moment, Timestamp};
 
 /// A statement is given no less than this.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl Postgres {
         for _ in 0..AGAIN {
             match self.look_once(session, statement, values) {
                 // What is only looked at, or may be done twice, is asked for on a new connection.
-                Err(failure) if trouble::is_end_of_session(&failure) => *session = self.servers.connect()?,
+                Err(failure) if errors::is_end_of_session(&failure) => *session = self.servers.connect()?,
                 answer => return answer,
             }
         }
@@ -51,7 +51,7 @@ impl Postgres {
     ) -> Result<Listing, Failure> {
         let rows = match self.query(session, statement, History::Without, values) {
             // A standby need not have the table yet.
-            Err(failure) if trouble::is_no_table(&failure) => self.query(session, &NOW, History::Without, &[])?,
+            Err(failure) if errors::is_no_table(&failure) => self.query(session, &NOW, History::Without, &[])?,
             answer => answer?,
         };
         if rows.iter().any(|row| row.try_get(1).unwrap_or(false)) {
@@ -86,7 +86,7 @@ impl Postgres {
                     return self.answered(Ok(rows));
                 }
                 // The lock is lost, the table is missing, or this was not a session of our own.
-                Err(failure) if !trouble::is_no_table(&failure) => return Err(failure),
+                Err(failure) if !errors::is_no_table(&failure) => return Err(failure),
                 answer => {
                     self.place(session)?;
                     if !self.tables.are_placed() {
@@ -121,11 +121,11 @@ impl Postgres {
     pub(super) fn sort(&self, session: &mut Session, failure: Failure) -> Failure {
         match failure {
             Failure::Cancelled => self.find_lock(session),
-            failure if session.is_lent() && trouble::is_silence(&failure) => Failure::Pooled,
-            failure if trouble::is_read_only(&failure) => match self.only_reads(session) {
-                Some(trouble) => {
+            failure if session.is_lent() && errors::is_silence(&failure) => Failure::Pooled,
+            failure if errors::is_read_only(&failure) => match self.only_reads(session) {
+                Some(error) => {
                     session.leave();
-                    Failure::Ours(trouble)
+                    Failure::Ours(error)
                 }
                 None => failure,
             },
@@ -134,11 +134,11 @@ impl Postgres {
     }
 
     /// Why this session can only read, if it is not for the server's sake: another server would be no better.
-    pub(super) fn only_reads(&self, session: &mut Session) -> Option<Trouble> {
+    pub(super) fn only_reads(&self, session: &mut Session) -> Option<BackendError> {
         let rows = session.query(READ_ONLY, &[], self.limit(session)).ok()?;
         let row = rows.first()?;
         let text = |column: usize| row.try_get::<_, &str>(column).ok();
-        Some(trouble::only_reads(&self.servers.label, text(0)?, text(1)?, text(2)?))
+        Some(errors::only_reads(&self.servers.label, text(0)?, text(1)?, text(2)?))
     }
 
     /// Finds the table that kept a statement waiting until it was taken back.

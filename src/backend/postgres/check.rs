@@ -11,7 +11,7 @@ use super::statements::NOW;
 use crate::backend::probe::{self, Distance, Tell};
 use crate::backend::sql::{Column, Database, Dialect, Facts, Row, Table};
 use crate::backend::tls::Mode;
-use crate::backend::{Finding, Grade, Reached, Trouble};
+use crate::backend::{BackendError, Finding, Grade, Reached};
 
 /// Who we are and what the server is. All answers are text.
 const ABOUT: &str = "SELECT current_user::text, current_database()::text, version(), \
@@ -86,7 +86,7 @@ struct Pooler {
 
 impl Postgres {
     /// Tells of the server. The error is that it does not answer any more.
-    pub(super) fn probe(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    pub(super) fn probe(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         let distance = self.servers.look(tell);
         if distance == Distance::Unreached {
             return Ok(Reached::No);
@@ -94,8 +94,8 @@ impl Postgres {
         self.servers.hosts.attempts.make_one();
         match self.servers.connect() {
             Ok(opened) => *session = Some(opened),
-            Err(trouble) => {
-                tell(Finding::of_trouble(probe::subject(&trouble), trouble));
+            Err(error) => {
+                tell(Finding::of_trouble(probe::subject(&error), error));
                 return Ok(Reached::No);
             }
         }
@@ -123,7 +123,7 @@ impl Postgres {
         probe::clock(|| self.clock(session), tell)?;
         let writing = match self.why_read_only(session).filter(|_| about.read_only && !about.standby) {
             // Another role could write here.
-            Some(trouble) => Finding::of_trouble("writable", trouble),
+            Some(error) => Finding::of_trouble("writable", error),
             None => judge_writing(&about),
         };
         let reached = probe::reached(&writing);
@@ -190,7 +190,7 @@ impl Postgres {
     }
 
     /// Logs in if need be, and asks who we are.
-    fn about(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<About, Trouble> {
+    fn about(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<About, BackendError> {
         let rows = self.rows(session, ABOUT)?;
         let value = |column| rows.first().map(|row| row.word(column)).unwrap_or_default();
         tell(Finding::good("login", format!("as {} to the database {}", value(0), value(1))));
@@ -203,21 +203,21 @@ impl Postgres {
         })
     }
 
-    fn why_read_only(&mut self, session: &mut Option<Session>) -> Option<Trouble> {
+    fn why_read_only(&mut self, session: &mut Option<Session>) -> Option<BackendError> {
         self.only_reads(session.as_mut()?)
     }
 
-    fn clock(&mut self, session: &mut Option<Session>) -> Result<u64, Trouble> {
+    fn clock(&mut self, session: &mut Option<Session>) -> Result<u64, BackendError> {
         let rows = self.rows(session, CLOCK)?;
         let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
-        time.ok_or_else(|| Trouble::lasting("the server's time is no number"))
+        time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
     }
 
     /// Asks for a pooler's console. A server has no such database and says so; what else it may say tells nothing.
     fn between(&mut self) -> Between {
         let mut session = match self.servers.connect_to_console() {
             Ok(session) => session,
-            Err(trouble) if trouble.message.contains("not allowed") || trouble.message.contains("admin") => {
+            Err(error) if error.message.contains("not allowed") || error.message.contains("admin") => {
                 return Between::Pooler(None);
             }
             Err(_) => return Between::Nothing,
@@ -237,7 +237,7 @@ impl Postgres {
         Between::Pooler(pooler)
     }
 
-    fn rows(&mut self, session: &mut Option<Session>, statement: &str) -> Result<Vec<Row>, Trouble> {
+    fn rows(&mut self, session: &mut Option<Session>, statement: &str) -> Result<Vec<Row>, BackendError> {
         let mut opened = match session.take() {
             Some(session) => session,
             None => self.servers.connect()?,

@@ -10,11 +10,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::super::network::{self, Authority, Bound, Host, Hosts};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{Mode, Tls};
-use super::super::{Access, Trouble, TroubleKind, Url};
+use super::super::{Access, BackendError, ErrorClass, Url};
+use super::errors;
 use super::passfile::{self, Found, Login};
 use super::session::{Failure, Session};
-use super::trouble;
-use crate::clock::Moment;
+use crate::system::Moment;
 
 const PORT: u16 = 5432;
 /// Where Debian's server and PostgreSQL's own default have their sockets.
@@ -58,7 +58,7 @@ impl Servers {
         }
         set_ports(&mut hosts, ports.as_deref())?;
         let tls = Tls::take(url, |key| variable(&format!("PG{}", key.to_ascii_uppercase())), Mode::Prefer)?;
-        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(crate::home::user);
+        let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(crate::system::user::name);
         let user = user.ok_or("names no user, and this one has no name; write postgres://USER@HOST/DATABASE")?;
         let path = Some(path).filter(|path| !path.is_empty());
         let database = path.or_else(|| url.take("dbname")).or_else(|| variable("PGDATABASE"));
@@ -119,14 +119,14 @@ impl Servers {
     ];
 
     /// Connects to the first host that lets us in.
-    pub(super) fn connect(&mut self) -> Result<Session, Trouble> {
+    pub(super) fn connect(&mut self) -> Result<Session, BackendError> {
         let bound = self.hosts.attempts.begin(Moment::now());
         let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config, bound));
         self.hosts.tried(bound, answer)
     }
 
     /// Connects to what a pooler calls its own database; a server has none of this name.
-    pub(super) fn connect_to_console(&mut self) -> Result<Session, Trouble> {
+    pub(super) fn connect_to_console(&mut self) -> Result<Session, BackendError> {
         let mut config = self.config.clone();
         config.dbname(CONSOLE);
         let bound = self.hosts.attempts.begin(Moment::now());
@@ -140,7 +140,7 @@ impl Servers {
         probe::hosts(&self.hosts.all, PORT, self.patience, socket, tell)
     }
 
-    fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, Trouble> {
+    fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, BackendError> {
         let mut config = config.clone();
         let port = host.port.unwrap_or(PORT);
         config.port(port);
@@ -155,12 +155,12 @@ impl Servers {
             },
         }
         let explain = |failure: &Failure| {
-            let trouble = trouble::of_connecting(&self.label, &self.user, failure);
+            let error = errors::of_connecting(&self.label, &self.user, failure);
             match &open {
-                Some(path) if trouble.kind == TroubleKind::Lasting => {
-                    trouble.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
+                Some(path) if error.class == ErrorClass::Permanent => {
+                    error.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
                 }
-                _ => trouble,
+                _ => error,
             }
         };
         if host.is_path() {
@@ -168,7 +168,7 @@ impl Servers {
             let limit = bound.each(self.hosts.count()).min(self.patience);
             return Session::open(&mut config, NoTls, limit).map_err(|failure| explain(&failure));
         }
-        let addresses = host.addresses(PORT).map_err(|trouble| trouble.of(&self.label))?;
+        let addresses = host.addresses(PORT).map_err(|error| error.of(&self.label))?;
         let mut met = None;
         let limit = bound.each(self.hosts.count() * addresses.len()).min(self.patience);
         for address in addresses {
@@ -176,11 +176,11 @@ impl Servers {
             config.host(&host.name).hostaddr(address.ip());
             match self.negotiate(&mut config, limit, &explain)? {
                 Ok(session) => return Ok(session),
-                Err(trouble) if trouble.kind == TroubleKind::Lasting => return Err(trouble),
-                Err(trouble) => met = Some(trouble),
+                Err(error) if error.class == ErrorClass::Permanent => return Err(error),
+                Err(error) => met = Some(error),
             }
         }
-        Err(met.unwrap_or_else(|| Trouble::passing(format!("{}: the host has no address", self.label))))
+        Err(met.unwrap_or_else(|| BackendError::transient(format!("{}: the host has no address", self.label))))
     }
 
     /// Connects with as much of TLS as is wanted. `allow` and `prefer` have two ways, and take the second one where the first
@@ -189,11 +189,11 @@ impl Servers {
         &self,
         config: &mut Config,
         limit: Duration,
-        explain: &impl Fn(&Failure) -> Trouble,
-    ) -> Result<Result<Session, Trouble>, Trouble> {
+        explain: &impl Fn(&Failure) -> BackendError,
+    ) -> Result<Result<Session, BackendError>, BackendError> {
         let plain = |config: &mut Config| Session::open(config.ssl_mode(SslMode::Disable), NoTls, limit);
-        let secure = |config: &mut Config, mode: SslMode| -> Result<_, Trouble> {
-            let tls = MakeRustlsConnect::new(self.tls.config().map_err(|trouble| trouble.of(&self.label))?);
+        let secure = |config: &mut Config, mode: SslMode| -> Result<_, BackendError> {
+            let tls = MakeRustlsConnect::new(self.tls.config().map_err(|error| error.of(&self.label))?);
             Ok(Session::open(config.ssl_mode(mode), tls, limit))
         };
         let first = match self.tls.mode {
@@ -202,12 +202,10 @@ impl Servers {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => secure(config, SslMode::Require)?,
         };
         let answer = match (first, self.tls.mode) {
-            (Err(failure), Mode::Allow) if trouble::wants_other_encryption(&failure) => {
+            (Err(failure), Mode::Allow) if errors::wants_other_encryption(&failure) => {
                 secure(config, SslMode::Require)?
             }
-            (Err(failure), Mode::Prefer)
-                if trouble::is_of_tls(&failure) || trouble::wants_other_encryption(&failure) =>
-            {
+            (Err(failure), Mode::Prefer) if errors::is_of_tls(&failure) || errors::wants_other_encryption(&failure) => {
                 plain(config)
             }
             (answer, _) => answer,

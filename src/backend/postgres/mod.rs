@@ -6,12 +6,12 @@
 mod asking;
 mod check;
 mod connect;
+mod errors;
 mod passfile;
 mod pid;
 mod place;
 mod session;
 mod statements;
-mod trouble;
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros};
 use super::tls::Tls;
-use super::{Access, Acquired, FOR_EVER, Kept, Operate, Reached, Reply, Tell, Trouble, TroubleKind, Url};
-use crate::clock::{Moment, Timestamp};
-use crate::lock::{Change, Claim, Closing, Grant, Record, Wanted};
+use super::{Access, Acquired, Admin, BackendError, ErrorClass, FOR_EVER, Kept, Reached, Reply, Tell, Url};
+use crate::lock::{Change, Claim, Closing, Grant, LockState, Wanted};
+use crate::system::{Moment, Timestamp};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
@@ -58,7 +58,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Checks `postgres://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
@@ -69,7 +69,7 @@ impl Postgres {
     /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
     fn judge(&mut self, session: &mut Session, end: End, lease: Duration) -> Result<(), Failure> {
         if session.is_unreplicated() {
-            return Err(trouble::unreplicated(&self.servers.label).into());
+            return Err(errors::unreplicated(&self.servers.label).into());
         }
         let is_early = end.left + ROUNDING < lease;
         if !is_early && !end.is_round() {
@@ -77,7 +77,7 @@ impl Postgres {
         }
         // Either by chance, or because the column keeps no more.
         let asked = self.query(session, &DIGITS, History::Without, &[]);
-        let rows = asked.map_err(|failure| self.explain(&failure).unclear())?;
+        let rows = asked.map_err(|failure| self.explain(&failure).ambiguous())?;
         let Some(row) = rows.first() else { return Ok(()) };
         let is_coarse = matches!(row.try_get(0), Ok(0..MILLISECONDS)) || matches!(row.try_get(1), Ok(true));
         match (is_coarse, is_early) {
@@ -88,19 +88,25 @@ impl Postgres {
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
-    fn too_coarse(&self) -> Trouble {
+    fn too_coarse(&self) -> BackendError {
         let message = "keeps no milliseconds, and a lock would end before its time";
-        Trouble::lasting(format!("{}: the table {} {message}", self.servers.label, self.tables.name(Table::Locks)))
-            .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
-            .unclear()
+        BackendError::permanent(format!(
+            "{}: the table {} {message}",
+            self.servers.label,
+            self.tables.name(Table::Locks)
+        ))
+        .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
+        .ambiguous()
     }
 
     /// As too coarse, and the column is not to blame.
-    fn too_early(&self) -> Trouble {
+    fn too_early(&self) -> BackendError {
         let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        Trouble::lasting(format!("{label}: the table {table} stores an earlier end of the lock than it was given"))
-            .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
-            .unclear()
+        BackendError::permanent(format!(
+            "{label}: the table {table} stores an earlier end of the lock than it was given"
+        ))
+        .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
+        .ambiguous()
     }
 
     /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
@@ -121,16 +127,16 @@ impl Postgres {
     }
 
     /// The server took the statement and left our row as it was.
-    fn kept_back(&self) -> Trouble {
+    fn kept_back(&self) -> BackendError {
         let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        Trouble::lasting(format!("{label}: the table {table} does not let the row of the lock be changed"))
+        BackendError::permanent(format!("{label}: the table {table} does not let the row of the lock be changed"))
             .hint(format!("look at its row security, triggers and rules: psql -c '\\d {table}'"))
     }
 
     /// The table has no place for this name beside one that it takes for the same.
-    fn spelt_otherwise(&self, name: &str, stored: &str) -> Trouble {
+    fn spelt_otherwise(&self, name: &str, stored: &str) -> BackendError {
         let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        Trouble::lasting(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
+        BackendError::permanent(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
             .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
     }
 }
@@ -176,7 +182,7 @@ impl Database for Postgres {
         }
     }
 
-    fn connect(&mut self, _: Making) -> Result<Option<Session>, Trouble> {
+    fn connect(&mut self, _: Making) -> Result<Option<Session>, BackendError> {
         self.servers.connect().map(Some)
     }
 
@@ -186,38 +192,36 @@ impl Database for Postgres {
 
     /// A connection on which the server answered is as good as before.
     fn outlives(&self, session: &Session, failure: &Failure) -> bool {
-        trouble::is_answer(failure) && !session.is_over()
+        errors::is_answer(failure) && !session.is_over()
     }
 
     fn fault(&self, failure: &Failure) -> Fault {
         match failure {
-            failure if trouble::is_read_only(failure) => Fault::ReadOnly,
-            failure if trouble::is_no_table(failure) => Fault::Missing(self.tables.missing(&trouble::said(failure))),
+            failure if errors::is_read_only(failure) => Fault::ReadOnly,
+            failure if errors::is_no_table(failure) => Fault::Missing(self.tables.missing(&errors::said(failure))),
             // Whose fault it is shows without the history.
-            failure if trouble::is_said(failure) && !trouble::is_given_up(failure) => {
-                match self.explain(failure).kind {
-                    TroubleKind::Lasting => Fault::History,
-                    _ => Fault::Other,
-                }
-            }
+            failure if errors::is_said(failure) && !errors::is_given_up(failure) => match self.explain(failure).class {
+                ErrorClass::Permanent => Fault::History,
+                _ => Fault::Other,
+            },
             _ => Fault::Other,
         }
     }
 
-    fn explain(&self, failure: &Failure) -> Trouble {
+    fn explain(&self, failure: &Failure) -> BackendError {
         let table = match failure {
             Failure::Locked { place, .. } => self.tables.missing(place),
             _ => Table::Locks,
         };
-        trouble::of_asking(&self.servers.label, &self.servers.user, self.tables.name(table), failure)
+        errors::of_asking(&self.servers.label, &self.servers.user, self.tables.name(table), failure)
     }
 
     fn said(&self, failure: &Failure) -> String {
-        trouble::said(failure)
+        errors::said(failure)
     }
 
     fn is_denied(&self, failure: &Failure) -> bool {
-        trouble::is_forbidden(failure)
+        errors::is_forbidden(failure)
     }
 
     fn acquire(&mut self, session: &mut Session, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
@@ -242,8 +246,8 @@ impl Database for Postgres {
         Err(match rows.first().map(|row| (row.try_get::<_, String>(0), row.try_get(1))) {
             Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
             // By chance it may have become free just now.
-            Some(_) => Trouble { kind: TroubleKind::Passing, ..self.kept_back() },
-            None => Trouble::passing(format!("{}: others were quicker each time", self.servers.label)),
+            Some(_) => BackendError { class: ErrorClass::Transient, ..self.kept_back() },
+            None => BackendError::transient(format!("{}: others were quicker each time", self.servers.label)),
         }
         .into())
     }
@@ -323,7 +327,7 @@ impl Database for Postgres {
         let limit = self.limit(session);
         match session.execute(&self.tables.create(table), limit) {
             Ok(()) => Ok(true),
-            Err(failure) if trouble::is_made_already(&failure) => Ok(false),
+            Err(failure) if errors::is_made_already(&failure) => Ok(false),
             Err(failure) => Err(self.sort(session, failure)),
         }
     }
@@ -339,15 +343,15 @@ impl Database for Postgres {
         Ok(places.all(&bare).filter(|_| !is_there).collect())
     }
 
-    fn no_place(&self, table: Table, failure: &Failure) -> Option<Trouble> {
-        if let Failure::Ours(trouble) = failure {
-            return Some(trouble.clone());
+    fn no_place(&self, table: Table, failure: &Failure) -> Option<BackendError> {
+        if let Failure::Ours(error) = failure {
+            return Some(error.clone());
         }
         let (label, name, create) = (&self.servers.label, self.tables.name(table), self.tables.create(table));
-        let (schema, _) = name.split_once('.').filter(|_| trouble::is_no_schema(failure))?;
-        Some(Trouble::lasting(format!("{label}: there is no schema {schema} for the table {name}")).hint(format!(
-            "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"
-        )))
+        let (schema, _) = name.split_once('.').filter(|_| errors::is_no_schema(failure))?;
+        Some(BackendError::permanent(format!("{label}: there is no schema {schema} for the table {name}")).hint(
+            format!("look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"),
+        ))
     }
 
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
@@ -358,7 +362,7 @@ impl Database for Postgres {
         Ok(rows.first().and_then(|row| row.number(0)) == Some(1))
     }
 
-    fn survey(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    fn survey(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.probe(session, tell)
     }
 
@@ -396,7 +400,7 @@ fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> {
         let token = row.try_get::<_, Option<i64>>(5)?.and_then(|id| id.try_into().ok());
         return Ok((Acquired::Granted(Grant { locked_at, until, token }), end));
     }
-    let record = Record { owner: row.try_get(1)?, since: time(since), until: time(until), left: end.left };
+    let record = LockState { owner: row.try_get(1)?, since: time(since), until: time(until), left: end.left };
     Ok((Acquired::Held(record), end))
 }
 

@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use crate::backend::{Access, Acquired, Kept, Operate, Trouble, TroubleKind, from_url};
-use crate::clock::Timestamp;
-use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, Verdict, Wanted};
+use crate::backend::{Access, Acquired, Admin, BackendError, ErrorClass, Kept, from_url};
+use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, RunOutcome, Wanted};
 use crate::servers::{Postgres, PostgresDatabase, postgres};
+use crate::system::Timestamp;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn open(url: &str) -> Box<dyn Operate> {
+fn open(url: &str) -> Box<dyn Admin> {
     from_url(url, &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
 }
 
@@ -20,12 +20,12 @@ fn claim(owner: Owner) -> Claim {
 }
 
 /// Runs under a lock once.
-fn works(backend: &mut dyn Operate) {
+fn works(backend: &mut dyn Admin) {
     static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1000);
     let number = RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let claim = claim(Owner::new("host", 1, number));
     assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(grant) if grant.token.is_some()));
-    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
     assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept.into()));
 }
 
@@ -34,7 +34,7 @@ fn change(from: &str, to: &str, left: Duration) -> Change {
 }
 
 /// A role without any right, which can log in to the database.
-fn role(database: &PostgresDatabase, name: &str) -> (String, Box<dyn Operate>) {
+fn role(database: &PostgresDatabase, name: &str) -> (String, Box<dyn Admin>) {
     let role = format!("{}_{name}", database.name);
     database.psql(&format!("create role {role} login; revoke create on schema public from public"));
     let backend = open(&database.login(&role).url());
@@ -42,10 +42,10 @@ fn role(database: &PostgresDatabase, name: &str) -> (String, Box<dyn Operate>) {
 }
 
 #[track_caller]
-fn complains(trouble: &Trouble, message: &str, hint: &str) {
-    assert_eq!(trouble.kind, TroubleKind::Lasting, "{trouble:?}");
-    assert!(trouble.message.contains(message), "{trouble:?}");
-    assert!(trouble.hint.as_deref().unwrap_or_default().contains(hint), "{trouble:?}");
+fn complains(error: &BackendError, message: &str, hint: &str) {
+    assert_eq!(error.class, ErrorClass::Permanent, "{error:?}");
+    assert!(error.message.contains(message), "{error:?}");
+    assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{error:?}");
 }
 
 #[test]
@@ -64,18 +64,18 @@ fn both_kinds_of_times_are_read_and_infinity() {
         let mut backend = open(&database.url());
         let found = backend.locks(&[]).unwrap();
         let [endless, free, null, past, plain] = &found.locks[..] else { panic!("{kind}: {found:?}") };
-        assert_eq!(endless.record.owner, "a person");
-        assert_eq!(endless.record.since, Timestamp::parse("2026-01-31T18:00:00.123Z"), "{kind}");
-        assert_eq!((endless.record.until, endless.record.left), (None, crate::backend::FOR_EVER));
+        assert_eq!(endless.state.owner, "a person");
+        assert_eq!(endless.state.since, Timestamp::parse("2026-01-31T18:00:00.123Z"), "{kind}");
+        assert_eq!((endless.state.until, endless.state.left), (None, crate::backend::FOR_EVER));
         assert_eq!([free, null, past].map(Lock::is_held), [false; 3], "{kind}: {found:?}");
-        assert_eq!((free.record.since, null.record.until), (None, None));
-        assert!(plain.record.left > MINUTE * 59 && plain.record.left <= MINUTE * 60, "{kind}: {plain:?}");
+        assert_eq!((free.state.since, null.state.until), (None, None));
+        assert!(plain.state.left > MINUTE * 59 && plain.state.left <= MINUTE * 60, "{kind}: {plain:?}");
         // An end that there was not, and a taking at some time.
         let change = Change { name: LockName::new("endless").unwrap(), ..change("a person", "another", MINUTE) };
         assert_eq!(backend.change(&change), Ok(Kept::Kept));
         let lock = &backend.locks(&["endless"]).unwrap().locks[0];
-        assert!(lock.record.left > MINUTE / 2 && lock.record.left <= MINUTE, "{kind}: {lock:?}");
-        assert!(found.now.0.abs_diff(lock.record.since.unwrap().0) < 20_000, "{kind}: {lock:?}");
+        assert!(lock.state.left > MINUTE / 2 && lock.state.left <= MINUTE, "{kind}: {lock:?}");
+        assert!(found.now.0.abs_diff(lock.state.since.unwrap().0) < 20_000, "{kind}: {lock:?}");
     }
 }
 
@@ -138,7 +138,7 @@ fn what_may_not_be_made_is_shown() {
         "no history in the table shedlock_history: it is not there, and it cannot be made",
         "CREATE TABLE IF NOT EXISTS shedlock_history",
     );
-    assert_eq!(backend.locks(&[]).unwrap_err().kind, TroubleKind::Lasting);
+    assert_eq!(backend.locks(&[]).unwrap_err().class, ErrorClass::Permanent);
 }
 
 #[test]
@@ -220,18 +220,18 @@ fn a_standby_is_not_asked() {
             database.psql("update shedlock set lock_until = now() + interval '1h', locked_by = 'somebody'");
             let mut backend = open(&url(ports));
             assert_eq!(backend.change(&change("somebody", "else", MINUTE)), Ok(Kept::Kept));
-            assert_eq!(backend.locks(&[]).unwrap().locks[0].record.owner, "else");
+            assert_eq!(backend.locks(&[]).unwrap().locks[0].state.owner, "else");
             database.psql("update shedlock set lock_until = now()");
         }
         let mut alone = open(&url([other, other]));
-        for trouble in [
+        for error in [
             alone.locks(&[]).unwrap_err(),
             alone.runs(&Wanted::default()).unwrap_err(),
             alone.change(&change("else", "else", MINUTE)).unwrap_err(),
             alone.make().unwrap_err(),
         ] {
-            assert_eq!(trouble.kind, TroubleKind::Passing, "{trouble:?}");
-            assert!(trouble.hint.unwrap().contains("a lock needs a server that can be written"));
+            assert_eq!(error.class, ErrorClass::Transient, "{error:?}");
+            assert!(error.hint.unwrap().contains("a lock needs a server that can be written"));
         }
     }
 }

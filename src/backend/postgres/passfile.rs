@@ -23,7 +23,9 @@ pub(super) struct Login<'a> {
 
 /// Looks into the file that the variable PGPASSFILE names, or `~/.pgpass`.
 pub(super) fn find(named: Option<PathBuf>, login: &Login<'_>) -> Found {
-    let Some(path) = named.or_else(|| Some(crate::home::directory()?.join(".pgpass"))) else { return Found::Nothing };
+    let Some(path) = named.or_else(|| Some(crate::system::user::home()?.join(".pgpass"))) else {
+        return Found::Nothing;
+    };
     let Ok(mut file) = std::fs::File::open(&path) else { return Found::Nothing };
     let Ok(data) = file.metadata() else { return Found::Nothing };
     if !data.is_file() {

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use super::super::sql::{TABLES, Table};
 use super::session::{Failure, Session};
 use super::statements::PLACES;
-use super::{Postgres, Trouble};
+use super::{BackendError, Postgres};
 
 /// What the database says of the schemas. All names are quoted where they have to be.
 pub(super) struct Places {
@@ -43,7 +43,7 @@ impl Postgres {
         let Some(locks) = locks.or_else(|| places.path.iter().find(|schema| !schema.starts_with("pg_"))) else {
             let (label, name) = (&self.servers.label, self.tables.name(Table::Locks));
             let message = format!("{label}: there is no schema for the table {name} in the search_path of the role");
-            return Err(Trouble::lasting(message).hint(format!("name the schema: ?table=SCHEMA.{name}")).into());
+            return Err(BackendError::permanent(message).hint(format!("name the schema: ?table=SCHEMA.{name}")).into());
         };
         self.tables.place(locks, runs.unwrap_or(locks));
         Ok(places)

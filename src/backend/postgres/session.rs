@@ -21,7 +21,7 @@ use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, Error, Row, SimpleQueryMessage, SimpleQueryRow, Socket,
 };
 
-use super::super::Trouble;
+use super::super::BackendError;
 use super::pid;
 
 /// How long taking back a statement may take, and how long saying goodbye.
@@ -48,12 +48,12 @@ pub(in crate::backend) enum Failure {
         row: bool,
         place: String,
     },
-    Ours(Trouble),
+    Ours(BackendError),
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Ours(trouble)
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::Ours(error)
     }
 }
 

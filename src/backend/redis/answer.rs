@@ -5,8 +5,8 @@ use std::time::Duration;
 use ::redis::Value;
 
 use super::super::{Acquired, FOR_EVER};
-use crate::clock::Timestamp;
-use crate::lock::{Grant, Record};
+use crate::lock::{Grant, LockState};
+use crate::system::Timestamp;
 
 /// How much of a value is shown that is not of our form.
 pub(super) const SHOWN: usize = 255;
@@ -35,13 +35,13 @@ pub(super) fn of_acquire(answer: &Value, lease: u64) -> Option<(Acquired, Option
 }
 
 /// What there is to say of somebody else's lock, in a line.
-fn record(now: u64, left: i64, value: &str) -> Record {
+fn record(now: u64, left: i64, value: &str) -> LockState {
     let record = stored(now, left, value);
-    Record { owner: record.owner.chars().take(SHOWN).collect(), ..record }
+    LockState { owner: record.owner.chars().take(SHOWN).collect(), ..record }
 }
 
 /// Reads the answers to GET and PTTL. In this order, a lock that ends in between is one that has ended.
-pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<Record> {
+pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<LockState> {
     match answers {
         // A key without an end has -1, and one that is gone -2.
         [Value::BulkString(value), Value::Int(left @ -1..)] => {
@@ -52,12 +52,12 @@ pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<Record> {
 }
 
 /// What a lock's key holds.
-pub(super) fn stored(now: u64, left: i64, value: &str) -> Record {
+pub(super) fn stored(now: u64, left: i64, value: &str) -> LockState {
     // A key without an end has -1.
     let left = u64::try_from(left).ok();
     let ours = value.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
     let (since, owner) = ours.map_or((None, value), |(time, owner)| (Timestamp::parse(time), owner));
-    Record {
+    LockState {
         owner: owner.to_owned(),
         since,
         until: left.map(|left| Timestamp(now.saturating_add(left))),

@@ -9,10 +9,10 @@ use ::redis::{Cmd, Value, cmd};
 
 use super::Redis;
 use super::connect::Route;
+use super::errors;
 use super::link::Link;
-use super::trouble;
 use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::{Finding, Reached, Trouble, TroubleKind};
+use crate::backend::{BackendError, ErrorClass, Finding, Reached};
 
 /// Earlier servers know no users, and their scripts are another matter.
 const OLDEST: (u32, u32) = (6, 0);
@@ -30,33 +30,33 @@ impl Redis {
         }
         let (link, info) = match self.find_master(tell) {
             Ok(found) => found,
-            Err(trouble) => {
-                tell(Finding::of_trouble(probe::subject(&trouble), trouble));
+            Err(error) => {
+                tell(Finding::of_trouble(probe::subject(&error), error));
                 return Reached::No;
             }
         };
         match self.probe_server(link, &info, distance, tell) {
             Ok(reached) => reached,
-            Err(trouble) => {
-                tell(Finding::of_trouble("server", trouble));
+            Err(error) => {
+                tell(Finding::of_trouble("server", error));
                 Reached::No
             }
         }
     }
 
     /// Logs in to a server that is no replica, if there is one among those of the URL.
-    fn find_master(&mut self, tell: Tell<'_>) -> Result<(Link, Info), Trouble> {
+    fn find_master(&mut self, tell: Tell<'_>) -> Result<(Link, Info), BackendError> {
         let mut left = self.network.count();
         loop {
             left -= 1;
             let mut link = self.network.link()?;
             // It may be refused, but a server that wants a password says so to everything.
             let answer = one(&mut link, cmd("PING"))?;
-            if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOAUTH") {
+            if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
                 return Err(link
                     .check(answer)
                     .err()
-                    .unwrap_or_else(|| Trouble::lasting("the server wants a password")));
+                    .unwrap_or_else(|| BackendError::permanent("the server wants a password")));
             }
             let info = info(&mut link)?;
             if left == 0 || !is_replica(&info) {
@@ -74,7 +74,7 @@ impl Redis {
         info: &Info,
         distance: Distance,
         tell: Tell<'_>,
-    ) -> Result<Reached, Trouble> {
+    ) -> Result<Reached, BackendError> {
         if let Route::Sentinels { master, .. } = self.network.route() {
             tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
         }
@@ -84,10 +84,10 @@ impl Redis {
         let user = self.network.terms().user.as_deref().unwrap_or("default");
         tell(Finding::good("login", format!("as the user {user} to {}", link.name())));
         tell(judge_version(info));
-        if let Err(trouble) = probe::clock(|| clock(&mut link), tell) {
+        if let Err(error) = probe::clock(|| clock(&mut link), tell) {
             // That a right is missing is said below.
-            if trouble.kind != TroubleKind::Lasting {
-                return Err(trouble);
+            if error.class != ErrorClass::Permanent {
+                return Err(error);
             }
         }
         let writing = judge_writing(info);
@@ -105,7 +105,7 @@ impl Redis {
         Ok(reached)
     }
 
-    fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, Trouble> {
+    fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, BackendError> {
         let clustered = info.get("cluster_enabled").is_some_and(|enabled| enabled == "1");
         if clustered && !self.network.is_cluster() {
             let seen = "the server is a node of a cluster, and has only a part of the locks";
@@ -128,7 +128,7 @@ impl Redis {
 }
 
 /// Asks one thing.
-fn one(link: &mut Link, command: Cmd) -> Result<Value, Trouble> {
+fn one(link: &mut Link, command: Cmd) -> Result<Value, BackendError> {
     Ok(link.ask(&[command])?.pop().unwrap_or_default())
 }
 
@@ -142,16 +142,16 @@ fn text(answer: &Value) -> String {
     }
 }
 
-fn info(link: &mut Link) -> Result<Info, Trouble> {
+fn info(link: &mut Link) -> Result<Info, BackendError> {
     let answer = text(&one(link, cmd("INFO"))?);
     let pair = |line: &str| line.trim().split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
     Ok(answer.lines().filter_map(pair).collect())
 }
 
-fn clock(link: &mut Link) -> Result<u64, Trouble> {
+fn clock(link: &mut Link) -> Result<u64, BackendError> {
     let answer = one(link, cmd("TIME"))?;
     let Value::Array(parts) = link.check(answer)? else {
-        return Err(Trouble::lasting("the server's answer to TIME is no time"));
+        return Err(BackendError::permanent("the server's answer to TIME is no time"));
     };
     let number = |at: usize| parts.get(at).and_then(|part| text(part).parse::<u64>().ok()).unwrap_or_default();
     Ok(number(0).saturating_mul(1_000_000).saturating_add(number(1)))

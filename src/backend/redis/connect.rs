@@ -9,10 +9,10 @@ use ::redis::{Script, ServerError, Value, cmd};
 
 use super::super::network::{Attempts, Bound, Host};
 use super::super::probe::{self, Distance, Tell};
-use super::super::{Trouble, TroubleKind};
+use super::super::{BackendError, ErrorClass};
+use super::errors;
 use super::link::{self, Link, Login, Peer, Terms};
-use super::trouble;
-use crate::clock::Moment;
+use crate::system::Moment;
 
 /// How often a cluster may send us on within one request.
 pub(super) const REDIRECTIONS: usize = 5;
@@ -23,7 +23,7 @@ const DISPENSABLE: [&str; 3] = ["NOPERM", "TRYAGAIN", "CROSSSLOT"];
 
 /// Whether the same call with its first keys alone may be answered.
 pub(super) fn is_dispensable(error: &ServerError) -> bool {
-    DISPENSABLE.contains(&trouble::code(error))
+    DISPENSABLE.contains(&errors::code(error))
 }
 
 /// The servers of a URL.
@@ -108,7 +108,7 @@ impl Network {
     }
 
     /// The connection to go on with, which is opened if there is none. Who does not give it back closes it.
-    pub(super) fn link(&mut self) -> Result<Link, Trouble> {
+    pub(super) fn link(&mut self) -> Result<Link, BackendError> {
         match self.link.take() {
             Some(link) => Ok(link),
             None => self.connect(),
@@ -127,7 +127,7 @@ impl Network {
     }
 
     /// Runs a script where it can be run. A refusal of what it can do without is an answer.
-    pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, Trouble> {
+    pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, BackendError> {
         self.run_unless(call, |error| call.keys.len() > 1 && is_dispensable(error))
     }
 
@@ -136,7 +136,7 @@ impl Network {
         &mut self,
         call: &Call<'_>,
         is_answer: impl Fn(&ServerError) -> bool,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, BackendError> {
         let mut replicas = 0;
         let mut redirections = 0;
         let mut asking = Asking::No;
@@ -151,7 +151,7 @@ impl Network {
                 self.keep(link);
                 return Ok(answer);
             };
-            let code = trouble::code(error);
+            let code = errors::code(error);
             if is_answer(error) {
                 self.keep(link);
                 return Ok(answer);
@@ -164,7 +164,7 @@ impl Network {
                 }
                 (Route::Cluster(_), "MOVED" | "ASK") => {
                     self.node = None;
-                    return Err(Trouble::passing("the cluster's nodes send us to and fro").named(link.name()));
+                    return Err(BackendError::transient("the cluster's nodes send us to and fro").named(link.name()));
                 }
                 (Route::Servers(hosts), "READONLY" | "MASTERDOWN" | "LOADING") if replicas + 1 < hosts.len() => {
                     replicas += 1;
@@ -197,7 +197,7 @@ impl Network {
     }
 
     /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
-    fn follow(&mut self) -> Result<Link, Trouble> {
+    fn follow(&mut self) -> Result<Link, BackendError> {
         let Some(node) = self.node.take() else { return self.connect() };
         let limit = self.limit();
         let link = Link::open(&node, Peer::Server, &self.terms, limit)?;
@@ -205,7 +205,7 @@ impl Network {
         Ok(link)
     }
 
-    fn connect(&mut self) -> Result<Link, Trouble> {
+    fn connect(&mut self) -> Result<Link, BackendError> {
         // The node that had the lock last may have it still, and may be gone.
         if self.node.is_some()
             && let Ok(link) = self.follow()
@@ -223,24 +223,24 @@ impl Network {
             };
             match found {
                 Ok(link) => return Ok(link),
-                Err(trouble) => last = Some(both(last, trouble)),
+                Err(error) => last = Some(both(last, error)),
             }
             self.first = self.first.wrapping_add(1);
         }
         if let Some(bound) = self.attempt.take() {
             self.attempts.failed(bound, Moment::now());
         }
-        Err(last.unwrap_or_else(|| Trouble::lasting("the URL names no host")))
+        Err(last.unwrap_or_else(|| BackendError::permanent("the URL names no host")))
     }
 }
 
 /// Two servers' troubles as one: it may pass if one of them may, and tells what does not pass.
-fn both(one: Option<Trouble>, other: Trouble) -> Trouble {
+fn both(one: Option<BackendError>, other: BackendError) -> BackendError {
     let Some(one) = one else { return other };
-    match (one.kind, other.kind) {
-        (_, TroubleKind::Full) => other,
-        (TroubleKind::Lasting, TroubleKind::Passing) => Trouble { kind: TroubleKind::Passing, ..one },
-        (TroubleKind::Passing, TroubleKind::Lasting) => Trouble { kind: TroubleKind::Passing, ..other },
+    match (one.class, other.class) {
+        (_, ErrorClass::Overloaded) => other,
+        (ErrorClass::Permanent, ErrorClass::Transient) => BackendError { class: ErrorClass::Transient, ..one },
+        (ErrorClass::Transient, ErrorClass::Permanent) => BackendError { class: ErrorClass::Transient, ..other },
         _ => one,
     }
 }
@@ -253,7 +253,7 @@ pub(super) enum Asking {
 }
 
 /// One round trip; two where the server has not seen the script since it started.
-fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value, Trouble> {
+fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value, BackendError> {
     let mut ask = |command: &str, script: &str| {
         let mut evaluate = cmd(command);
         evaluate.arg(script).arg(call.keys.len()).arg(call.keys).arg(call.arguments);
@@ -265,7 +265,7 @@ fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value,
     };
     let answer = ask("EVALSHA", Script::new(call.script).get_hash())?;
     match &answer {
-        Value::ServerError(error) if trouble::code(error) == "NOSCRIPT" => ask("EVAL", call.script),
+        Value::ServerError(error) if errors::code(error) == "NOSCRIPT" => ask("EVAL", call.script),
         _ => Ok(answer),
     }
 }
@@ -279,23 +279,23 @@ pub(super) fn redirection(text: &str, from: &Host) -> Option<Host> {
 }
 
 /// Connects to the master that this sentinel names.
-fn ask_sentinel(host: &Host, master: &str, terms: &Terms, limit: Duration) -> Result<Link, Trouble> {
+fn ask_sentinel(host: &Host, master: &str, terms: &Terms, limit: Duration) -> Result<Link, BackendError> {
     let question = || cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).clone();
     let mut link = Link::open(host, Peer::Sentinel(Login::Without), terms, limit)?;
     let mut answer = link.ask(&[question()])?.pop().unwrap_or_default();
-    if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOAUTH") {
+    if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
         link = Link::open(host, Peer::Sentinel(Login::With), terms, limit)?;
         answer = link.ask(&[question()])?.pop().unwrap_or_default();
     }
     let answer = link.check(answer)?;
     match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {
         Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms, limit),
-        Ok(None) => Err(Trouble::lasting(format!("the sentinel knows no master `{master}`"))
+        Ok(None) => Err(BackendError::permanent(format!("the sentinel knows no master `{master}`"))
             .hint("look which ones it knows, with redis-cli SENTINEL MASTERS")
             .named(link.name())),
-        Err(_) => Err(Trouble::lasting("the sentinel names no master").named(link.name())),
+        Err(_) => Err(BackendError::permanent("the sentinel names no master").named(link.name())),
     }
-    .map_err(|trouble| Trouble { unclear: false, ..trouble })
+    .map_err(|error| BackendError { ambiguous: false, ..error })
 }
 
 #[cfg(test)]
@@ -318,9 +318,9 @@ mod tests {
 
     #[test]
     fn of_two_troubles_the_one_that_stays_is_told_and_the_one_that_passes_is_tried_again() {
-        let (passing, lasting) = (Trouble::passing("down"), Trouble::lasting("wrong password"));
-        let full = Trouble::new(TroubleKind::Full, "full");
-        let told = Trouble::passing("wrong password");
+        let (passing, lasting) = (BackendError::transient("down"), BackendError::permanent("wrong password"));
+        let full = BackendError::new(ErrorClass::Overloaded, "full");
+        let told = BackendError::transient("wrong password");
         assert_eq!(both(Some(passing.clone()), lasting.clone()), told);
         assert_eq!(both(Some(lasting.clone()), passing.clone()), told);
         assert_eq!(both(Some(lasting.clone()), lasting.clone()), lasting);

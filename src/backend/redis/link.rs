@@ -12,8 +12,8 @@ use ::redis::{
 
 use super::super::network::Host;
 use super::super::tls::{self, Checks, Tls};
-use super::super::{Trouble, note_reached};
-use super::trouble;
+use super::super::{BackendError, note_reached};
+use super::errors;
 
 /// How to open a connection, whichever the server.
 pub(super) struct Terms {
@@ -52,9 +52,9 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects, logs in and selects the database. Nothing is asked of the server that is not needed for that.
-    pub(super) fn open(host: &Host, peer: Peer, terms: &Terms, limit: Duration) -> Result<Self, Trouble> {
+    pub(super) fn open(host: &Host, peer: Peer, terms: &Terms, limit: Duration) -> Result<Self, BackendError> {
         let name = terms.name(host, peer);
-        let within = |error: &RedisError| trouble::of_connecting(error, limit).named(&name);
+        let within = |error: &RedisError| errors::of_connecting(error, limit).named(&name);
         let connect = || {
             let info = address(host, peer, terms)?.into_connection_info().map_err(|error| within(&error))?;
             host.prepare_lookup();
@@ -68,9 +68,9 @@ impl Link {
             connection.set_write_timeout(Some(limit)).map_err(|error| within(&error))?;
             Ok(connection)
         };
-        let connection = connect().map_err(|trouble: Trouble| trouble.named(&name))?;
+        let connection = connect().map_err(|error: BackendError| error.named(&name))?;
         let mut link = Self { connection, host: host.clone(), name, limit };
-        link.greet(peer, terms).map_err(|trouble| Trouble { unclear: false, ..trouble })?;
+        link.greet(peer, terms).map_err(|error| BackendError { ambiguous: false, ..error })?;
         note_reached();
         Ok(link)
     }
@@ -83,7 +83,7 @@ impl Link {
         &self.name
     }
 
-    fn greet(&mut self, peer: Peer, terms: &Terms) -> Result<(), Trouble> {
+    fn greet(&mut self, peer: Peer, terms: &Terms) -> Result<(), BackendError> {
         let mut greeting = Vec::new();
         if peer != Peer::Sentinel(Login::Without) && (terms.user.is_some() || terms.password.is_some()) {
             let mut login = cmd("AUTH");
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Sends commands in one go and returns as many answers; a refusal by the server is among them.
-    pub(super) fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Trouble> {
+    pub(super) fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, BackendError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
@@ -115,7 +115,7 @@ impl Link {
             {
                 return Ok(vec![refusal]);
             }
-            return Err(trouble::of_connection(&error, self.limit).named(&self.name));
+            return Err(errors::of_connection(&error, self.limit).named(&self.name));
         }
         let mut answers = Vec::new();
         for _ in commands {
@@ -124,8 +124,8 @@ impl Link {
                 // What a server says before it hangs up is said once, whatever it was asked.
                 Err(_) if matches!(answers.last(), Some(Value::ServerError(_))) => break,
                 Err(error) => {
-                    let trouble = trouble::of_connection(&error, self.limit).named(&self.name);
-                    return Err(if trouble::is_handshake(&error) { trouble } else { trouble.unclear() });
+                    let named = errors::of_connection(&error, self.limit).named(&self.name);
+                    return Err(if errors::is_handshake(&error) { named } else { named.ambiguous() });
                 }
             }
         }
@@ -133,9 +133,9 @@ impl Link {
     }
 
     /// Makes trouble of a server's refusal.
-    pub(super) fn check(&self, answer: Value) -> Result<Value, Trouble> {
+    pub(super) fn check(&self, answer: Value) -> Result<Value, BackendError> {
         match answer {
-            Value::ServerError(error) => Err(trouble::of_answer(&error).named(&self.name)),
+            Value::ServerError(error) => Err(errors::of_answer(&error).named(&self.name)),
             answer => Ok(answer),
         }
     }
@@ -167,7 +167,7 @@ fn with_port(host: &Host, peer: Peer) -> Host {
 }
 
 /// The address in the driver's words.
-fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, Trouble> {
+fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, BackendError> {
     let port = port(host, peer);
     if host.is_path() {
         return Ok(ConnectionAddr::Unix(PathBuf::from(&host.name)));
@@ -189,7 +189,7 @@ fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, Tro
     let bare = ConnectionAddr::TcpTls { host: host.name.clone(), port, insecure, tls_params: None };
     let built = bare.into_connection_info().and_then(|info| Client::build_with_tls(info, certificates));
     let mut address =
-        built.map_err(|error| trouble::of_connecting(&error, terms.timeout))?.get_connection_info().addr().clone();
+        built.map_err(|error| errors::of_connecting(&error, terms.timeout))?.get_connection_info().addr().clone();
     address.set_danger_accept_invalid_hostnames(tls.checks() == Checks::Authority);
     Ok(address)
 }

@@ -9,11 +9,11 @@
 mod answer;
 mod check;
 mod connect;
+mod errors;
 mod link;
 mod meant;
 mod operate;
 mod survey;
-mod trouble;
 
 use std::slice;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, Kept, Operate, Remark, Reply, Trouble, Url};
+use super::{Access, Acquired, Admin, Backend, BackendError, Kept, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
 use connect::{Call, Network, Route};
@@ -54,7 +54,7 @@ pub(crate) struct Redis {
     /// A taking may still be on its way, since its answer was lost.
     doubtful: bool,
     /// Why the keys beside the lock cannot be had: the user has no rights to them, and will have none while we live.
-    denied: Option<Trouble>,
+    denied: Option<BackendError>,
 }
 
 /// What may lie beside a lock.
@@ -82,7 +82,7 @@ impl Beside {
 
 impl Redis {
     /// Checks the URL, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Operate>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
         let authority = Authority::parse(url)?;
         let tls = meant::tls(url)?;
         let (route, database) = meant::route(url, &authority)?;
@@ -123,7 +123,7 @@ impl Redis {
         beside: &[Beside],
         claim: &Claim,
         more: &[&str],
-    ) -> Result<(Value, Option<Trouble>), Trouble> {
+    ) -> Result<(Value, Option<BackendError>), BackendError> {
         let key = self.key(claim.name.as_str())?;
         let arguments = [&[claim.owner.as_str()], more].concat();
         let alone = Call { script, keys: slice::from_ref(&key), arguments: &arguments };
@@ -142,15 +142,15 @@ impl Redis {
             answer => return Ok((answer, None)),
         };
         let answer = self.network.run(&alone)?;
-        let why = self.no_history(&key, &trouble::of_answer(&refusal).message);
-        if trouble::code(&refusal) == "NOPERM" {
+        let why = self.no_history(&key, &errors::of_answer(&refusal).message);
+        if errors::code(&refusal) == "NOPERM" {
             self.denied = Some(why.clone());
         }
         Ok((answer, Some(why)))
     }
 
     /// Closes a record by itself: while a slot is on its way, the lock and what is beside it may be on two nodes.
-    fn close(&mut self, claim: &Claim, more: &[&str]) -> Result<Value, Trouble> {
+    fn close(&mut self, claim: &Claim, more: &[&str]) -> Result<Value, BackendError> {
         let history = Beside::History.key(&self.key(claim.name.as_str())?);
         let arguments = [&[claim.owner.as_str()], more].concat();
         // The first is where the script runs, the second is the history.
@@ -158,9 +158,9 @@ impl Redis {
         self.network.run_unless(&call, |_| false)
     }
 
-    fn key(&self, name: &str) -> Result<String, Trouble> {
+    fn key(&self, name: &str) -> Result<String, BackendError> {
         if self.network.is_cluster() && has_braces(name) {
-            return Err(Trouble::lasting(format!(
+            return Err(BackendError::permanent(format!(
                 "the lock's name `{name}` has a brace, which has a meaning of its own on a cluster"
             ))
             .hint("choose a name without { and }"));
@@ -168,11 +168,11 @@ impl Redis {
         Ok(format!("{}{name}", self.space))
     }
 
-    fn no_history(&self, key: &str, why: &str) -> Trouble {
-        trouble::of_history(key, &self.space, why).named(&self.address)
+    fn no_history(&self, key: &str, why: &str) -> BackendError {
+        errors::of_history(key, &self.space, why).named(&self.address)
     }
 
-    fn kept(&self, answer: &Value) -> Result<Kept, Trouble> {
+    fn kept(&self, answer: &Value) -> Result<Kept, BackendError> {
         match answer {
             Value::Int(1) => Ok(Kept::Kept),
             Value::Int(0) => Ok(Kept::Lost),
@@ -180,14 +180,14 @@ impl Redis {
         }
     }
 
-    fn strange(&self, answer: &Value) -> Trouble {
+    fn strange(&self, answer: &Value) -> BackendError {
         let shown: String = format!("{answer:?}").chars().take(SHOWN).collect();
-        Trouble::lasting(format!("backend {}: not an answer to a script: {shown}", self.address)).unclear()
+        BackendError::permanent(format!("backend {}: not an answer to a script: {shown}", self.address)).ambiguous()
     }
 }
 
 impl Backend for Redis {
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let lease = millis(claim.lease);
         let record = match (claim.keep, self.asked) {
             (0, _) => "0",
@@ -200,9 +200,9 @@ impl Backend for Redis {
         let more = [lease_text.as_str(), record_and_name.as_str()];
         let beside = [Beside::History, Beside::Token, Beside::Void];
         let (answer, mut unrecorded) =
-            self.run(ACQUIRE, &beside, claim, &more).inspect_err(|trouble| self.doubtful |= trouble.unclear)?;
+            self.run(ACQUIRE, &beside, claim, &more).inspect_err(|error| self.doubtful |= error.ambiguous)?;
         if answer == Value::Array(vec![Value::Int(2)]) {
-            return Err(Trouble::given_up(&format!("backend {}", self.address)));
+            return Err(BackendError::given_up(&format!("backend {}", self.address)));
         }
         let (acquired, failure) = answer::of_acquire(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if matches!(acquired, Acquired::Granted(_)) {
@@ -214,12 +214,12 @@ impl Backend for Redis {
         Ok(Reply { answer: acquired, remark: Remark { unrecorded, cut: None } })
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError> {
         let (answer, _) = self.run(RENEW, &[], claim, &[&millis(claim.lease).to_string()])?;
         Ok(self.kept(&answer)?.into())
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
         let mark = match (closing == Closing::GivenUp || self.doubtful, self.asked) {
             (true, _) => "1",
@@ -241,8 +241,8 @@ impl Backend for Redis {
         let more = [ended.as_str(), &hold, &keep, &closing, mark];
         let owner = claim.owner.as_str();
         let again = self.released.as_deref() == Some(owner);
-        let answer = self.run(RELEASE, beside, claim, &more).inspect_err(|trouble| {
-            if trouble.unclear {
+        let answer = self.run(RELEASE, beside, claim, &more).inspect_err(|error| {
+            if error.ambiguous {
                 self.released = Some(owner.to_owned());
             }
         });
@@ -263,7 +263,7 @@ impl Backend for Redis {
         self.network.disconnect();
     }
 
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         self.list(names)
     }
 
@@ -295,7 +295,7 @@ mod tests {
         crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
     }
 
-    fn open(text: &str) -> Result<Box<dyn Operate>, String> {
+    fn open(text: &str) -> Result<Box<dyn Admin>, String> {
         Redis::open(&Url::parse(text).unwrap(), &Access::default())
     }
 

@@ -13,10 +13,10 @@ use serde_json::Value as Json;
 use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
 use super::survey::escaped;
-use super::{Beside, CHANGE, LIST, Redis, millis, trouble};
-use crate::backend::{Finding, Kept, Operate, Trouble};
-use crate::clock::Timestamp;
-use crate::lock::{Change, Lock, Locks, PastRun, Record, Runs, Wanted};
+use super::{Beside, CHANGE, LIST, Redis, errors, millis};
+use crate::backend::{Admin, BackendError, Finding, Kept};
+use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
+use crate::system::Timestamp;
 
 /// What a user of the locks needs. `{rights}` are more on a cluster.
 const SCHEMA: &str = "\
@@ -28,7 +28,7 @@ const SCHEMA: &str = "\
 
 impl Redis {
     /// The locks of these names, or all. A lock that is free has no key; it is known by what its runs left behind.
-    pub(super) fn list(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+    pub(super) fn list(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         let names: Vec<&str> = names.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let mut listing = if names.is_empty() { self.list_all()? } else { self.list_named(&names)? };
         listing.locks.sort_by(|one, other| one.name.cmp(&other.name));
@@ -36,7 +36,7 @@ impl Redis {
     }
 
     /// One script where all keys are on one server.
-    fn list_named(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+    fn list_named(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         let keys = names.iter().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
         if !self.network.is_cluster() || names.len() == 1 {
             let with_tokens: Vec<String> =
@@ -46,7 +46,7 @@ impl Redis {
                 let call = Call { script: LIST, keys, arguments: &[&names.len().to_string()] };
                 // The tokens are not needed to know who holds the locks.
                 let spare = |refusal: &ServerError| keys.len() > names.len() && is_dispensable(refusal);
-                let answer = self.network.run_unless(&call, |refusal| trouble::is_denied(refusal) || spare(refusal))?;
+                let answer = self.network.run_unless(&call, |refusal| errors::is_denied(refusal) || spare(refusal))?;
                 if !matches!(answer, Value::ServerError(_)) {
                     return listed(&answer, names).ok_or_else(|| self.strange(&answer));
                 }
@@ -63,7 +63,7 @@ impl Redis {
         self.look_at(now, known.collect())
     }
 
-    fn list_all(&mut self) -> Result<Locks, Trouble> {
+    fn list_all(&mut self) -> Result<Locks, BackendError> {
         let now = self.now()?;
         let mut known = BTreeMap::new();
         for key in self.network.keys_with(&self.space)? {
@@ -77,28 +77,28 @@ impl Redis {
     }
 
     /// Reads the locks of these names.
-    fn look_at(&mut self, now: Timestamp, known: BTreeMap<String, Known>) -> Result<Locks, Trouble> {
+    fn look_at(&mut self, now: Timestamp, known: BTreeMap<String, Known>) -> Result<Locks, BackendError> {
         let keys = known.keys().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
         let question = |key: &str| vec![cmd("GET").arg(key).clone(), cmd("PTTL").arg(key).clone()];
         let answers = self.network.read(&keys, question)?;
         let mut locks = Vec::new();
         for ((name, known), answer) in known.into_iter().zip(answers) {
-            let record = match answer.first() {
-                Some(Value::ServerError(refusal)) if trouble::code(refusal) != "WRONGTYPE" => {
-                    return Err(trouble::of_answer(refusal).named(&self.address));
+            let state = match answer.first() {
+                Some(Value::ServerError(refusal)) if errors::code(refusal) != "WRONGTYPE" => {
+                    return Err(errors::of_answer(refusal).named(&self.address));
                 }
                 _ => of_look(now, &answer).or_else(|| (known == Known::ByItsRuns).then(free)),
             };
-            locks.extend(record.map(|record| Lock { name, record }));
+            locks.extend(state.map(|state| Lock { name, state }));
         }
         Ok(Locks { now, locks })
     }
 
     /// The server's clock. After this we are connected to one that can be written, if we have the right to find that out.
-    fn now(&mut self) -> Result<Timestamp, Trouble> {
+    fn now(&mut self) -> Result<Timestamp, BackendError> {
         let keys = [self.space.clone()];
         let call = Call { script: LIST, keys: &keys, arguments: &["0"] };
-        let answer = self.network.run_unless(&call, trouble::is_denied)?;
+        let answer = self.network.run_unless(&call, errors::is_denied)?;
         if let Some(locks) = listed(&answer, &[]) {
             return Ok(locks.now);
         }
@@ -117,8 +117,8 @@ impl Redis {
     }
 }
 
-impl Operate for Redis {
-    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, Trouble> {
+impl Admin for Redis {
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         let now = self.now()?;
         let mut names: BTreeSet<String> = wanted.names.iter().cloned().collect();
         if names.is_empty() {
@@ -135,22 +135,20 @@ impl Operate for Redis {
         for ((answers, name), key) in self.network.read(&histories, question)?.into_iter().zip(&names).zip(&keys) {
             match answers.as_slice() {
                 // Of one that nobody has asked for there is nothing to tell.
-                [Value::ServerError(refusal)] if wanted.names.is_empty() && trouble::code(refusal) == "WRONGTYPE" => {}
+                [Value::ServerError(refusal)] if wanted.names.is_empty() && errors::code(refusal) == "WRONGTYPE" => {}
                 [Value::Array(members)] => runs.extend(members.iter().filter_map(|member| run(member, name))),
-                [Value::ServerError(refusal)]
-                    if trouble::is_denied(refusal) || trouble::code(refusal) == "WRONGTYPE" =>
-                {
+                [Value::ServerError(refusal)] if errors::is_denied(refusal) || errors::code(refusal) == "WRONGTYPE" => {
                     let why = format!("{} {}", refusal.code(), refusal.details().unwrap_or_default());
                     return Err(self.no_history(key, &why));
                 }
-                [Value::ServerError(refusal)] => return Err(trouble::of_answer(refusal).named(&self.address)),
+                [Value::ServerError(refusal)] => return Err(errors::of_answer(refusal).named(&self.address)),
                 other => return Err(self.strange(&Value::Array(other.to_vec()))),
             }
         }
         Ok(Runs { now, runs: select(runs, wanted) })
     }
 
-    fn change(&mut self, change: &Change) -> Result<Kept, Trouble> {
+    fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
         let keys = [self.key(change.name.as_str())?];
         let left = millis(change.left).to_string();
         let arguments = [change.from.as_str(), change.to.as_str(), left.as_str()];
@@ -158,7 +156,7 @@ impl Operate for Redis {
         self.kept(&answer)
     }
 
-    fn make(&mut self) -> Result<Vec<String>, Trouble> {
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
         self.now()?;
         Ok(vec!["Redis needs nothing made".to_owned()])
     }
@@ -188,8 +186,8 @@ enum Known {
 }
 
 /// A lock that nobody holds.
-fn free() -> Record {
-    Record { owner: String::new(), since: None, until: None, left: Duration::ZERO }
+fn free() -> LockState {
+    LockState { owner: String::new(), since: None, until: None, left: Duration::ZERO }
 }
 
 /// Reads the answer to the script.
@@ -200,23 +198,23 @@ fn listed(answer: &Value, names: &[&str]) -> Option<Locks> {
     let mut found = Vec::new();
     for (name, lock) in names.iter().zip(locks) {
         let Value::Array(lock) = lock else { return None };
-        let record = match lock.as_slice() {
+        let state = match lock.as_slice() {
             [Value::BulkString(value), Value::Int(left), _] => stored(now, *left, &String::from_utf8_lossy(value)),
             [_, _, Value::Int(1)] => free(),
             _ => continue,
         };
-        found.push(Lock { name: (*name).to_owned(), record });
+        found.push(Lock { name: (*name).to_owned(), state });
     }
     Some(Locks { now: Timestamp(now), locks: found })
 }
 
 /// Reads a record, as far as it is one.
-fn run(member: &Value, name: &str) -> Option<PastRun> {
+fn run(member: &Value, name: &str) -> Option<RunRecord> {
     let Value::BulkString(member) = member else { return None };
     let record: Json = serde_json::from_slice(member).ok()?;
     let text = |key: &str| record.get(key)?.as_str().map(str::to_owned);
     let time = |key: &str| Timestamp::parse(record.get(key)?.as_str()?);
-    Some(PastRun {
+    Some(RunRecord {
         token: record.get("token")?.as_u64()?,
         name: name.to_owned(),
         owner: text("owner").unwrap_or_default(),
@@ -229,7 +227,7 @@ fn run(member: &Value, name: &str) -> Option<PastRun> {
 }
 
 /// Those that are wanted, newest first.
-fn select(mut runs: Vec<PastRun>, wanted: &Wanted) -> Vec<PastRun> {
+fn select(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
     runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
     runs.sort_by_key(|run| Reverse((run.started_at, run.token)));
     let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
@@ -248,36 +246,36 @@ mod tests {
 
     use super::*;
     use crate::backend::conformance::{claim_of as claim, token_of as take};
-    use crate::backend::{Access, Acquired, Backend, TroubleKind, Url};
-    use crate::lock::{Claim, Closing, LockName, Verdict};
+    use crate::backend::{Access, Acquired, Backend, ErrorClass, Url};
+    use crate::lock::{Claim, Closing, LockName, RunOutcome};
     use crate::servers::{self, Redis as Server, RedisCluster, RedisDatabase};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn open(url: &str) -> Box<dyn Operate> {
+    fn open(url: &str) -> Box<dyn Admin> {
         let access = Access { password: None, patience: Duration::from_secs(10) };
         Redis::open(&Url::parse(url).unwrap(), &access).unwrap()
     }
 
     #[track_caller]
     fn release(backend: &mut dyn Backend, claim: &Claim) {
-        let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+        let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
         assert_eq!(backend.release(claim, Duration::ZERO, closing).unwrap().answer, Kept::Kept);
     }
 
-    fn change(backend: &mut dyn Operate, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+    fn change(backend: &mut dyn Admin, name: &str, from: &str, to: &str, left: Duration) -> Kept {
         let (name, from, to) = (LockName::new(name).unwrap(), from.to_owned(), to.to_owned());
         backend.change(&Change { name, from, to, left }).unwrap()
     }
 
     /// Names and owners; nothing stands for one that is free.
     #[track_caller]
-    fn listed(backend: &mut dyn Operate, names: &[&str]) -> Vec<(String, String)> {
+    fn listed(backend: &mut dyn Admin, names: &[&str]) -> Vec<(String, String)> {
         let locks = backend.locks(names).unwrap().locks;
         for lock in &locks {
-            assert_eq!(lock.is_held(), !lock.record.owner.is_empty(), "{lock:?}");
+            assert_eq!(lock.is_held(), !lock.state.owner.is_empty(), "{lock:?}");
         }
-        locks.into_iter().map(|lock| (lock.name, lock.record.owner)).collect()
+        locks.into_iter().map(|lock| (lock.name, lock.state.owner)).collect()
     }
 
     fn these(locks: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -329,7 +327,7 @@ mod tests {
             // Without a token nothing is known of it without looking for what is like it.
             assert_eq!(listed(&mut *backend, &named), these(&[&found[..2], &found[3..]].concat()));
             assert_eq!(listed(&mut *backend, &["hash"]), []);
-            let for_ever = backend.locks(&["for-ever"]).unwrap().locks.remove(0).record;
+            let for_ever = backend.locks(&["for-ever"]).unwrap().locks.remove(0).state;
             assert_eq!((for_ever.left, for_ever.since, for_ever.until), (crate::backend::FOR_EVER, None, None));
         }
     }
@@ -450,13 +448,13 @@ mod tests {
             assert_eq!(change(&mut *open(&url), "job", first.owner.as_str(), first.owner.as_str(), MINUTE), Kept::Kept);
         }
         let mut lone = open(&replica.url());
-        for trouble in [
+        for error in [
             lone.locks(&["job"]).unwrap_err(),
             lone.locks(&[]).unwrap_err(),
             lone.runs(&of("job")).unwrap_err(),
             lone.make().unwrap_err(),
         ] {
-            assert!(trouble.kind == TroubleKind::Passing && trouble.message.contains("is a replica"), "{trouble:?}");
+            assert!(error.class == ErrorClass::Transient && error.message.contains("is a replica"), "{error:?}");
         }
     }
 
@@ -493,14 +491,14 @@ mod tests {
             assert!(now.0.abs_diff(Timestamp::now().0) < 20_000);
             let name = LockName::new("a").unwrap();
             let owner = first.owner.as_str().to_owned();
-            let trouble = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
-            assert!(trouble.message.contains("has not the rights"), "{trouble:?}");
+            let error = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
+            assert!(error.message.contains("has not the rights"), "{error:?}");
         }
         assert_eq!(listed(&mut *open(&script.url()), &["a"]), locks[..1]);
         // What is beside the locks is not theirs to see.
-        let trouble = open(&script.url()).runs(&of("a")).unwrap_err();
-        assert!(trouble.message.contains("no history in {job-lock:default:a}:history: NOPERM"), "{trouble:?}");
-        assert!(trouble.hint.unwrap().contains("+zrange"));
+        let error = open(&script.url()).runs(&of("a")).unwrap_err();
+        assert!(error.message.contains("no history in {job-lock:default:a}:history: NOPERM"), "{error:?}");
+        assert!(error.hint.unwrap().contains("+zrange"));
     }
 
     #[test]
@@ -552,7 +550,7 @@ mod tests {
     /// All that is done with locks, in a store in which there is nothing.
     fn everything(url: &str) -> Result<(), String> {
         let mut backend = open(url);
-        let told = |trouble: Trouble| format!("{trouble:?}");
+        let told = |error: BackendError| format!("{error:?}");
         let (first, second) = (claim("job", 1), claim("job", 2));
         backend.make().map_err(told)?;
         for claim in [&first, &second] {
@@ -568,7 +566,7 @@ mod tests {
                 return Err("it is not listed".to_owned());
             }
             backend.locks(&["job"]).map_err(told)?;
-            let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+            let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
             let reply = backend.release(&Claim { keep: 1, ..claim.clone() }, Duration::ZERO, closing).map_err(told)?;
             let runs = backend.runs(&all()).map_err(told)?.runs;
             let closed: Vec<bool> = runs.iter().map(|run| run.ended_at.is_some()).collect();
@@ -583,16 +581,16 @@ mod tests {
     fn what_is_missing_to_see_all_locks_is_told() {
         let server = Server::fresh_with_users();
         let user = user(&server, &["~job-lock:*", "~{job-lock:*", "+@all", "-scan"]);
-        for trouble in [open(&user.url()).locks(&[]).unwrap_err(), open(&user.url()).runs(&all()).unwrap_err()] {
-            assert!(trouble.message.contains("has not the rights"), "{trouble:?}");
-            assert!(trouble.hint.unwrap().contains("+scan"));
+        for error in [open(&user.url()).locks(&[]).unwrap_err(), open(&user.url()).runs(&all()).unwrap_err()] {
+            assert!(error.message.contains("has not the rights"), "{error:?}");
+            assert!(error.hint.unwrap().contains("+scan"));
         }
         assert_eq!(listed(&mut *open(&user.url()), &["job"]), []);
         // Also to a question that is too long for a stranger.
         let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let trouble = open(&server.database_number(0).url()).locks(&names).unwrap_err();
-        assert!(trouble.message.contains("wants a password"), "{trouble:?}");
+        let error = open(&server.database_number(0).url()).locks(&names).unwrap_err();
+        assert!(error.message.contains("wants a password"), "{error:?}");
     }
 
     #[test]
@@ -617,10 +615,10 @@ mod tests {
         let runs = backend.runs(&Wanted { since, of_each: Some(1), ..of("lost") }).unwrap().runs;
         assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [1]);
         database.cli(&["set", "{job-lock:default:other}:history", "mine"]);
-        let trouble = backend.runs(&of("other")).unwrap_err();
-        assert_eq!(trouble.kind, TroubleKind::Lasting);
-        assert!(trouble.message.contains("no history in {job-lock:default:other}:history: WRONGTYPE"), "{trouble:?}");
-        assert!(trouble.hint.unwrap().contains("redis-cli TYPE"));
+        let error = backend.runs(&of("other")).unwrap_err();
+        assert_eq!(error.class, ErrorClass::Permanent);
+        assert!(error.message.contains("no history in {job-lock:default:other}:history: WRONGTYPE"), "{error:?}");
+        assert!(error.hint.unwrap().contains("redis-cli TYPE"));
         // Where nobody asks for it, it keeps nobody from seeing the others.
         assert_eq!(backend.runs(&all()).unwrap().runs.len(), 4);
         assert_eq!(backend.runs(&of("job")).unwrap().runs.len(), 2);

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::redis::{Cmd, Value, cmd, from_redis_value};
 
-use super::super::Trouble;
+use super::super::BackendError;
 use super::super::network::Host;
 use super::connect::{Asking, Network, REDIRECTIONS, redirection};
+use super::errors;
 use super::link::{Link, Peer};
-use super::trouble;
 
 /// How many keys a server looks through before it answers, and serves others.
 const STRIDE: usize = 1000;
@@ -23,7 +23,7 @@ const CLUSTER_RIGHTS: &str = "to see all locks at once the user needs more: ACL 
 
 impl Network {
     /// All keys that have `part` in them, in no order; none twice.
-    pub(super) fn keys_with(&mut self, part: &str) -> Result<BTreeSet<String>, Trouble> {
+    pub(super) fn keys_with(&mut self, part: &str) -> Result<BTreeSet<String>, BackendError> {
         let mut link = self.link()?;
         let mut keys = BTreeSet::new();
         if !self.is_cluster() {
@@ -44,7 +44,7 @@ impl Network {
         &mut self,
         keys: &[String],
         question: impl Fn(&str) -> Vec<Cmd>,
-    ) -> Result<Vec<Vec<Value>>, Trouble> {
+    ) -> Result<Vec<Vec<Value>>, BackendError> {
         let mut answers = vec![Vec::new(); keys.len()];
         // Where to ask, and for which keys; at first all of them where we happen to be.
         let mut rounds = vec![(None, Asking::No, (0..keys.len()).collect::<Vec<_>>())];
@@ -79,12 +79,12 @@ impl Network {
                 })
                 .collect();
         }
-        Err(Trouble::passing("the cluster's nodes send us to and fro"))
+        Err(BackendError::transient("the cluster's nodes send us to and fro"))
     }
 }
 
 /// Sends the questions of several keys in one go, and returns the answers to each.
-fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<Vec<Vec<Value>>, Trouble> {
+fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<Vec<Vec<Value>>, BackendError> {
     let asked = |command: &Cmd| match asking {
         Asking::No => vec![command.clone()],
         Asking::Yes => vec![cmd("ASKING"), command.clone()],
@@ -96,7 +96,7 @@ fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<V
         return Err(link
             .check(last)
             .err()
-            .unwrap_or_else(|| Trouble::passing("the server broke off").named(link.name())));
+            .unwrap_or_else(|| BackendError::transient("the server broke off").named(link.name())));
     }
     // Each ASKING has an answer of its own.
     let step = if asking == Asking::Yes { 2 } else { 1 };
@@ -108,7 +108,7 @@ fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<V
 fn elsewhere(answers: &[Value], from: &Host) -> Option<(Host, Asking)> {
     answers.iter().find_map(|answer| {
         let Value::ServerError(error) = answer else { return None };
-        let asking = match trouble::code(error) {
+        let asking = match errors::code(error) {
             "MOVED" => Asking::No,
             "ASK" => Asking::Yes,
             _ => return None,
@@ -117,7 +117,7 @@ fn elsewhere(answers: &[Value], from: &Host) -> Option<(Host, Asking)> {
     })
 }
 
-fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) -> Result<(), Trouble> {
+fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) -> Result<(), BackendError> {
     let pattern = format!("*{}*", escaped(part));
     let mut cursor = "0".to_owned();
     loop {
@@ -125,7 +125,7 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
         let answer = link.ask(&[command])?.pop().unwrap_or_default();
         let answer = permitted(link, answer, rights)?;
         let Ok((next, found)) = from_redis_value::<(String, Vec<Vec<u8>>)>(answer) else {
-            return Err(Trouble::lasting("not an answer to SCAN").named(link.name()));
+            return Err(BackendError::permanent("not an answer to SCAN").named(link.name()));
         };
         // No lock's name is anything but text.
         keys.extend(found.into_iter().filter_map(|key| String::from_utf8(key).ok()));
@@ -137,7 +137,7 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
 }
 
 /// The masters of the cluster that have slots.
-fn masters(link: &mut Link) -> Result<Vec<Host>, Trouble> {
+fn masters(link: &mut Link) -> Result<Vec<Host>, BackendError> {
     let answer = link.ask(&[cmd("CLUSTER").arg("SLOTS").clone()])?.pop().unwrap_or_default();
     if matches!(&answer, Value::ServerError(error) if error.details().is_some_and(|text| text.contains("support disabled")))
     {
@@ -147,7 +147,7 @@ fn masters(link: &mut Link) -> Result<Vec<Host>, Trouble> {
     let answer = permitted(link, answer, CLUSTER_RIGHTS)?;
     let mut hosts: Vec<Host> = Vec::new();
     let Value::Array(ranges) = answer else {
-        return Err(Trouble::lasting("not an answer to CLUSTER SLOTS").named(link.name()));
+        return Err(BackendError::permanent("not an answer to CLUSTER SLOTS").named(link.name()));
     };
     for range in ranges {
         // FIRST SLOT, LAST SLOT, MASTER, REPLICA ...; each node HOST, PORT, and more.
@@ -167,9 +167,9 @@ fn masters(link: &mut Link) -> Result<Vec<Host>, Trouble> {
 }
 
 /// Makes trouble of a refusal, which says what rights there should be.
-fn permitted(link: &Link, answer: Value, rights: &str) -> Result<Value, Trouble> {
-    let is_denied = matches!(&answer, Value::ServerError(error) if trouble::is_denied(error));
-    link.check(answer).map_err(|trouble| if is_denied { trouble.hint(rights) } else { trouble })
+fn permitted(link: &Link, answer: Value, rights: &str) -> Result<Value, BackendError> {
+    let is_denied = matches!(&answer, Value::ServerError(error) if errors::is_denied(error));
+    link.check(answer).map_err(|error| if is_denied { error.hint(rights) } else { error })
 }
 
 /// Without what has a meaning in a pattern.

@@ -2,7 +2,7 @@
 
 use super::columns::{Column, Columns, NO_ENDS, NO_TOKENS};
 use super::{Database, Fault, Making, SqlLocks, Table};
-use crate::backend::{Finding, Grade, Reached, Tell, Trouble, TroubleKind};
+use crate::backend::{BackendError, ErrorClass, Finding, Grade, Reached, Tell};
 
 /// Lists the columns of a history.
 const RUNS: [&str; 8] = ["id", "name", "owner", "host", "started_at", "ended_at", "exit_code", "outcome"];
@@ -33,14 +33,14 @@ impl<D: Database> SqlLocks<D> {
             Ok(Reached::Yes) => self.probe_tables(tell).map(|()| Reached::Yes),
             surveyed => surveyed,
         };
-        told.unwrap_or_else(|trouble| {
-            tell(Finding::of_trouble(D::SUBJECT, trouble));
+        told.unwrap_or_else(|error| {
+            tell(Finding::of_trouble(D::SUBJECT, error));
             Reached::No
         })
     }
 
     /// The error is that the server does not answer any more.
-    fn probe_tables(&mut self, tell: Tell<'_>) -> Result<(), Trouble> {
+    fn probe_tables(&mut self, tell: Tell<'_>) -> Result<(), BackendError> {
         let mut opened = match self.session.take() {
             Some(session) => Some(session),
             None => self.database.connect(Making::Yes)?,
@@ -56,11 +56,11 @@ impl<D: Database> SqlLocks<D> {
             self.session = opened;
         }
         // One that refuses to be asked leaves open what a taking shows.
-        let trouble = self.database.explain(&failure);
-        if trouble.kind != TroubleKind::Lasting {
-            return Err(trouble);
+        let error = self.database.explain(&failure);
+        if error.class != ErrorClass::Permanent {
+            return Err(error);
         }
-        let seen = Finding::of_trouble("table", trouble).seen;
+        let seen = Finding::of_trouble("table", error).seen;
         let advice = "whether a lock can be taken shows below";
         tell(Finding::unwise("table", format!("it cannot be looked at: {seen}"), advice));
         Ok(())
@@ -89,11 +89,11 @@ impl<D: Database> SqlLocks<D> {
 
     /// Judges that a table could not be made, unless that may pass.
     fn judge_making(&self, table: Table, subject: &'static str, failure: D::Failure) -> Result<Finding, D::Failure> {
-        let trouble = self.database.explain(&failure);
-        if trouble.kind != TroubleKind::Lasting || self.database.fault(&failure) == Fault::ReadOnly {
+        let error = self.database.explain(&failure);
+        if error.class != ErrorClass::Permanent || self.database.fault(&failure) == Fault::ReadOnly {
             return Err(failure);
         }
-        let finding = Finding::of_trouble(subject, trouble);
+        let finding = Finding::of_trouble(subject, error);
         Ok(match table {
             Table::Locks => finding,
             Table::Runs => Finding { grade: Grade::Unwise, seen: format!("{}; {NO_TOKENS}", finding.seen), ..finding },

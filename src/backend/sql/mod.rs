@@ -10,9 +10,9 @@ mod rows;
 
 use std::time::Duration;
 
-use super::{Acquired, Backend, Finding, Kept, Operate, Pace, Reached, Remark, Reply, Tell, Trouble, TroubleKind};
-use crate::clock::Timestamp;
+use super::{Acquired, Admin, Backend, BackendError, ErrorClass, Finding, Kept, Pace, Reached, Remark, Reply, Tell};
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
+use crate::system::Timestamp;
 pub(super) use check::Facts;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) use columns::Column;
@@ -69,7 +69,7 @@ pub(super) struct Listing {
 /// A kind of SQL server: its statements, its sessions and its errors.
 pub(super) trait Database: Send {
     type Session: Send;
-    type Failure: From<Trouble>;
+    type Failure: From<BackendError>;
 
     /// The server complains in its log of a session that ends without a word, as one does whose process ends: it is closed
     /// after what may be the last request.
@@ -105,7 +105,7 @@ pub(super) trait Database: Send {
     /// Notes that a try begins.
     fn begin(&mut self) {}
     /// Opens a session; `None` if there is no store and none is to be made.
-    fn connect(&mut self, making: Making) -> Result<Option<Self::Session>, Trouble>;
+    fn connect(&mut self, making: Making) -> Result<Option<Self::Session>, BackendError>;
     /// Returns a session that is kept after what may be the last request.
     fn rest(&mut self, session: Self::Session) -> Option<Self::Session> {
         (!Self::CLOSES_WHEN_DONE).then_some(session)
@@ -122,7 +122,7 @@ pub(super) trait Database: Send {
 
     fn fault(&self, failure: &Self::Failure) -> Fault;
     /// Makes a failure the caller's trouble.
-    fn explain(&self, failure: &Self::Failure) -> Trouble;
+    fn explain(&self, failure: &Self::Failure) -> BackendError;
     /// Returns the server's own words.
     fn said(&self, failure: &Self::Failure) -> String;
     /// Tells whether another user may do it.
@@ -159,7 +159,7 @@ pub(super) trait Database: Send {
         Ok(Vec::new())
     }
     /// Explains why a table could not be made, where the statement that makes it would be no help.
-    fn no_place(&self, _: Table, _: &Self::Failure) -> Option<Trouble> {
+    fn no_place(&self, _: Table, _: &Self::Failure) -> Option<BackendError> {
         None
     }
     fn is_there(&mut self, session: &mut Self::Session, table: Table) -> Result<bool, Self::Failure>;
@@ -173,7 +173,7 @@ pub(super) trait Database: Send {
     }
 
     /// Tells of the server, before its tables. The error is that it does not answer any more.
-    fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, Trouble>;
+    fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, BackendError>;
     /// Describes a table; `None` where there is none, or none for this user.
     fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
     /// Tells what else a check finds after the tables.
@@ -186,15 +186,15 @@ pub(super) struct SqlLocks<D: Database> {
     address: String,
     session: Option<D::Session>,
     /// Why there is no history; one that cannot be had is not asked for again.
-    unrecorded: Option<Trouble>,
+    unrecorded: Option<BackendError>,
 }
 
 /// What is answered where the table of locks is missing.
 enum Absent<T> {
     /// It is made.
     Made,
-    /// Trouble, or this answer where there is no store at all.
-    Trouble(T),
+    /// An error, or this answer where there is no store at all.
+    BackendError(T),
     Answer(T),
 }
 
@@ -209,7 +209,7 @@ impl<D: Database> SqlLocks<D> {
         history: History,
         absent: Absent<T>,
         mut work: impl FnMut(&mut D, &mut D::Session, History) -> Result<T, D::Failure>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, BackendError> {
         let making = if matches!(absent, Absent::Made) { Making::Yes } else { Making::No };
         let mut absent = Some(absent);
         for left in (0..self.database.servers()).rev() {
@@ -220,7 +220,7 @@ impl<D: Database> SqlLocks<D> {
             };
             let Some(mut session) = opened else {
                 return match absent {
-                    Some(Absent::Answer(answer) | Absent::Trouble(answer)) => Ok(answer),
+                    Some(Absent::Answer(answer) | Absent::BackendError(answer)) => Ok(answer),
                     _ => Err(self.gone()),
                 };
             };
@@ -241,7 +241,7 @@ impl<D: Database> SqlLocks<D> {
                 return Err(self.database.explain(&failure));
             }
         }
-        Err(Trouble::lasting(format!("{}: there is no server to ask", self.database.label())))
+        Err(BackendError::permanent(format!("{}: there is no server to ask", self.database.label())))
     }
 
     /// Asks a server, and again with its tables made or without the history.
@@ -276,11 +276,11 @@ impl<D: Database> SqlLocks<D> {
                     made_runs = true;
                     self.database.roll_back(session)?;
                     if let Err(failure) = Self::create_first(&mut self.database, session, Table::Runs) {
-                        let trouble = self.database.explain(&failure);
-                        if trouble.kind != TroubleKind::Lasting || self.database.fault(&failure) == Fault::ReadOnly {
+                        let error = self.database.explain(&failure);
+                        if error.class != ErrorClass::Permanent || self.database.fault(&failure) == Fault::ReadOnly {
                             return Err(failure);
                         }
-                        self.unrecorded = Some(trouble);
+                        self.unrecorded = Some(error);
                     }
                 }
                 Fault::Missing(Table::Runs) if history == History::With => {
@@ -307,17 +307,17 @@ impl<D: Database> SqlLocks<D> {
     fn create_first(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
         let others = database.elsewhere(session, table)?;
         let Some(first) = others.first() else { return Self::create(database, session, table) };
-        let mut trouble = Self::not_made(
+        let mut error = Self::not_made(
             database,
             table,
             &format!("and it is not made, since there is {}", others.join(" and ")),
             Some(ALL),
         );
-        if let (Table::Locks, Some(hint)) = (table, &trouble.hint) {
+        if let (Table::Locks, Some(hint)) = (table, &error.hint) {
             let hint = format!("name the one that is meant, such as ?table={first}, or {hint}");
-            trouble = trouble.hint(hint);
+            error = error.hint(hint);
         }
-        Err(trouble.into())
+        Err(error.into())
     }
 
     fn create(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
@@ -328,44 +328,44 @@ impl<D: Database> SqlLocks<D> {
         if database.fault(&failure) == Fault::ReadOnly {
             return Err(failure);
         }
-        let trouble = database.explain(&failure);
-        if trouble.kind != TroubleKind::Lasting {
+        let error = database.explain(&failure);
+        if error.class != ErrorClass::Permanent {
             // Nothing was asked for yet.
-            return Err(Trouble { unclear: false, ..trouble }.into());
+            return Err(BackendError { ambiguous: false, ..error }.into());
         }
         let why = format!("and it cannot be made: {}", database.said(&failure));
         let lacking = Some(ALL).filter(|_| database.is_denied(&failure));
-        let trouble = database.no_place(table, &failure);
-        Err(trouble.unwrap_or_else(|| Self::not_made(database, table, &why, lacking)).into())
+        let error = database.no_place(table, &failure);
+        Err(error.unwrap_or_else(|| Self::not_made(database, table, &why, lacking)).into())
     }
 
     /// Explains that a table is missing, and has to be made by a person.
-    fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> Trouble {
+    fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> BackendError {
         if table == Table::Runs {
             return Self::no_history(database, &format!("it is not there, {why}"), lacking);
         }
         let (label, name, create) = (database.label(), database.name(table), database.creation(table));
-        Trouble::lasting(format!("{label}: there is no table {name}, {why}"))
+        BackendError::permanent(format!("{label}: there is no table {name}, {why}"))
             .hint(format!("have somebody who may run: {create}"))
     }
 
     /// Explains that the table of locks was there, and is not any more.
-    fn gone(&self) -> Trouble {
+    fn gone(&self) -> BackendError {
         let (label, name) = (self.database.label(), self.database.name(Table::Locks));
-        Trouble::lasting(format!("{label}: there is no table {name} any more"))
+        BackendError::permanent(format!("{label}: there is no table {name} any more"))
             .hint("only a taking makes it: look who has dropped or renamed it")
     }
 
-    fn refused(database: &D, failure: &D::Failure, rights: &str) -> Trouble {
+    fn refused(database: &D, failure: &D::Failure, rights: &str) -> BackendError {
         Self::no_history(database, &database.said(failure), Some(rights).filter(|_| database.is_denied(failure)))
     }
 
     /// Explains why the table of runs is of no use. `lacking` are the rights that are needed where it, or one of them, is missing;
     /// otherwise something else is in its place.
-    fn no_history(database: &D, why: &str, lacking: Option<&str>) -> Trouble {
+    fn no_history(database: &D, why: &str, lacking: Option<&str>) -> BackendError {
         let (label, name, create) = (database.label(), database.name(Table::Runs), database.creation(Table::Runs));
-        let trouble = Trouble::lasting(format!("{label}: no history in the table {name}: {why}"));
-        trouble.hint(match lacking {
+        let error = BackendError::permanent(format!("{label}: no history in the table {name}: {why}"));
+        error.hint(match lacking {
             Some(_) if database.user().is_empty() => format!("have somebody who may run: {create}"),
             Some(rights) => {
                 format!("have somebody who may run: {create}; GRANT {rights} ON {name} TO {}", database.grantee())
@@ -389,7 +389,7 @@ impl<D: Database> SqlLocks<D> {
 }
 
 impl<D: Database> Backend for SqlLocks<D> {
-    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, Trouble> {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let reply = self.perform(Self::history_of(claim), Absent::Made, |database, session, history| {
             database.acquire(session, claim, history)
         })?;
@@ -404,16 +404,16 @@ impl<D: Database> Backend for SqlLocks<D> {
         Ok(reply)
     }
 
-    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, Trouble> {
-        let absent = Absent::Trouble(Kept::Lost.into());
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError> {
+        let absent = Absent::BackendError(Kept::Lost.into());
         self.perform(History::Without, absent, |database, session, _| database.renew(session, claim))
     }
 
-    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, Trouble> {
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
         // What was given up may have been the first taking of all.
         let absent = match closing {
             Closing::GivenUp => Absent::Answer(Kept::Lost.into()),
-            Closing::Unused | Closing::Ended { .. } => Absent::Trouble(Kept::Lost.into()),
+            Closing::Unused | Closing::Ended { .. } => Absent::BackendError(Kept::Lost.into()),
         };
         let reply = self.perform(Self::history_of(claim), absent, |database, session, history| {
             database.release(session, claim, hold, closing, history)
@@ -428,7 +428,7 @@ impl<D: Database> Backend for SqlLocks<D> {
         }
     }
 
-    fn locks(&mut self, names: &[&str]) -> Result<Locks, Trouble> {
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         let none = Listing { now: Timestamp::now(), rows: Vec::new() };
         let work = |database: &mut D, session: &mut D::Session, _| database.locks(session, names);
         let Listing { now, rows } = self.perform(History::Without, Absent::Answer(none), work)?;
@@ -446,8 +446,8 @@ impl<D: Database> Backend for SqlLocks<D> {
     }
 }
 
-impl<D: Database> Operate for SqlLocks<D> {
-    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, Trouble> {
+impl<D: Database> Admin for SqlLocks<D> {
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         let none = Listing { now: Timestamp::now(), rows: Vec::new() };
         let work = |database: &mut D, session: &mut D::Session, _| {
             database.runs(session, wanted).map_err(|failure| match database.fault(&failure) {
@@ -459,12 +459,12 @@ impl<D: Database> Operate for SqlLocks<D> {
         Ok(Runs { now, runs: rows.iter().filter_map(Row::run).collect() })
     }
 
-    fn change(&mut self, change: &Change) -> Result<Kept, Trouble> {
+    fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
         let work = |database: &mut D, session: &mut D::Session, _| database.change(session, change);
         self.perform(History::Without, Absent::Answer(Kept::Lost), work)
     }
 
-    fn make(&mut self) -> Result<Vec<String>, Trouble> {
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
         let lines = self.perform(History::Without, Absent::Made, |database, session, _| {
             let mut lines = Vec::from_iter(database.place(session));
             for table in TABLES {

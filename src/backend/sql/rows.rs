@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::columns::Column;
 use crate::backend::FOR_EVER;
-use crate::clock::Timestamp;
-use crate::lock::{Lock, PastRun, Record};
+use crate::lock::{Lock, LockState, RunRecord};
+use crate::system::Timestamp;
 
 /// What is held is held for a moment at least.
 const MOMENT: Duration = Duration::from_micros(1);
@@ -34,14 +34,14 @@ impl Row {
             (true, Some(_)) => left.unwrap_or(MOMENT),
             (true, None) => left.unwrap_or(FOR_EVER),
         };
-        let record = Record { owner: self.text(1).unwrap_or_default(), since, until, left };
-        Some(Lock { name: self.text(0)?, record })
+        let state = LockState { owner: self.text(1).unwrap_or_default(), since, until, left };
+        Some(Lock { name: self.text(0)?, state })
     }
 
     /// Reads id, name, owner, host, begin, end, exit code and outcome; without an id or a name it is no run.
-    pub(super) fn run(&self) -> Option<PastRun> {
+    pub(super) fn run(&self) -> Option<RunRecord> {
         self.cell(0)?;
-        Some(PastRun {
+        Some(RunRecord {
             token: self.number(0).and_then(|id| id.try_into().ok()).unwrap_or_default(),
             name: self.text(1)?,
             owner: self.text(2).unwrap_or_default(),

@@ -9,8 +9,8 @@ use super::connect::BOOT_ID;
 use super::statements::{Failure, ask};
 use super::{Sqlite, mount};
 use crate::backend::sql::{Column, Database, Dialect, Facts, Making, Row, Table};
-use crate::backend::{Finding, Reached, Tell, Trouble};
-use crate::home;
+use crate::backend::{BackendError, Finding, Reached, Tell};
+use crate::system::user;
 
 const JOURNAL: &str = "PRAGMA journal_mode";
 const SOUND: &str = "PRAGMA quick_check(1)";
@@ -45,11 +45,11 @@ pub(super) const DIALECT: Dialect = Dialect {
 
 impl Sqlite {
     /// Tells of the file. The error is that it cannot be read.
-    pub(super) fn probe(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    pub(super) fn probe(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.file.settle()?;
         let there = !self.file.is_missing();
-        if let Err(trouble) = self.file.refuse_network() {
-            tell(Finding::of_trouble("file system", trouble));
+        if let Err(error) = self.file.refuse_network() {
+            tell(Finding::of_trouble("file system", error));
             return Ok(Reached::No);
         }
         self.tell_file_system(tell);
@@ -101,7 +101,7 @@ impl Sqlite {
     fn judge_file(&self, there: bool) -> Finding {
         let path = self.file.path().display();
         let (mode, owner) = self.file.mode_and_owner().unwrap_or_default();
-        let owner = home::name_of(owner);
+        let owner = user::name_of(owner);
         let made = if there { "" } else { "was missing, and is made; it " };
         let seen = format!("{path} {made}has mode {mode:04o}, and belongs to user {owner}");
         match mode & 0o002 {

@@ -8,15 +8,15 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::Sqlite;
 use crate::backend::sql::{Database, Making, TABLES};
-use crate::backend::{Trouble, note_reached};
-use crate::clock::Moment;
+use crate::backend::{BackendError, note_reached};
+use crate::system::Moment;
 
 /// Small pages, since a commit writes whole pages and ours are a row each.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
 impl Sqlite {
     /// Opens the file, which may be made where there is none.
-    pub(super) fn open_file(&mut self, making: Making) -> Result<Option<Connection>, Trouble> {
+    pub(super) fn open_file(&mut self, making: Making) -> Result<Option<Connection>, BackendError> {
         if let Some(connection) = self.connect_to_file()? {
             return Ok(Some(connection));
         }
@@ -30,7 +30,7 @@ impl Sqlite {
     }
 
     /// Opens the file, if there is one.
-    fn connect_to_file(&mut self) -> Result<Option<Connection>, Trouble> {
+    fn connect_to_file(&mut self) -> Result<Option<Connection>, BackendError> {
         self.file.settle()?;
         self.file.refuse_network()?;
         if self.boot.is_none() {

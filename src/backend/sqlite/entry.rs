@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
 
 use super::mount;
-use crate::backend::Trouble;
+use crate::backend::BackendError;
 
 /// What is at a path, which need not be a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,30 +45,30 @@ impl Entry {
     }
 
     /// Refuses what is no file, and a file that has, or may have, another name. A directory is refused where it is opened.
-    pub(super) fn refuse(self, path: &Path) -> Result<(), Trouble> {
+    pub(super) fn refuse(self, path: &Path) -> Result<(), BackendError> {
         let kind = match self.kind {
             FileType::Fifo => "a FIFO",
             FileType::Socket => "a socket",
             FileType::CharacterDevice | FileType::BlockDevice => "a device",
             _ => return self.refuse_second_name(path),
         };
-        Err(Trouble::lasting(format!("backend {}: is {kind}, and not a file", path.display()))
+        Err(BackendError::permanent(format!("backend {}: is {kind}, and not a file", path.display()))
             .hint("name a file, which is made if it is not there"))
     }
 
-    fn refuse_second_name(self, path: &Path) -> Result<(), Trouble> {
+    fn refuse_second_name(self, path: &Path) -> Result<(), BackendError> {
         let path = path.display();
         if self.kind != FileType::RegularFile {
             return Ok(());
         }
         if self.is_mount {
-            return Err(Trouble::lasting(format!(
+            return Err(BackendError::permanent(format!(
                 "backend {path}: the file itself is mounted there, so its log is not the one that others use"
             ))
             .hint("mount the directory that the file is in, in each container that uses the lock"));
         }
         if self.links > 1 {
-            return Err(Trouble::lasting(format!(
+            return Err(BackendError::permanent(format!(
                 "backend {path}: the file has {} names (hard links), and under each a log of its own",
                 self.links
             ))

@@ -16,9 +16,9 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::entry::Entry;
 use super::fold::Log;
 use super::{limits, mount};
-use crate::backend::{Trouble, TroubleKind};
-use crate::home;
-use crate::plain::plain;
+use crate::backend::{BackendError, ErrorClass};
+use crate::system::error_text;
+use crate::system::user;
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -65,7 +65,7 @@ impl File {
 
     /// Makes the path that of the file itself where it is a symbolic link, whose target need not exist yet: SQLite puts
     /// its log beside the file and not beside the link. Refuses what cannot be a database of locks.
-    pub(super) fn settle(&mut self) -> Result<(), Trouble> {
+    pub(super) fn settle(&mut self) -> Result<(), BackendError> {
         for _ in 0..MOST_LINKS {
             let Some(entry) = Entry::at(&self.path) else { return Ok(()) };
             if !entry.is_symbolic_link() {
@@ -98,10 +98,10 @@ impl File {
     }
 
     /// Refuses a file on a network file system, where locks between hosts are not to be trusted.
-    pub(super) fn refuse_network(&self) -> Result<(), Trouble> {
+    pub(super) fn refuse_network(&self) -> Result<(), BackendError> {
         match mount::network(&self.path, self.directory()) {
             None => Ok(()),
-            Some(name) => Err(Trouble::lasting(format!(
+            Some(name) => Err(BackendError::permanent(format!(
                 "backend {}: SQLite is refused on the network file system {name}, where its locks do not hold",
                 self.path.display()
             ))
@@ -131,7 +131,7 @@ impl File {
     ///
     /// A database that is made in place can be seen half made, and switching a new file to WAL fails for those who
     /// look at it at that moment.
-    pub(super) fn create(&self, sql: &str) -> Result<(), Trouble> {
+    pub(super) fn create(&self, sql: &str) -> Result<(), BackendError> {
         self.refuse_umask()?;
         if self.directory == Directory::Make {
             self.make_directory().map_err(|error| self.cannot_make(&error))?;
@@ -144,7 +144,7 @@ impl File {
     }
 
     /// Refuses to make what its own user could not use, and which would stay in the way. Modes do not bind root.
-    fn refuse_umask(&self) -> Result<(), Trouble> {
+    fn refuse_umask(&self) -> Result<(), BackendError> {
         let needed = match (self.directory, self.mode) {
             _ if geteuid().is_root() => 0,
             (Directory::Make, _) if !self.directory().exists() => 0o700,
@@ -154,8 +154,10 @@ impl File {
         };
         let Some(umask) = limits::umask().filter(|umask| umask & needed != 0) else { return Ok(()) };
         let path = self.path.display();
-        Err(Trouble::lasting(format!("backend {path}: with the umask {umask:04o} not even its own user could use it"))
-            .hint("set another before shedlock, such as `umask 077`"))
+        Err(BackendError::permanent(format!(
+            "backend {path}: with the umask {umask:04o} not even its own user could use it"
+        ))
+        .hint("set another before shedlock, such as `umask 077`"))
     }
 
     /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is
@@ -234,81 +236,81 @@ impl File {
     }
 
     /// Whoever only looks for a file that is not there learns of a directory that is not there either, unless we would make it.
-    pub(super) fn miss_directory(&self) -> Result<(), Trouble> {
+    pub(super) fn miss_directory(&self) -> Result<(), BackendError> {
         match self.directory == Directory::MustExist && !self.directory().exists() {
             true => Err(self.cannot_make(&io::ErrorKind::NotFound.into())),
             false => Ok(()),
         }
     }
 
-    fn cannot_make(&self, error: &io::Error) -> Trouble {
+    fn cannot_make(&self, error: &io::Error) -> BackendError {
         let directory = self.directory();
         let path = self.path.display();
         match error.kind() {
             // Else it would have been made absolute.
             io::ErrorKind::NotFound if self.path.is_relative() => {
-                Trouble::lasting(format!("backend {path}: the directory that we were started in is gone"))
+                BackendError::permanent(format!("backend {path}: the directory that we were started in is gone"))
                     .hint("name the file with its whole path, sqlite:///DIRECTORY/FILE")
             }
             io::ErrorKind::NotFound if !directory.exists() => {
-                Trouble::lasting(format!("backend {path}: the directory {} does not exist", directory.display()))
+                BackendError::permanent(format!("backend {path}: the directory {} does not exist", directory.display()))
                     .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
             }
-            io::ErrorKind::WouldBlock => Trouble::passing(format!(
+            io::ErrorKind::WouldBlock => BackendError::transient(format!(
                 "backend {path}: another process is making it, or has {} locked",
                 directory.display()
             )),
             io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
-                Trouble::lasting(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
+                BackendError::permanent(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
                     "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
                 )
             }),
             io::ErrorKind::FileTooLarge if limits::largest_file().is_some() => self.too_large(),
             _ => {
                 let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
-                let kind = if passes { TroubleKind::Passing } else { TroubleKind::Lasting };
-                Trouble::new(kind, format!("backend {path}: it cannot be made: {}", plain(error)))
+                let class = if passes { ErrorClass::Transient } else { ErrorClass::Permanent };
+                BackendError::new(class, format!("backend {path}: it cannot be made: {}", error_text(error)))
             }
         }
     }
 
     /// Why SQLite may not read or write the file.
-    pub(super) fn explain_refusal(&self) -> Trouble {
+    pub(super) fn explain_refusal(&self) -> BackendError {
         let path = self.path.display();
         let directory = self.directory().display();
         if let Err(error) = fs::metadata(&self.path) {
             return match error.kind() {
-                io::ErrorKind::NotFound => Trouble::passing(format!("backend {path}: the file is gone")),
+                io::ErrorKind::NotFound => BackendError::transient(format!("backend {path}: the file is gone")),
                 io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
-                    Trouble::lasting(format!("backend {path}: no permission to enter its directory"))
+                    BackendError::permanent(format!("backend {path}: no permission to enter its directory"))
                         .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
                 }),
-                _ => Trouble::lasting(format!("backend {path}: {}", plain(&error))),
+                _ => BackendError::permanent(format!("backend {path}: {}", error_text(&error))),
             };
         }
         if self.path.is_dir() {
-            return Trouble::lasting(format!("backend {path}: is a directory")).hint("name a file in it");
+            return BackendError::permanent(format!("backend {path}: is a directory")).hint("name a file in it");
         }
         match access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).err() {
             Some(nix::errno::Errno::EROFS) => {
-                Trouble::lasting(format!("backend {path}: its file system is mounted read-only"))
+                BackendError::permanent(format!("backend {path}: its file system is mounted read-only"))
             }
             Some(_) => self.shut().unwrap_or_else(|| {
-                let owner = home::name_of(fs::metadata(&self.path).map_or(0, |data| data.uid()));
-                Trouble::lasting(format!(
+                let owner = user::name_of(fs::metadata(&self.path).map_or(0, |data| data.uid()));
+                BackendError::permanent(format!(
                     "backend {path}: no permission to read and write it; it belongs to user {owner}"
                 ))
                 .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
             }),
             None if access(self.directory(), AccessFlags::W_OK).is_err() => self.shut().unwrap_or_else(|| {
-                Trouble::lasting(format!(
+                BackendError::permanent(format!(
                     "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
                 ))
             }),
             None => {
                 // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
-                let kind = if self.is_all_ours() { TroubleKind::Passing } else { TroubleKind::Lasting };
-                Trouble::new(kind, format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
+                let class = if self.is_all_ours() { ErrorClass::Transient } else { ErrorClass::Permanent };
+                BackendError::new(class, format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
                     "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
                 ))
             }
@@ -316,11 +318,11 @@ impl File {
     }
 
     /// A mode that keeps us out of what is ours, if that is why the file cannot be used.
-    fn shut(&self) -> Option<Trouble> {
+    fn shut(&self) -> Option<BackendError> {
         let (place, mode) = limits::shut(&self.path)?;
         let (path, place) = (self.path.display(), place.display());
         Some(
-            Trouble::lasting(format!(
+            BackendError::permanent(format!(
                 "backend {path}: the mode {mode:04o} of {place} leaves its own user too few rights"
             ))
             .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
@@ -328,10 +330,12 @@ impl File {
     }
 
     /// The file, or one beside it, may not become as large as it has to.
-    fn too_large(&self) -> Trouble {
+    fn too_large(&self) -> BackendError {
         let (path, limit) = (self.path.display(), limits::largest_file().unwrap_or_default() / 1024);
-        Trouble::lasting(format!("backend {path}: no file may have more than {limit} KiB here, which is too little"))
-            .hint("raise the limit with `ulimit -f`")
+        BackendError::permanent(format!(
+            "backend {path}: no file may have more than {limit} KiB here, which is too little"
+        ))
+        .hint("raise the limit with `ulimit -f`")
     }
 
     /// Whether what is written next to the file, or to those beside it, exceeds a limit.
@@ -356,11 +360,11 @@ impl File {
     }
 
     /// It may be gone in a moment, when somebody has made room, or a disk has been given a second chance.
-    pub(super) fn explain_io(&self, error: &rusqlite::Error) -> Trouble {
+    pub(super) fn explain_io(&self, error: &rusqlite::Error) -> BackendError {
         if self.is_at_the_limit() {
             return self.too_large();
         }
-        Trouble::passing(format!("backend {}: {error}", self.path.display()))
+        BackendError::transient(format!("backend {}: {error}", self.path.display()))
             .hint("the disk may be full or failing; `dmesg` and `df` tell more")
     }
 }

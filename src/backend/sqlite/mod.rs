@@ -29,9 +29,9 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
 use super::url::percent_decode;
-use super::{Access, Acquired, Kept, Operate, Pace, Reached, Reply, Tell, Trouble, Url};
-use crate::clock::Timestamp;
+use super::{Access, Acquired, Admin, BackendError, Kept, Pace, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Wanted};
+use crate::system::Timestamp;
 use file::{Directory, File};
 use statements::{Failure, Form, Statements};
 
@@ -57,7 +57,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
-    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Operate>, String> {
+    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Admin>, String> {
         let rest = match url.rest().strip_prefix("//") {
             None => url.rest(),
             Some(path) if path.starts_with('/') => path,
@@ -88,7 +88,7 @@ impl Sqlite {
     }
 
     /// The file that is used when nobody named a backend; its directory is made too.
-    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Operate> {
+    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Admin> {
         Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()).locks()
     }
 
@@ -96,7 +96,7 @@ impl Sqlite {
         Self { file, synchronous, table, boot: None, ahead_ms: 0, made: false }
     }
 
-    fn locks(self) -> Box<dyn Operate> {
+    fn locks(self) -> Box<dyn Admin> {
         let table = if self.table == "shedlock" { String::new() } else { format!("?table={}", self.table) };
         let address = self.file.address() + &table;
         Box::new(SqlLocks::new(self, address))
@@ -138,27 +138,28 @@ impl Sqlite {
     }
 
     /// Says in one line what SQLite means, and what to do.
-    fn explain_error(&self, error: &rusqlite::Error) -> Trouble {
+    fn explain_error(&self, error: &rusqlite::Error) -> BackendError {
         let path = self.file.path().display();
         let Some(code) = error.sqlite_error_code() else {
-            return Trouble::lasting(format!("backend {path}: {error}"));
+            return BackendError::permanent(format!("backend {path}: {error}"));
         };
         if error.to_string().contains("duplicate column name") {
-            return Trouble::passing(format!("backend {path}: another process is adding columns to the table"));
+            return BackendError::transient(format!("backend {path}: another process is adding columns to the table"));
         }
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-                Trouble::passing(format!("backend {path}: the database is locked by another process"))
+                BackendError::transient(format!("backend {path}: the database is locked by another process"))
                     .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
             }
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                Trouble::lasting(format!("backend {path}: the file is damaged or is no SQLite database")).hint(DAMAGED)
+                BackendError::permanent(format!("backend {path}: the file is damaged or is no SQLite database"))
+                    .hint(DAMAGED)
             }
-            ErrorCode::DiskFull => Trouble::passing(format!("backend {path}: no space left on its disk"))
+            ErrorCode::DiskFull => BackendError::transient(format!("backend {path}: no space left on its disk"))
                 .hint(format!("make room; `df {path}` shows how much there is")),
             ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => self.file.explain_refusal(),
             ErrorCode::SystemIoFailure => self.file.explain_io(error),
-            _ => Trouble::lasting(format!("backend {path}: {error}")),
+            _ => BackendError::permanent(format!("backend {path}: {error}")),
         }
     }
 }
@@ -192,7 +193,7 @@ impl Database for Sqlite {
         format!("{SCHEMA}{create};\n\n-- The runs of each lock, and the tokens:\n{create_history};\n")
     }
 
-    fn connect(&mut self, making: Making) -> Result<Option<Connection>, Trouble> {
+    fn connect(&mut self, making: Making) -> Result<Option<Connection>, BackendError> {
         self.open_file(making)
     }
 
@@ -227,14 +228,16 @@ impl Database for Sqlite {
         }
     }
 
-    fn explain(&self, failure: &Failure) -> Trouble {
+    fn explain(&self, failure: &Failure) -> BackendError {
         match failure {
-            Failure::Lock(error) if is_of_schema(error) => {
-                Trouble::lasting(format!("{}: the table {} is not one of locks: {error}", self.label(), self.table))
-                    .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
-            }
+            Failure::Lock(error) if is_of_schema(error) => BackendError::permanent(format!(
+                "{}: the table {} is not one of locks: {error}",
+                self.label(),
+                self.table
+            ))
+            .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
             Failure::Lock(error) | Failure::History(error) => self.explain_error(error),
-            Failure::Ours(trouble) => trouble.clone(),
+            Failure::Ours(error) => error.clone(),
         }
     }
 
@@ -318,7 +321,7 @@ impl Database for Sqlite {
         Some(if self.made { format!("made the file {path}") } else { format!("the file {path} is there") })
     }
 
-    fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, Trouble> {
+    fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.probe(session, tell)
     }
 

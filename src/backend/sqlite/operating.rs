@@ -10,8 +10,8 @@ use rusqlite::types::ValueRef;
 
 use super::file::{Directory, File};
 use super::*;
-use crate::backend::{Backend, FOR_EVER, TroubleKind, from_url};
-use crate::lock::{Claim, Closing, LockName, Owner, Purpose, Verdict};
+use crate::backend::{Backend, ErrorClass, FOR_EVER, from_url};
+use crate::lock::{Claim, Closing, LockName, Owner, Purpose, RunOutcome};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
@@ -28,11 +28,11 @@ impl Place {
         self.0.path().join("locks.db")
     }
 
-    fn open(&self) -> Box<dyn Operate> {
+    fn open(&self) -> Box<dyn Admin> {
         self.open_table("shedlock")
     }
 
-    fn open_table(&self, table: &str) -> Box<dyn Operate> {
+    fn open_table(&self, table: &str) -> Box<dyn Admin> {
         let url = format!("sqlite:{}?table={table}", self.path().display());
         from_url(&url, &Access::default()).unwrap()
     }
@@ -88,7 +88,7 @@ fn another_boot() -> Option<String> {
     Some("00000000-0000-4000-8000-000000000000".to_owned())
 }
 
-fn is_held(backend: &mut dyn Operate, name: &str) -> bool {
+fn is_held(backend: &mut dyn Admin, name: &str) -> bool {
     backend.locks(&[name]).unwrap().locks[0].is_held()
 }
 
@@ -106,14 +106,14 @@ fn pausing(name: &str) -> Claim {
     Claim { owner: Owner::of_pause("ada", "host", 7, None, "disk"), purpose: Purpose::Pause, ..claim(name, 7) }
 }
 
-fn is_granted(backend: &mut dyn Operate, claim: &Claim) -> bool {
+fn is_granted(backend: &mut dyn Admin, claim: &Claim) -> bool {
     matches!(backend.acquire(claim).unwrap().answer, Acquired::Granted(_))
 }
 
-fn works(backend: &mut dyn Operate) {
+fn works(backend: &mut dyn Admin) {
     let claim = claim("works", 1);
     assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(grant) if grant.token.is_some()));
-    let closing = Closing::Ended { verdict: Verdict::Success, exit_code: Some(0) };
+    let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
     assert_eq!(backend.release(&claim, Duration::ZERO, closing), Ok(Kept::Kept.into()));
 }
 
@@ -122,10 +122,10 @@ fn change(name: &str, from: &str, to: &str, left: Duration) -> Change {
 }
 
 #[track_caller]
-fn complains(trouble: &Trouble, message: &str, hint: &str) {
-    assert_eq!(trouble.kind, TroubleKind::Lasting, "{trouble:?}");
-    assert!(trouble.message.contains(message), "{trouble:?}");
-    assert!(trouble.hint.as_deref().unwrap_or_default().contains(hint), "{trouble:?}");
+fn complains(error: &BackendError, message: &str, hint: &str) {
+    assert_eq!(error.class, ErrorClass::Permanent, "{error:?}");
+    assert!(error.message.contains(message), "{error:?}");
+    assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{error:?}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_job_in_a_container_with_another_boot_id_holds_its_lock_by_the_wall_clock() 
     assert!(is_granted(&mut *place.open(), &claim("job", 1)));
     let mut elsewhere = place.open_elsewhere();
     let lock = elsewhere.locks(&["job"]).unwrap().locks.remove(0);
-    assert!(lock.is_held() && lock.record.left <= MINUTE && lock.record.left > MINUTE / 2, "{lock:?}");
+    assert!(lock.is_held() && lock.state.left <= MINUTE && lock.state.left > MINUTE / 2, "{lock:?}");
     assert!(!is_granted(&mut elsewhere, &claim("job", 2)));
     // Nor does another's boot clock count.
     place.sql("UPDATE shedlock SET boot_until = 1");
@@ -230,16 +230,16 @@ fn a_row_that_no_taking_understands_is_held_and_can_be_freed() {
     for (name, owner) in [("blank", "a person"), ("number", "5"), ("null", ""), ("since", "ada"), ("far", "")] {
         let lock = find(name);
         assert!(lock.is_held(), "{lock:?}");
-        assert_eq!((lock.record.owner.as_str(), lock.record.since.and(lock.record.until)), (owner, None));
+        assert_eq!((lock.state.owner.as_str(), lock.state.since.and(lock.state.until)), (owner, None));
         if !owner.is_empty() {
             assert!(backend.acquire(&claim(name, 1)).is_err(), "{name}");
-            assert_eq!(lock.record.left, FOR_EVER);
+            assert_eq!(lock.state.left, FOR_EVER);
         }
     }
-    assert!(find("far").record.left < MINUTE * 61, "as far as it can be read");
+    assert!(find("far").state.left < MINUTE * 61, "as far as it can be read");
     let garbage = find("\u{fffd}");
-    assert!(!garbage.is_held() && garbage.record.owner == "\u{fffd}A", "{garbage:?}");
-    assert!(find("plain").is_held() && find("plain").record.until.is_some());
+    assert!(!garbage.is_held() && garbage.state.owner == "\u{fffd}A", "{garbage:?}");
+    assert!(find("plain").is_held() && find("plain").state.until.is_some());
     for (name, owner) in [("blank", "a person"), ("far", ""), ("since", "ada")] {
         assert_eq!(backend.change(&change(name, owner, owner, MINUTE)), Ok(Kept::Kept), "{name}");
         assert!(!is_granted(&mut *backend, &claim(name, 1)), "{name}");
@@ -382,7 +382,7 @@ fn a_file_that_somebody_writes_is_listed_all_the_same() {
     assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
     let owner = claim("job", 1).owner;
     let change = change("job", owner.as_str(), owner.as_str(), Duration::ZERO);
-    assert_eq!(backend.change(&change).unwrap_err().kind, TroubleKind::Passing);
+    assert_eq!(backend.change(&change).unwrap_err().class, ErrorClass::Transient);
     writer.execute_batch("ROLLBACK").unwrap();
     assert_eq!(backend.change(&change), Ok(Kept::Kept));
     assert!(!is_held(&mut *backend, "job"));

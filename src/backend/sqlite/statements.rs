@@ -7,9 +7,9 @@ use rusqlite::{Connection, Row};
 
 use super::super::sql::{self, Cell, History};
 use super::history;
-use crate::backend::{Kept, Trouble};
-use crate::clock::Timestamp;
-use crate::lock::{Change, Claim, Closing, Grant, Purpose, Record, Wanted};
+use crate::backend::{BackendError, Kept};
+use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
+use crate::system::Timestamp;
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
 /// application or a person, has changed the row since.
@@ -138,7 +138,7 @@ pub(in crate::backend) enum Failure {
     Lock(rusqlite::Error),
     /// A statement of the history's.
     History(rusqlite::Error),
-    Ours(Trouble),
+    Ours(BackendError),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -147,9 +147,9 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Ours(trouble)
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::Ours(error)
     }
 }
 
@@ -202,10 +202,10 @@ impl Statements<'_> {
     }
 
     /// Who else holds the lock; `None` if nobody does, or we do.
-    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<Record>> {
+    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<LockState>> {
         let found = self.rows(connection, PEEK, claim, &[], |row| {
             let left: Option<i64> = row.get(4)?;
-            let record = Record {
+            let record = LockState {
                 owner: row.get(1)?,
                 since: Some(time(row, 2)?),
                 until: Some(time(row, 3)?),

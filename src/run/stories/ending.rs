@@ -22,7 +22,7 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
         [Action::LookForLeftovers(Leftovers::Tree)]
     );
     assert_eq!(story.on(98_160, Event::LeftoversGone), [release(0, 108_160)]);
-    assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
     assert_eq!(story.on(88_000, Event::LeftoversGone), [release(0, 98_000)]);
-    assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn a_job_without_a_lock_is_stopped_at_at_most_too() {
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
     story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
-    assert_eq!(story.on(97_960, Event::LeftoversGone), exit(Outcome::Expired));
+    assert_eq!(story.on(97_960, Event::LeftoversGone), exit(ExitReason::Expired));
 }
 
 #[test]
 fn a_job_that_ends_in_time_was_not_stopped() {
     let mut story = Story::running(policy());
     assert_eq!(story.on(STOP_AT, exited(0)), [release(0, STOP_AT + 10_000)]);
-    assert_eq!(story.on(STOP_AT + 1, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(STOP_AT + 1, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
         [release(60_000, 310_000)],
         "for the record, since the lock may be another's"
     );
-    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(0)));
     assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "that is known");
     assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
 }
@@ -153,7 +153,7 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(end - 50_000, Event::LeftoversGone), [release(0, end - 40_000)]);
-    assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn what_sigkill_cannot_end_is_told_once_whatever_the_backend_says() {
         now = story.due();
         if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
             requests += 1;
-            story.on(now, renewed(Err(Trouble::lasting("no right")), now));
+            story.on(now, renewed(Err(BackendError::permanent("no right")), now));
         }
     }
     assert!((2..30).contains(&requests), "{requests}");
@@ -202,7 +202,7 @@ fn that_the_lock_was_lost_is_told_once() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 1);
     story.on(now + 2, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(now + 2, Event::LeftoversGone), [release(0, now + 10_002)]);
-    assert_eq!(story.on(now + 3, Event::Released(Err(Trouble::passing("down")))), exit(Outcome::Lost));
+    assert_eq!(story.on(now + 3, Event::Released(Err(BackendError::transient("down")))), exit(ExitReason::Lost));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0, "there was nothing to release");
 }
 
@@ -229,7 +229,7 @@ fn a_late_answer_to_a_renewal_counts() {
     let mut refused = Story::running(extend());
     refused.tick(66_667);
     refused.tick(STOP_AT);
-    refused.on(STOP_AT + 1, renewed(Err(Trouble::passing("down")), 66_670));
+    refused.on(STOP_AT + 1, renewed(Err(BackendError::transient("down")), 66_670));
     assert_eq!(refused.tick(KILL_AT), [Action::KillTree]);
     assert_eq!(refused.tick(98_500), [Action::KillTree], "SIGKILL has its time");
     assert!(refused.tick(99_500).contains(&renew(109_500)));

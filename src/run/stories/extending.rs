@@ -69,7 +69,7 @@ fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
     // It is asked again while there is time.
-    story.on(LOOK_AT + 10, Event::Seen { answer: Err(Trouble::lasting("down")), sent: t(LOOK_AT) });
+    story.on(LOOK_AT + 10, Event::Seen { answer: Err(BackendError::permanent("down")), sent: t(LOOK_AT) });
     assert_eq!(story.next(), LOOK_AT + 510);
     assert_eq!((story.tick(LOOK_AT + 510), story.looks.len()), (vec![], 2));
     assert_eq!(story.next(), STOP_AT);
@@ -88,7 +88,7 @@ fn a_look_that_is_under_way_when_the_job_ends_is_not_tried_again() {
     story.tick(LOOK_AT);
     assert_eq!(story.on(LOOK_AT + 1, exited(0)), [Action::StopTrying, release(0, LOOK_AT + 10_001)]);
     assert_eq!(story.on(LOOK_AT + 2, seen(until(200_000), 114_000, LOOK_AT)), []);
-    assert_eq!(story.on(LOOK_AT + 3, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(LOOK_AT + 3, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
     story.on(LOOK_AT + 20, exited(0));
     story.on(LOOK_AT + 20, Event::LeftoversGone);
-    assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
+    assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
 
     let mut ignored = Story::running(Policy { on_lost: OnLost::Ignore, ..policy() });
     ignored.tick(LOOK_AT);
@@ -208,7 +208,7 @@ fn a_renewal_that_a_frozen_server_carries_out_late_is_no_extension() {
             if !silence {
                 story.on(76_000, renewed(Ok(Kept::Kept), 75_900));
             } else {
-                story.on(76_000, renewed(Err(Trouble::passing("timed out").unclear()), 70_000));
+                story.on(76_000, renewed(Err(BackendError::transient("timed out").ambiguous()), 70_000));
                 let again = story.next();
                 story.tick(again);
                 story.on(again + 10, renewed(Ok(Kept::Kept), again));

@@ -33,7 +33,7 @@ fn the_guardian_kills_nothing_that_may_outlive_its_lock() {
 
 #[test]
 fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
-    for (renewed_at, outcome) in [(None, Outcome::Lost), (Some(75_000), Outcome::Expired)] {
+    for (renewed_at, outcome) in [(None, ExitReason::Lost), (Some(75_000), ExitReason::Expired)] {
         let mut story = Story::running(guarded());
         let mut end = 30_000;
         if let Some(at) = renewed_at {
@@ -49,7 +49,7 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
         assert!(matches!(todo.last(), Some(Action::Release { .. })), "{todo:?}");
         story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
         assert!(matches!(story.run.phase, Phase::Done));
-        let verdict = if outcome == Outcome::Lost { Verdict::Lost } else { Verdict::Expired };
+        let verdict = if outcome == ExitReason::Lost { RunOutcome::Lost } else { RunOutcome::Expired };
         assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }]);
     }
 }
@@ -57,7 +57,7 @@ fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
 #[test]
 fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
     let wait_for = WaitFor::Leftovers(Leftovers::Tree);
-    for (end, code) in [(JobEnd::Killed(Signal::KILL), Outcome::Lost), (JobEnd::Exited(0), Outcome::Exited(3))] {
+    for (end, code) in [(JobEnd::Killed(Signal::KILL), ExitReason::Lost), (JobEnd::Exited(0), ExitReason::Exited(3))] {
         let mut story = Story::running(Policy { wait_for, ..guarded() });
         story.on(1_000, exited(3));
         story.on(60_000, Event::OrphanEnded(end));
@@ -77,7 +77,7 @@ fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
     story.on(80_001, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Failure, exit_code: Some(5) }]);
+    assert_eq!(story.closed, [Closing::Ended { verdict: RunOutcome::Failure, exit_code: Some(5) }]);
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn a_job_whose_lock_is_lost_is_killed_by_the_guardian_if_not_by_us() {
 fn a_job_that_was_killed_by_somebody_else_was_killed() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(5_000, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [release(0, 15_000)]);
-    assert_eq!(story.on(5_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Killed(Signal::KILL)));
+    assert_eq!(story.on(5_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Killed(Signal::KILL)));
 }

@@ -4,15 +4,15 @@ use super::*;
 
 #[test]
 fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
-    for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+    for (choice, outcome) in [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)] {
         let begun = || Story::begun(Policy { on_backend_error: choice, ..policy() });
-        for answer in [Ok(Kept::Kept), Ok(Kept::Lost), Err(Trouble::passing("down").unclear())] {
+        for answer in [Ok(Kept::Kept), Ok(Kept::Lost), Err(BackendError::transient("down").ambiguous())] {
             let mut story = begun();
-            assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 6_000)]);
+            assert_eq!(story.on(5_000, ambiguous(4_000)), [release(0, 6_000)]);
             assert_eq!(story.on(5_100, Event::Released(answer)), exit(outcome), "one release is enough");
         }
         let mut story = begun();
-        story.on(5_000, unclear(4_000));
+        story.on(5_000, ambiguous(4_000));
         assert_eq!(story.due(), 6_000);
         assert_eq!(story.on(5_500, signalled(Signal::TERM)), []);
         assert_eq!(story.tick(6_000), exit(outcome), "it gets a second");
@@ -23,14 +23,14 @@ fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
 fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
     let told = |release: Option<Event>| {
         let mut story = Story::begun(policy());
-        story.on(5_000, unclear(4_000));
+        story.on(5_000, ambiguous(4_000));
         match release {
             Some(event) => story.on(5_100, event),
             None => story.tick(6_000),
         };
         story.told
     };
-    for release in [Some(Event::Released(Err(Trouble::passing("down")))), None] {
+    for release in [Some(Event::Released(Err(BackendError::transient("down")))), None] {
         assert!(matches!(told(release)[..], [Notice::Backend(_, _, Some(_))]));
     }
     assert!(matches!(told(Some(Event::Released(Ok(Kept::Lost))))[..], [Notice::Backend(..)]));
@@ -40,17 +40,17 @@ fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
 fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
     let without = || {
         let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
-        assert_eq!(story.on(5_000, unclear(4_000)), [release(0, 15_000), Action::Spawn(Under::Nothing)]);
+        assert_eq!(story.on(5_000, ambiguous(4_000)), [release(0, 15_000), Action::Spawn(Under::Nothing)]);
         story.on(5_000, Event::Spawned);
         story
     };
     let mut story = without();
     assert_eq!(story.on(5_100, Event::Released(Ok(Kept::Kept))), []);
-    assert_eq!(story.on(6_000, exited(3)), exit(Outcome::Exited(3)));
+    assert_eq!(story.on(6_000, exited(3)), exit(ExitReason::Exited(3)));
 
     let mut story = without();
     assert_eq!(story.on(5_100, exited(3)), []);
-    assert_eq!(story.tick(6_100), exit(Outcome::Exited(3)), "at the end it gets a second");
+    assert_eq!(story.tick(6_100), exit(ExitReason::Exited(3)), "at the end it gets a second");
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0);
 }
 
@@ -58,21 +58,21 @@ fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
 fn an_answer_that_was_lost_after_we_gave_up_is_given_back_in_the_rest_of_the_second() {
     let mut stopped = Story::begun(policy());
     stopped.on(100, signalled(Signal::TERM));
-    assert_eq!(stopped.on(200, unclear(50)), [release(0, 1_100)]);
+    assert_eq!(stopped.on(200, ambiguous(50)), [release(0, 1_100)]);
     assert_eq!(stopped.due(), 1_100);
-    assert_eq!(stopped.on(210, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+    assert_eq!(stopped.on(210, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::TERM)));
 
     let mut silent = Story::begun(policy());
     assert_eq!(silent.tick(10_250), [Action::StopTrying]);
-    assert_eq!(silent.on(10_500, unclear(0)), [release(0, 11_250)]);
-    assert_eq!(silent.tick(11_250), exit(Outcome::Failed));
+    assert_eq!(silent.on(10_500, ambiguous(0)), [release(0, 11_250)]);
+    assert_eq!(silent.tick(11_250), exit(ExitReason::Failed));
 
     let mut without = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
     without.tick(10_250);
     without.on(10_250, Event::Spawned);
-    assert_eq!(without.on(12_000, unclear(0)), [release(0, 22_000)]);
+    assert_eq!(without.on(12_000, ambiguous(0)), [release(0, 22_000)]);
     assert_eq!(without.on(12_010, Event::Released(Ok(Kept::Lost))), []);
-    assert_eq!(without.on(13_000, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(without.on(13_000, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 fn waiting_unclear() -> Story {
@@ -85,7 +85,7 @@ fn waiting_unclear() -> Story {
 fn a_waiter_forgets_no_answer_that_was_lost() {
     let mut stopped = waiting_unclear();
     assert_eq!(stopped.on(6, signalled(Signal::INT)), [release(0, 1_006)]);
-    assert_eq!(stopped.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::INT)));
+    assert_eq!(stopped.on(7, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::INT)));
 
     let mut asking = waiting_unclear();
     let now = asking.due();
@@ -107,7 +107,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
         todo = skipped.on(now, unclear_and_full(now));
     }
     assert_eq!(todo, [release(0, 21_000)]);
-    assert_eq!(skipped.on(20_100, Event::Released(Ok(Kept::Lost))), exit(Outcome::Skipped));
+    assert_eq!(skipped.on(20_100, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Skipped));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_job_without_a_lock_waits_for_the_request_in_flight_before_an_earlier_one_is
     story.on(silent, Event::Spawned);
     assert_eq!(story.on(silent + 1, full(now)), [release(0, silent + 10_001)]);
     assert_eq!(story.on(silent + 2, exited(0)), []);
-    assert_eq!(story.on(silent + 3, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(silent + 3, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_later_grant_clears_up_what_became_of_a_request() {
     assert_eq!(ours.on(now, granted(now)), [spawn()]);
     ours.on(now, Event::Spawned);
     assert_eq!(ours.on(now + 50, exited(0)), [release(0, now + 10_050)]);
-    assert_eq!(ours.on(now + 60, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(ours.on(now + 60, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 /// The network may yet deliver it, when the other has given the lock back.
@@ -141,7 +141,7 @@ fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
     for answer in [Ok(Kept::Lost), Ok(Kept::Kept)] {
         let mut skipped = Story::begun(policy());
         assert_eq!(skipped.on(50, unclear_and_held(60_000, 40)), [release(0, 1_050)]);
-        assert_eq!(skipped.on(60, Event::Released(answer)), exit(Outcome::Skipped));
+        assert_eq!(skipped.on(60, Event::Released(answer)), exit(ExitReason::Skipped));
         assert_eq!(skipped.told(|notice| matches!(notice, Notice::NotGivenBack(..))), 0);
     }
 
@@ -150,7 +150,7 @@ fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
     stopped.tick(now);
     assert_eq!(stopped.on(now, held(60_000, now)), [], "while it waits nothing is void");
     assert_eq!(stopped.on(now, signalled(Signal::INT)), [release(0, now + 1_000)]);
-    assert_eq!(stopped.on(now + 1, Event::Released(Ok(Kept::Lost))), exit(Outcome::Stopped(Signal::INT)));
+    assert_eq!(stopped.on(now + 1, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Stopped(Signal::INT)));
 
     let mut ours = waiting_unclear();
     let now = ours.due();
@@ -167,13 +167,13 @@ fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
 
 #[test]
 fn a_nested_run_gives_back_beside_its_job_what_may_have_been_taken() {
-    let record = Record { owner: "web1:1:outer".to_owned(), since: None, until: None, left: ms(60_000) };
+    let record = LockState { owner: "web1:1:outer".to_owned(), since: None, until: None, left: ms(60_000) };
     let mut story = Story::begun(Policy { enclosing: vec![record.owner.clone()], ..policy() });
-    let answer = Event::Acquired { answer: Ok(Acquired::Held(record.clone())), sent: t(0), unclear: true };
+    let answer = Event::Acquired { answer: Ok(Acquired::Held(record.clone())), sent: t(0), ambiguous: true };
     assert_eq!(story.on(5, answer), [release(0, 10_005), Action::Spawn(Under::Enclosing(record))]);
     story.on(5, Event::Spawned);
     assert_eq!(story.on(10, Event::Released(Ok(Kept::Lost))), []);
-    assert_eq!(story.on(50, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(50, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -181,18 +181,18 @@ fn a_run_that_leaves_a_lock_held_perhaps_says_so_in_one_line() {
     let doubtful = |notice: &Notice| matches!(notice, Notice::NotGivenBack(_, held) if *held == ms(100_000));
     // No answer to the giving back, trouble, and an answer that left no mark.
     for unmarked in [false, true] {
-        for answer in [None, Some(Err(Trouble::passing("down"))), Some(Ok(Kept::Lost)), Some(Ok(Kept::Kept))] {
+        for answer in [None, Some(Err(BackendError::transient("down"))), Some(Ok(Kept::Lost)), Some(Ok(Kept::Kept))] {
             let told = !matches!(answer, Some(Ok(_))) || unmarked && answer != Some(Ok(Kept::Kept));
             let mut story = Story::begun(policy());
             story.on(50, unclear_and_held(60_000, 40));
             if unmarked {
-                story.on(60, Event::Unclosed(Trouble::lasting("no history")));
+                story.on(60, Event::Unclosed(BackendError::permanent("no history")));
             }
             let todo = match answer {
                 Some(answer) => story.on(60, Event::Released(answer)),
                 None => story.tick(1_050),
             };
-            assert_eq!((todo, story.told(doubtful)), (exit(Outcome::Skipped), usize::from(told)));
+            assert_eq!((todo, story.told(doubtful)), (exit(ExitReason::Skipped), usize::from(told)));
         }
     }
     let mut stopped = Story::begun(policy());

@@ -4,6 +4,7 @@
 //! 97.95 s.
 
 mod ending;
+mod errors;
 mod extending;
 mod guardian;
 mod lost_answers;
@@ -12,13 +13,12 @@ mod renewing;
 mod running;
 mod standstill;
 mod taking;
-mod trouble;
 mod waiting;
 
 use super::*;
-use crate::backend::{Acquired, Kept, TroubleKind};
-use crate::clock::Timestamp;
-use crate::lock::{Closing, Grant, Record, Verdict};
+use crate::backend::{Acquired, ErrorClass, Kept};
+use crate::lock::{Closing, Grant, LockState, RunOutcome};
+use crate::system::Timestamp;
 
 const GRANT: Grant =
     Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
@@ -54,42 +54,50 @@ fn leased() -> Policy {
 }
 
 fn granted(sent: u64) -> Event {
-    Event::Acquired { answer: Ok(Acquired::Granted(GRANT)), sent: t(sent), unclear: false }
+    Event::Acquired { answer: Ok(Acquired::Granted(GRANT)), sent: t(sent), ambiguous: false }
 }
 
 fn held(left: u64, sent: u64) -> Event {
-    let record = Record { owner: "other:1:2".to_owned(), since: None, until: None, left: ms(left) };
-    Event::Acquired { answer: Ok(Acquired::Held(record)), sent: t(sent), unclear: false }
+    let record = LockState { owner: "other:1:2".to_owned(), since: None, until: None, left: ms(left) };
+    Event::Acquired { answer: Ok(Acquired::Held(record)), sent: t(sent), ambiguous: false }
 }
 
 /// An answer was lost on the network, and the next try found that another holds the lock.
 fn unclear_and_held(left: u64, sent: u64) -> Event {
     match held(left, sent) {
-        Event::Acquired { answer, sent, .. } => Event::Acquired { answer, sent, unclear: true },
+        Event::Acquired { answer, sent, .. } => Event::Acquired { answer, sent, ambiguous: true },
         other => other,
     }
 }
 
 fn refused(sent: u64) -> Event {
-    Event::Acquired { answer: Err(Trouble::lasting("no such database")), sent: t(sent), unclear: false }
+    Event::Acquired { answer: Err(BackendError::permanent("no such database")), sent: t(sent), ambiguous: false }
 }
 
 /// The server was full.
 fn full(sent: u64) -> Event {
-    Event::Acquired { answer: Err(Trouble::new(TroubleKind::Full, "too many clients")), sent: t(sent), unclear: false }
+    Event::Acquired {
+        answer: Err(BackendError::new(ErrorClass::Overloaded, "too many clients")),
+        sent: t(sent),
+        ambiguous: false,
+    }
 }
 
 /// An answer was lost on the network, and the backend could not be asked again.
-fn unclear(sent: u64) -> Event {
-    Event::Acquired { answer: Err(Trouble::passing("connection reset").unclear()), sent: t(sent), unclear: true }
+fn ambiguous(sent: u64) -> Event {
+    Event::Acquired {
+        answer: Err(BackendError::transient("connection reset").ambiguous()),
+        sent: t(sent),
+        ambiguous: true,
+    }
 }
 
 /// An answer was lost on the network, and then the server was full.
 fn unclear_and_full(sent: u64) -> Event {
     Event::Acquired {
-        answer: Err(Trouble::new(TroubleKind::Full, "too many clients").unclear()),
+        answer: Err(BackendError::new(ErrorClass::Overloaded, "too many clients").ambiguous()),
         sent: t(sent),
-        unclear: true,
+        ambiguous: true,
     }
 }
 
@@ -97,7 +105,7 @@ fn acquire(deadline: u64, when_full: WhenFull) -> Action {
     Action::Acquire { deadline: t(deadline), when_full }
 }
 
-fn renewed(answer: Result<Kept, Trouble>, sent: u64) -> Event {
+fn renewed(answer: Result<Kept, BackendError>, sent: u64) -> Event {
     Event::Renewed { answer, sent: t(sent) }
 }
 
@@ -114,8 +122,8 @@ fn exited(code: u8) -> Event {
     Event::JobEnded(JobEnd::Exited(code))
 }
 
-fn not_started(kind: SpawnTroubleKind) -> Event {
-    Event::SpawnFailed(SpawnTrouble { command: "x".into(), kind, reason: "no".to_owned(), hint: None })
+fn not_started(kind: SpawnErrorKind) -> Event {
+    Event::SpawnFailed(SpawnError { command: "x".into(), kind, reason: "no".to_owned(), hint: None })
 }
 
 fn release(hold: u64, deadline: u64) -> Action {
@@ -140,7 +148,7 @@ fn first_signals() -> Vec<Action> {
     vec![Action::SignalTree(Signal::TERM), Action::SignalTree(Signal::CONT)]
 }
 
-fn exit(outcome: Outcome) -> Vec<Action> {
+fn exit(outcome: ExitReason) -> Vec<Action> {
     vec![Action::Exit(outcome)]
 }
 
@@ -183,7 +191,7 @@ impl Story {
         let mut todo = Vec::new();
         for action in self.run.on(event, t(at)) {
             match action {
-                Action::Tell(notice) => self.told.push(notice),
+                Action::Emit(notice) => self.told.push(notice),
                 Action::Look { deadline } => self.looks.push(deadline),
                 Action::Release { hold, closing, deadline } => {
                     self.closed.push(closing);

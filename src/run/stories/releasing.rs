@@ -56,11 +56,11 @@ fn a_job_that_was_stopped_has_failed() {
 
 #[test]
 fn trouble_with_the_release_never_changes_the_code() {
-    for answer in [Ok(Kept::Lost), Err(Trouble::lasting("no")), Err(Trouble::passing("down"))] {
+    for answer in [Ok(Kept::Lost), Err(BackendError::permanent("no")), Err(BackendError::transient("down"))] {
         let mut story = Story::running(policy());
         story.on(1_000, exited(6));
         story.told.clear();
-        assert_eq!(story.on(2_000, Event::Released(answer)), exit(Outcome::Exited(6)));
+        assert_eq!(story.on(2_000, Event::Released(answer)), exit(ExitReason::Exited(6)));
         assert!(matches!(&story.told[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
     }
 }
@@ -71,29 +71,30 @@ fn the_release_is_tried_for_backend_timeout() {
     story.on(1_000, exited(6));
     assert_eq!(story.due(), 11_250);
     assert_eq!(story.tick(11_249), []);
-    assert_eq!(story.tick(11_250), exit(Outcome::Exited(6)));
+    assert_eq!(story.tick(11_250), exit(ExitReason::Exited(6)));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 }
 
 #[test]
 fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_once() {
-    let refused = || Event::Released(Err(Trouble { lingers: true, ..Trouble::passing("server_login_retry") }));
+    let refused =
+        || Event::Released(Err(BackendError { lingers: true, ..BackendError::transient("server_login_retry") }));
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));
     assert!(matches!(story.on(11_000, refused())[..], [Action::Release { .. }]));
     assert_eq!((story.due(), story.told(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
-    assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(6)));
+    assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(6)));
     // A second time it is the last word, and so it is after a stop signal.
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));
     story.on(11_000, refused());
     story.on(12_000, signalled(Signal::TERM));
     assert_eq!(story.due(), 13_000);
-    assert_eq!(story.on(12_500, refused()), exit(Outcome::Exited(6)));
+    assert_eq!(story.on(12_500, refused()), exit(ExitReason::Exited(6)));
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));
     story.on(2_000, signalled(Signal::TERM));
-    assert_eq!(story.on(2_500, refused()), exit(Outcome::Exited(6)));
+    assert_eq!(story.on(2_500, refused()), exit(ExitReason::Exited(6)));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 }
 
@@ -107,7 +108,7 @@ fn a_stop_signal_gives_the_release_a_second() {
         assert_eq!(story.due(), 3_000);
         assert_eq!(story.on(2_500, signalled(signal)), []);
         assert_eq!(story.due(), 3_000);
-        assert_eq!(story.tick(3_000), exit(Outcome::Exited(6)));
+        assert_eq!(story.tick(3_000), exit(ExitReason::Exited(6)));
         assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
     }
     let mut story = Story::running(policy());
@@ -141,15 +142,15 @@ fn the_history_is_told_how_the_run_ended() {
         }
         story.closed
     };
-    assert_eq!(closed(&[exited(0)]), ended(Verdict::Success, 0));
-    assert_eq!(closed(&[exited(3)]), ended(Verdict::Success, 3));
-    assert_eq!(closed(&[exited(1)]), ended(Verdict::Failure, 1));
-    assert_eq!(closed(&[Event::JobEnded(JobEnd::Killed(Signal::TERM))]), ended(Verdict::Failure, 143));
+    assert_eq!(closed(&[exited(0)]), ended(RunOutcome::Success, 0));
+    assert_eq!(closed(&[exited(3)]), ended(RunOutcome::Success, 3));
+    assert_eq!(closed(&[exited(1)]), ended(RunOutcome::Failure, 1));
+    assert_eq!(closed(&[Event::JobEnded(JobEnd::Killed(Signal::TERM))]), ended(RunOutcome::Failure, 143));
 
     let mut missing = Story::begun(policy());
     missing.on(0, granted(0));
-    missing.on(0, not_started(SpawnTroubleKind::NotFound));
-    assert_eq!(missing.closed, ended(Verdict::Error, 127));
+    missing.on(0, not_started(SpawnErrorKind::NotFound));
+    assert_eq!(missing.closed, ended(RunOutcome::Error, 127));
 
     let mut late = Story::begun(policy());
     late.on(60_000, granted(0));

@@ -15,7 +15,7 @@ fn on_expiry_extend_renews_for_as_long_as_the_job_lives() {
     assert_eq!(story.tick(66_674), [renew(33_340 + STOP_AT)]);
     story.on(66_700, renewed(Ok(Kept::Kept), 66_680));
     assert_eq!(story.on(99_000, exited(0)), [release(0, 109_000)]);
-    assert_eq!(story.on(190_001, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(190_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
         [Action::LookForLeftovers(Leftovers::Tree)]
     );
     assert_eq!(story.on(76_710, Event::LeftoversGone), [release(0, 86_710)], "for the record");
-    assert_eq!(story.closed, [Closing::Ended { verdict: Verdict::Lost, exit_code: Some(123) }]);
-    assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
+    assert_eq!(story.closed, [Closing::Ended { verdict: RunOutcome::Lost, exit_code: Some(123) }]);
+    assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
 }
 
 #[test]
@@ -62,14 +62,14 @@ fn with_on_lost_ignore_the_job_runs_on() {
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
     assert_eq!(story.on(300_000, exited(0)), [release(0, 310_000)], "for the record");
-    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
 fn a_renewal_that_failed_is_tried_again() {
     let mut story = Story::running(extend());
     story.tick(66_667);
-    assert_eq!(story.on(67_000, renewed(Err(Trouble::lasting("no right")), 66_670)), []);
+    assert_eq!(story.on(67_000, renewed(Err(BackendError::permanent("no right")), 66_670)), []);
     let again = story.due();
     assert!((67_050..STOP_AT).contains(&again), "{again}");
     assert_eq!(story.tick(again), [renew(STOP_AT)]);
@@ -83,7 +83,7 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
         let mut story = Story::running(extend());
         story.tick(33_334);
         if answers {
-            story.on(STOP_AT - 1, renewed(Err(Trouble::passing("down")), 33_340));
+            story.on(STOP_AT - 1, renewed(Err(BackendError::transient("down")), 33_340));
         }
         assert_eq!(story.due(), STOP_AT);
         assert_eq!(story.tick(STOP_AT), first_signals());
@@ -92,7 +92,7 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
         assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
         story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
         assert_eq!(story.on(97_960, Event::LeftoversGone), [release(0, 107_960)], "for all we know it is still ours");
-        assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(Outcome::Lost));
+        assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Lost));
     }
 }
 
@@ -101,13 +101,13 @@ fn that_the_lock_is_not_renewed_yet_is_told_once() {
     let mut story = Story::running(extend());
     for (now, told) in [(66_667, 1), (70_000, 1), (75_000, 1)] {
         story.tick(now);
-        story.on(now, renewed(Err(Trouble::passing("down")), now));
+        story.on(now, renewed(Err(BackendError::transient("down")), now));
         assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), told);
     }
     story.tick(80_000);
     story.on(80_000, renewed(Ok(Kept::Kept), 80_000));
     story.tick(150_000);
-    story.on(150_000, renewed(Err(Trouble::passing("down")), 150_000));
+    story.on(150_000, renewed(Err(BackendError::transient("down")), 150_000));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), 2);
 }
 
@@ -116,8 +116,8 @@ fn the_release_does_not_wait_for_a_renewal_that_is_tried_again_and_again() {
     let mut story = Story::running(extend());
     story.tick(66_667);
     assert_eq!(story.on(67_000, exited(0)), [Action::StopTrying, release(0, 77_000)]);
-    assert_eq!(story.on(67_001, renewed(Err(Trouble::passing("down")), 66_670)), []);
-    assert_eq!(story.on(67_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(67_001, renewed(Err(BackendError::transient("down")), 66_670)), []);
+    assert_eq!(story.on(67_002, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_job_without_a_lock_has_nothing_to_extend() {
     let mut story = Story::running_without(extend());
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(1_000_000), []);
-    assert_eq!(story.on(1_000_001, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(1_000_001, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 // Leases.
@@ -159,7 +159,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
     assert!(story.tick(LEASE_KILL_AT).contains(&Action::KillTree));
     story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(28_490, Event::LeftoversGone), [release(0, 38_490)]);
-    assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(Outcome::Lost));
+    assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
     assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "it was noticed");
 }
 
@@ -190,7 +190,7 @@ fn a_backend_that_does_not_answer_is_told_from_a_run_that_did_not_ask() {
     told(&starved, &NoticeKind::NotAsked(ms(LEASE_STOP_AT - 10_000)));
 
     let mut troubled = Story::running(leased());
-    let (first, last) = (Trouble::lasting("away"), Trouble::lasting("coarse"));
+    let (first, last) = (BackendError::permanent("away"), BackendError::permanent("coarse"));
     troubled.tick(10_000);
     troubled.on(10_010, renewed(Err(first), 10_000));
     let again = troubled.due();
@@ -273,7 +273,7 @@ fn what_sigkill_cannot_end_is_not_called_lost_if_its_lock_cannot_be_kept() {
     while now < 200_000 {
         now = story.due();
         let renews = story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. }));
-        let answer = if now < STOP_AT { Ok(Kept::Kept) } else { Err(Trouble::passing("down")) };
+        let answer = if now < STOP_AT { Ok(Kept::Kept) } else { Err(BackendError::transient("down")) };
         if renews {
             story.on(now, renewed(answer, now));
         }

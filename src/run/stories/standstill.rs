@@ -20,7 +20,7 @@ fn an_answer_that_came_while_we_were_stopped_counts() {
     let mut releasing = Story::running(policy());
     releasing.on(1_000, exited(0));
     assert_eq!(releasing.on(60_000, signalled(Signal::CONT)), []);
-    assert_eq!(releasing.on(60_000, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(releasing.on(60_000, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn after_a_stall_a_job_whose_lock_cannot_be_checked_is_ended_in_time() {
     let mut story = Story::running(leased());
     story.on(5_000, Event::Stalled);
     story.tick(5_000);
-    story.on(5_010, renewed(Err(Trouble::passing("down")), 5_000));
+    story.on(5_010, renewed(Err(BackendError::transient("down")), 5_000));
     assert!(story.due() < LEASE_STOP_AT);
     assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
 }
@@ -173,7 +173,7 @@ fn a_job_that_runs_on_without_its_lock_is_not_held_for_it() {
     assert_eq!(after.tick(110_000), [Action::Forward(Signal::CONT)]);
 
     // It is used up while the lock is checked.
-    for answer in [Ok(Kept::Lost), Err(Trouble::passing("down"))] {
+    for answer in [Ok(Kept::Lost), Err(BackendError::transient("down"))] {
         let mut before = kept_until(at_most);
         assert_eq!(before.on(99_000, Event::Stalled), [Action::Freeze]);
         before.tick(99_000);

@@ -12,7 +12,7 @@ fn the_job_runs_under_the_lock_which_is_then_released() {
     assert_eq!(story.on(5, granted(1)), [spawn()]);
     assert_eq!(story.on(6, Event::Spawned), []);
     assert_eq!(story.on(3_000, exited(0)), [release(0, 13_000)]);
-    assert_eq!(story.on(3_005, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(3_005, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(99_000), []);
 }
@@ -20,7 +20,7 @@ fn the_job_runs_under_the_lock_which_is_then_released() {
 #[test]
 fn the_exit_code_is_the_jobs_own() {
     for (end, outcome) in
-        [(JobEnd::Exited(7), Outcome::Exited(7)), (JobEnd::Killed(Signal::INT), Outcome::Killed(Signal::INT))]
+        [(JobEnd::Exited(7), ExitReason::Exited(7)), (JobEnd::Killed(Signal::INT), ExitReason::Killed(Signal::INT))]
     {
         let mut story = Story::running(policy());
         assert_eq!(story.on(1_000, Event::JobEnded(end)), [release(0, 11_000)]);
@@ -33,13 +33,13 @@ fn after_a_normal_end_what_the_job_left_running_is_left_alone() {
     let mut story = Story::running(policy());
     assert_eq!(story.on(1_000, exited(0)), [release(0, 11_000)]);
     assert_eq!(story.on(1_001, Event::OrphanEnded(JobEnd::Exited(0))), []);
-    assert_eq!(story.on(1_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(1_002, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
 fn a_held_lock_is_a_skip() {
     let mut story = Story::begun(policy());
-    assert_eq!(story.on(5, held(60_000, 0)), exit(Outcome::Skipped));
+    assert_eq!(story.on(5, held(60_000, 0)), exit(ExitReason::Skipped));
     assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
 }
 
@@ -70,7 +70,7 @@ fn every_counts_from_the_firing_before_splay_and_wait() {
 fn a_lock_that_is_handed_over_stays_taken() {
     let mut story = Story::begun(policy());
     assert_eq!(story.on(5, granted(0)), [spawn()]);
-    assert_eq!(story.on(5, Event::HandedOver), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(5, Event::HandedOver), exit(ExitReason::Exited(0)));
     assert_eq!(story.run.deadline(), None);
     assert!(story.closed.is_empty());
 }
@@ -82,14 +82,14 @@ fn a_lock_that_nobody_takes_over_goes_back_unused() {
     assert_eq!(story.on(6, Event::NotHandedOver("no".to_owned())), [release(0, 10_006)]);
     assert_eq!(story.closed, [Closing::GivenUp]);
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
-    assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+    assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Failed));
 }
 
 #[test]
 fn a_lock_that_came_too_late_is_not_handed_over() {
     let mut story = Story::begun(policy());
     assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
-    assert_eq!(story.on(50_002, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+    assert_eq!(story.on(50_002, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Failed));
 }
 
 // The start of the job.
@@ -97,9 +97,9 @@ fn a_lock_that_came_too_late_is_not_handed_over() {
 #[test]
 fn a_command_that_could_not_be_started_frees_the_lock_at_once() {
     for (kind, outcome) in [
-        (SpawnTroubleKind::NotFound, Outcome::NotFound),
-        (SpawnTroubleKind::CannotExecute, Outcome::CannotExecute),
-        (SpawnTroubleKind::NoProcess, Outcome::Failed),
+        (SpawnErrorKind::NotFound, ExitReason::NotFound),
+        (SpawnErrorKind::CannotExecute, ExitReason::CannotExecute),
+        (SpawnErrorKind::NoProcess, ExitReason::Failed),
     ] {
         let policy =
             Policy { at_least: ms(60_000), every: Some(Every(ms(3_600_000))), on_failure: OnFailure::Hold, ..policy() };
@@ -120,11 +120,11 @@ fn a_command_that_could_not_be_started_frees_the_lock_at_once() {
 fn a_stop_signal_while_sleeping_or_waiting_ends_us_with_128_plus_n() {
     for signal in STOP_SIGNALS.into_iter().chain([Signal::USR1, Signal::from_number(40)]) {
         let mut splaying = Story::begun(Policy { splay: ms(5_000), ..policy() });
-        assert_eq!(splaying.on(100, signalled(signal)), exit(Outcome::Stopped(signal)));
+        assert_eq!(splaying.on(100, signalled(signal)), exit(ExitReason::Stopped(signal)));
 
         let mut waiting = Story::begun(Policy { wait: Patience::Forever, ..policy() });
         waiting.on(5, held(60_000, 0));
-        assert_eq!(waiting.on(6, signalled(signal)), exit(Outcome::Stopped(signal)));
+        assert_eq!(waiting.on(6, signalled(signal)), exit(ExitReason::Stopped(signal)));
         assert_eq!(waiting.tick(99_000), [], "nothing is asked any more");
     }
 }
@@ -135,7 +135,7 @@ fn a_stop_signal_while_asking_gives_back_what_the_answer_brings() {
         let mut story = Story::begun(policy());
         assert_eq!(story.on(100, signalled(signal)), [Action::StopTrying]);
         assert_eq!(story.on(200, granted(50)), [release(0, 1_100)]);
-        assert_eq!(story.on(210, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(signal)));
+        assert_eq!(story.on(210, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(signal)));
     }
 }
 
@@ -152,13 +152,13 @@ fn a_stop_signal_while_asking_waits_for_the_answer_no_longer_than_a_second() {
     story.on(100, signalled(Signal::TERM));
     assert_eq!(story.due(), 1_100);
     assert_eq!(story.tick(1_099), []);
-    assert_eq!(story.tick(1_100), exit(Outcome::Stopped(Signal::TERM)));
+    assert_eq!(story.tick(1_100), exit(ExitReason::Stopped(Signal::TERM)));
 
     let mut story = Story::begun(policy());
     story.on(100, signalled(Signal::TERM));
     story.on(1_000, granted(50));
     assert_eq!(story.due(), 1_100, "the giving back shares the second");
-    assert_eq!(story.tick(1_100), exit(Outcome::Stopped(Signal::TERM)));
+    assert_eq!(story.tick(1_100), exit(ExitReason::Stopped(Signal::TERM)));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_stop_signal_while_asking_ends_us_when_there_is_nothing_to_give_back() {
     for answer in [held(60_000, 50), refused(50)] {
         let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
         story.on(100, signalled(Signal::INT));
-        assert_eq!(story.on(200, answer), exit(Outcome::Stopped(Signal::INT)));
+        assert_eq!(story.on(200, answer), exit(ExitReason::Stopped(Signal::INT)));
     }
 }
 
@@ -177,7 +177,7 @@ fn a_second_stop_signal_leaves_what_may_have_been_taken_its_second() {
     assert_eq!(story.on(101, signalled(Signal::HUP)), []);
     assert_eq!(story.due(), 1_100);
     assert_eq!(story.on(200, granted(50)), [release(0, 1_100)]);
-    assert_eq!(story.on(201, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+    assert_eq!(story.on(201, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::TERM)));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_stop_signal_while_a_grant_that_came_too_late_goes_back_lets_it_go_back() {
     assert_eq!(story.on(60_000, granted(0)), [release(0, 61_000)]);
     assert_eq!(story.on(60_100, signalled(Signal::TERM)), []);
     assert_eq!(story.due(), 61_000);
-    assert_eq!(story.on(60_200, Event::Released(Ok(Kept::Kept))), exit(Outcome::Stopped(Signal::TERM)));
+    assert_eq!(story.on(60_200, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::TERM)));
 }
 
 #[test]
@@ -196,14 +196,14 @@ fn a_stop_signal_does_not_change_how_we_end_once_that_is_decided() {
     troubled.tick(10_250);
     assert_eq!(troubled.on(10_300, signalled(Signal::TERM)), []);
     assert_eq!(troubled.on(10_400, granted(0)), [release(0, 11_250)]);
-    assert_eq!(troubled.on(10_500, Event::Released(Ok(Kept::Kept))), exit(Outcome::Failed));
+    assert_eq!(troubled.on(10_500, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Failed));
 
     let mut without = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
     without.tick(10_250);
     without.on(10_250, Event::Spawned);
     without.on(11_000, exited(4));
     assert_eq!(without.on(11_100, signalled(Signal::TERM)), []);
-    assert_eq!(without.tick(12_000), exit(Outcome::Exited(4)));
+    assert_eq!(without.tick(12_000), exit(ExitReason::Exited(4)));
 }
 
 #[test]
@@ -219,17 +219,20 @@ fn signals_that_do_not_terminate_change_nothing() {
 
 #[test]
 fn a_lock_that_an_enclosing_run_holds_is_no_obstacle_and_stays_with_it() {
-    let record = Record { owner: "host:1:0a".to_owned(), since: None, until: None, left: ms(60_000) };
+    let record = LockState { owner: "host:1:0a".to_owned(), since: None, until: None, left: ms(60_000) };
     let enclosing = vec!["host:9:0b".to_owned(), record.owner.clone()];
-    let held =
-        |record: &Record| Event::Acquired { answer: Ok(Acquired::Held(record.clone())), sent: t(0), unclear: false };
+    let held = |record: &LockState| Event::Acquired {
+        answer: Ok(Acquired::Held(record.clone())),
+        sent: t(0),
+        ambiguous: false,
+    };
     let mut story = Story::begun(Policy { enclosing: enclosing.clone(), ..policy() });
     assert_eq!(story.on(0, held(&record)), [Action::Spawn(Under::Enclosing(record.clone()))]);
     story.on(0, Event::Spawned);
     assert_eq!(story.due(), STOP_AT, "its own at-most counts for it");
-    assert_eq!(story.on(1_000, exited(4)), exit(Outcome::Exited(4)));
+    assert_eq!(story.on(1_000, exited(4)), exit(ExitReason::Exited(4)));
 
-    let ended = Record { owner: "host:1:0a:ended".to_owned(), ..record };
+    let ended = LockState { owner: "host:1:0a:ended".to_owned(), ..record };
     let mut over = Story::begun(Policy { enclosing, ..policy() });
-    assert_eq!(over.on(0, held(&ended)), exit(Outcome::Skipped), "that run is over");
+    assert_eq!(over.on(0, held(&ended)), exit(ExitReason::Skipped), "that run is over");
 }

@@ -96,7 +96,7 @@ fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_
         story.tick(now);
         let todo = story.on(now, full(now));
         if !todo.is_empty() {
-            assert_eq!(todo, exit(Outcome::Skipped));
+            assert_eq!(todo, exit(ExitReason::Skipped));
             break;
         }
     }
@@ -108,7 +108,9 @@ fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_
 #[test]
 fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_timeout_if_that_is_longer() {
     for (wait, over) in [(3_000, 10_000), (30_000, 30_000)] {
-        for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+        for (choice, outcome) in
+            [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)]
+        {
             let wait = Patience::UpTo(ms(wait));
             let mut story = Story::begun(Policy { wait, on_backend_error: choice, ..policy() });
             let mut now = 0;
@@ -129,14 +131,16 @@ fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_tim
 #[test]
 fn without_a_wait_full_is_trouble_that_has_been_tried_until_backend_timeout() {
     let mut story = Story::begun(policy());
-    assert_eq!(story.on(10_000, full(9_990)), exit(Outcome::Failed));
+    assert_eq!(story.on(10_000, full(9_990)), exit(ExitReason::Failed));
     assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
 }
 
 #[test]
 fn to_a_waiter_too_any_other_trouble_is_an_error() {
-    for answer in [refused(0), Event::Acquired { answer: Err(Trouble::passing("down")), sent: t(0), unclear: false }] {
+    for answer in
+        [refused(0), Event::Acquired { answer: Err(BackendError::transient("down")), sent: t(0), ambiguous: false }]
+    {
         let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
-        assert_eq!(story.on(5, answer), exit(Outcome::Failed));
+        assert_eq!(story.on(5, answer), exit(ExitReason::Failed));
     }
 }

@@ -153,7 +153,7 @@ fn what_a_running_wrapper_has_no_more_does_not_change_the_jobs_code() {
             if *lease {
                 run.args(["--lease", "2s"]);
             }
-            // The keeper closes its file in between, and has to open it anew.
+            // The worker closes its file in between, and has to open it anew.
             run.args(["sh", "-c", &format!("prlimit --pid $PPID --{limit}; sleep 0.4; echo >> ran; exit 3")]);
             let finished = finish(&mut under(&DETACHED, &run));
             is_said_well(&finished.stderr)?;

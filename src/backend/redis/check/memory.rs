@@ -5,7 +5,7 @@ use ::redis::{Value, cmd};
 use super::super::link::Link;
 use super::{Info, one, text};
 use crate::backend::probe::Tell;
-use crate::backend::{Finding, Trouble};
+use crate::backend::{BackendError, Finding};
 
 /// What a server was told to do; a value is `None` where it may not be asked for.
 struct Settings {
@@ -16,7 +16,7 @@ struct Settings {
 }
 
 /// The error is that the server does not answer any more.
-pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_>) -> Result<(), Trouble> {
+pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut ask = |name: &str| setting(link, name);
     let settings = Settings {
         save: ask("save")?,
@@ -30,7 +30,7 @@ pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_
     Ok(())
 }
 
-fn setting(link: &mut Link, name: &str) -> Result<Option<String>, Trouble> {
+fn setting(link: &mut Link, name: &str) -> Result<Option<String>, BackendError> {
     Ok(match one(link, cmd("CONFIG").arg("GET").arg(name).clone())? {
         Value::Array(pair) => pair.get(1).map(text),
         Value::Map(pairs) => pairs.first().map(|(_, value)| text(value)),

@@ -2,10 +2,10 @@
 
 use ::redis::{Cmd, Value, cmd};
 
+use super::super::errors;
 use super::super::link::Link;
-use super::super::trouble;
 use super::one;
-use crate::backend::{Finding, Trouble};
+use crate::backend::{BackendError, Finding};
 
 /// What locks need, and what their tokens and history need beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum For {
 pub(super) type Lacking = (For, &'static str);
 
 /// The rights that are missing. `space` is what all locks' keys begin with.
-pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, Trouble> {
+pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, BackendError> {
     // Nobody has a lock of this name.
     let random = getrandom::u64().unwrap_or_default();
     let lock = format!("{space}shedlock-check-{random:016x}");
@@ -27,7 +27,7 @@ pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, Trou
     for (needed, right, command) in commands(&lock, &history) {
         // A cluster looks at the rights before it sends us on.
         let answer = one(link, command)?;
-        if matches!(&answer, Value::ServerError(error) if trouble::code(error) == "NOPERM") {
+        if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOPERM") {
             lacking.push((needed, right));
         }
     }

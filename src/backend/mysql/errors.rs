@@ -6,19 +6,19 @@ use std::io;
 use mysql::{DriverError, Error, MySqlError};
 
 use super::super::sql::Table;
-use super::super::{Trouble, TroubleKind, network, tls};
+use super::super::{BackendError, ErrorClass, network, tls};
 use super::statements::Step;
 
 /// What went wrong after we had logged in.
 pub(in crate::backend) enum Failure {
     /// The server or the driver says no.
     Said(Error, Step),
-    Ours(Trouble),
+    Ours(BackendError),
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Ours(trouble)
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::Ours(error)
     }
 }
 
@@ -37,7 +37,7 @@ impl Failure {
     /// be when we ask again.
     pub(super) fn spares_the_lock(&self) -> bool {
         let Self::Said(Error::MySqlError(answer), Step::History) = self else { return false };
-        of_answer("", "", answer).kind == TroubleKind::Lasting && !EXHAUSTED.contains(&answer.code)
+        of_answer("", "", answer).class == ErrorClass::Permanent && !EXHAUSTED.contains(&answer.code)
     }
 
     /// Somebody else may do it.
@@ -77,7 +77,7 @@ impl Failure {
     pub(super) fn cause(&self) -> String {
         match self {
             Self::Said(error, _) => cause(error),
-            Self::Ours(trouble) => trouble.message.clone(),
+            Self::Ours(error) => error.message.clone(),
         }
     }
 
@@ -108,7 +108,7 @@ const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
 const PASSING: [u16; 14] = [1205, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
 
 /// Says what an error means that came before any request.
-pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
+pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> BackendError {
     let error = match error {
         Error::MySqlError(answer) => return of_answer(label, user, &answer),
         error => error,
@@ -116,12 +116,12 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
     if let Some(error) = tls_error(&error) {
         let said = lower(&error.to_string());
         let complaint = tls::complaint(&said)
-            .unwrap_or_else(|| Trouble::lasting(said).hint("look whether host and port are right"));
+            .unwrap_or_else(|| BackendError::permanent(said).hint("look whether host and port are right"));
         return complaint.of(&format!("{label}: TLS failed"));
     }
     match &error {
         Error::DriverError(DriverError::TlsNotSupported) => {
-            Trouble::lasting(format!("{label}: the server offers no TLS"))
+            BackendError::permanent(format!("{label}: the server offers no TLS"))
                 .hint("sslmode=prefer does without where there is none")
         }
         Error::DriverError(DriverError::ConnectTimeout) => network::silence(label),
@@ -129,40 +129,40 @@ pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> Trouble {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
             match kind {
                 io::ErrorKind::ConnectionRefused => network::refused(label),
-                io::ErrorKind::NotFound => Trouble::passing(format!("{label}: no server listens on its socket"))
+                io::ErrorKind::NotFound => BackendError::transient(format!("{label}: no server listens on its socket"))
                     .hint("look whether the server runs; socket=PATH names another socket"),
                 io::ErrorKind::PermissionDenied => network::denied(label),
-                _ => Trouble::passing(format!("{label}: {}", cause(&error))),
+                _ => BackendError::transient(format!("{label}: {}", cause(&error))),
             }
         }
         Error::DriverError(
             DriverError::UnknownAuthPlugin(_)
             | DriverError::OldMysqlPasswordDisabled
             | DriverError::CleartextPluginDisabled,
-        ) => Trouble::lasting(format!("{label}: {user} cannot log in: {}", cause(&error)))
+        ) => BackendError::permanent(format!("{label}: {user} cannot log in: {}", cause(&error)))
             .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
         _ if is_timeout(&error) => network::said_nothing(label),
         _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
-            Trouble::passing(format!("{label}: the server closed the connection"))
+            BackendError::transient(format!("{label}: the server closed the connection"))
         }
-        _ => Trouble::lasting(format!("{label}: what answers there is no MySQL server: {}", cause(&error)))
+        _ => BackendError::permanent(format!("{label}: what answers there is no MySQL server: {}", cause(&error)))
             .hint("look whether host and port are right"),
     }
 }
 
 /// Says what an error means that came after the request was sent.
-pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> Trouble {
+pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> BackendError {
     let (error, step) = match failure {
         Failure::Said(error, step) => (error, *step),
-        Failure::Ours(trouble) => return trouble.clone(),
+        Failure::Ours(error) => return error.clone(),
     };
     match error {
         Error::MySqlError(answer) => {
-            let trouble = of_answer(label, user, answer);
-            if step != Step::Lock || GOODBYE.contains(&answer.code) { trouble.unclear() } else { trouble }
+            let error = of_answer(label, user, answer);
+            if step != Step::Lock || GOODBYE.contains(&answer.code) { error.ambiguous() } else { error }
         }
-        error if is_timeout(error) => network::silence(label).unclear(),
-        _ => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
+        error if is_timeout(error) => network::silence(label).ambiguous(),
+        _ => BackendError::transient(format!("{label}: the connection was lost")).ambiguous(),
     }
 }
 
@@ -173,36 +173,36 @@ pub(super) fn is_of_address(error: &Error) -> bool {
 }
 
 /// Sorts what the server said.
-fn of_answer(label: &str, user: &str, answer: &MySqlError) -> Trouble {
+fn of_answer(label: &str, user: &str, answer: &MySqlError) -> BackendError {
     let text = format!("{label}: {}", said(answer));
     match answer.code {
-        code if FULL.contains(&code) => Trouble::new(TroubleKind::Full, text)
+        code if FULL.contains(&code) => BackendError::new(ErrorClass::Overloaded, text)
             .hint("raise the server's max_connections, or spread the starts with --splay"),
-        code if READ_ONLY.contains(&code) => Trouble::passing(text)
+        code if READ_ONLY.contains(&code) => BackendError::transient(text)
             .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
-        code if PASSING.contains(&code) || GOODBYE.contains(&code) => Trouble::passing(text),
-        1045 | 1698 => Trouble::lasting(text).hint(format!(
+        code if PASSING.contains(&code) || GOODBYE.contains(&code) => BackendError::transient(text),
+        1045 | 1698 => BackendError::permanent(text).hint(format!(
             "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
              and whether {user} may come from this host, or only with TLS (sslmode=verify-full)"
         )),
         code if DENIED.contains(&code) => {
             // The server does not say whether there is a table.
-            Trouble::lasting(text).hint(format!(
+            BackendError::permanent(text).hint(format!(
                 "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it"
             ))
         }
-        1049 => Trouble::lasting(text)
+        1049 => BackendError::permanent(text)
             .hint("make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE"),
-        1129 => Trouble::lasting(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
-        1054 | 1364 | 1471 => Trouble::lasting(text).hint(COLUMNS),
+        1129 => BackendError::permanent(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
+        1054 | 1364 | 1471 => BackendError::permanent(text).hint(COLUMNS),
         1267 | 1366 | 1406 | 3988 => {
-            Trouble::lasting(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
+            BackendError::permanent(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
         }
-        1292 if is_late(&answer.message) => Trouble::lasting(text).hint(DATETIME),
-        1292 => Trouble::lasting(text)
+        1292 if is_late(&answer.message) => BackendError::permanent(text).hint(DATETIME),
+        1292 => BackendError::permanent(text)
             .hint("the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
-        3159 | 4151 => Trouble::lasting(text).hint("the server wants TLS; add sslmode=verify-full to the URL"),
-        _ => Trouble::lasting(text),
+        3159 | 4151 => BackendError::permanent(text).hint("the server wants TLS; add sslmode=verify-full to the URL"),
+        _ => BackendError::permanent(text),
     }
 }
 
@@ -275,27 +275,27 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_told_from_what_stays() {
-        let kind = |code| of_connecting("backend", "u", answer(code, "x")).kind;
+        let class = |code| of_connecting("backend", "u", answer(code, "x")).class;
         for code in FULL {
-            assert_eq!(kind(code), TroubleKind::Full, "{code}");
+            assert_eq!(class(code), ErrorClass::Overloaded, "{code}");
         }
         for code in PASSING.iter().chain(&GOODBYE).chain(&READ_ONLY) {
-            assert_eq!(kind(*code), TroubleKind::Passing, "{code}");
+            assert_eq!(class(*code), ErrorClass::Transient, "{code}");
         }
         for code in [1044, 1045, 1049, 1054, 1064, 1129, 1130, 1142, 1227, 1292, 1698] {
-            assert_eq!(kind(code), TroubleKind::Lasting, "{code}");
+            assert_eq!(class(code), ErrorClass::Permanent, "{code}");
         }
     }
 
     #[test]
     fn an_answer_is_unclear_only_if_the_row_may_have_been_written() {
-        let unclear = |error, step| of_asking("backend", "u", &Failure::new(error, step)).unclear;
-        assert!(!unclear(answer(1213, "Deadlock found"), Step::Lock));
-        assert!(unclear(answer(1213, "Deadlock found"), Step::History), "in a table without transactions");
-        assert!(unclear(answer(1267, "Illegal mix of collations"), Step::Commit));
-        assert!(unclear(answer(1053, "Server shutdown in progress"), Step::Lock));
-        assert!(unclear(Error::server_disconnected(), Step::Lock));
-        assert!(unclear(io::Error::from(io::ErrorKind::WouldBlock).into(), Step::Lock));
+        let ambiguous = |error, step| of_asking("backend", "u", &Failure::new(error, step)).ambiguous;
+        assert!(!ambiguous(answer(1213, "Deadlock found"), Step::Lock));
+        assert!(ambiguous(answer(1213, "Deadlock found"), Step::History), "in a table without transactions");
+        assert!(ambiguous(answer(1267, "Illegal mix of collations"), Step::Commit));
+        assert!(ambiguous(answer(1053, "Server shutdown in progress"), Step::Lock));
+        assert!(ambiguous(Error::server_disconnected(), Step::Lock));
+        assert!(ambiguous(io::Error::from(io::ErrorKind::WouldBlock).into(), Step::Lock));
     }
 
     #[test]
@@ -322,8 +322,8 @@ mod tests {
 
     #[test]
     fn the_servers_words_begin_small_and_without_their_state() {
-        let trouble = of_connecting("backend mysql://db/x", "u", answer(1040, "#08004Too many connections"));
-        assert_eq!(trouble.message, "backend mysql://db/x: too many connections");
+        let error = of_connecting("backend mysql://db/x", "u", answer(1040, "#08004Too many connections"));
+        assert_eq!(error.message, "backend mysql://db/x: too many connections");
         assert_eq!(lower("INSERT command denied"), "INSERT command denied");
     }
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, Remark, Reply, Retry, Trouble, TroubleKind};
-use crate::clock::Moment;
+use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Remark, Reply, Retry};
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Sight, WhenFull};
+use crate::system::Moment;
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
 const IDLE: Duration = Duration::from_millis(200);
 /// The thread's name.
-pub(crate) const THREAD: &str = "keeper";
+pub(crate) const THREAD: &str = "worker";
 /// How long a pause between tries lasts before it looks whether to stop trying.
 const GLANCE: Duration = Duration::from_millis(20);
 /// How often the bell is rung before it counts as broken.
@@ -46,7 +46,7 @@ struct Errand {
 }
 
 /// The way to the thread. Requests are answered one by one, in order.
-pub(crate) struct Keeper {
+pub(crate) struct BackendWorker {
     requests: Sender<Errand>,
     answers: Receiver<Event>,
     awake: Arc<EventFd>,
@@ -55,7 +55,7 @@ pub(crate) struct Keeper {
     given_up: Arc<AtomicU64>,
 }
 
-impl Keeper {
+impl BackendWorker {
     /// Starts the thread. It ends with the process; nothing waits for it, since it may hang.
     pub(crate) fn start(backend: Box<dyn Backend>) -> anyhow::Result<Self> {
         let awake = Arc::new(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
@@ -75,9 +75,9 @@ impl Keeper {
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
                 // A run without a record has none that could be closed.
-                if let Some(trouble) = remark.unrecorded.filter(|_| !held && !told) {
+                if let Some(error) = remark.unrecorded.filter(|_| !held && !told) {
                     told = true;
-                    let _ = outbox.send(if granted { Event::Unrecorded(trouble) } else { Event::Unclosed(trouble) });
+                    let _ = outbox.send(if granted { Event::Unrecorded(error) } else { Event::Unclosed(error) });
                 }
                 if let Some(until) = remark.cut.filter(|until| cut.replace(*until) != Some(*until)) {
                     let _ = outbox.send(Event::Cut(until));
@@ -98,7 +98,7 @@ impl Keeper {
         Ok(Self { requests, answers, awake, asked: Cell::new(0), given_up })
     }
 
-    /// Asks; the answer comes through [`Keeper::answer`]. Passing trouble is tried again until `deadline`.
+    /// Asks; the answer comes through [`BackendWorker::answer`]. Passing trouble is tried again until `deadline`.
     pub(crate) fn ask(&self, request: Request, deadline: Moment) {
         let number = self.asked.get() + 1;
         self.asked.set(number);
@@ -126,11 +126,11 @@ impl Keeper {
 
 /// What came of the tries.
 struct Told<T> {
-    answer: Result<T, Trouble>,
+    answer: Result<T, BackendError>,
     /// From before the try that brought the answer.
     sent: Moment,
     /// The answer to one of the tries was lost, and it may yet be carried out.
-    unclear: bool,
+    ambiguous: bool,
 }
 
 struct Work {
@@ -154,10 +154,10 @@ impl Work {
     fn answer(&mut self, errand: &Errand) -> (Event, Remark) {
         match &errand.request {
             Request::Acquire(claim, when_full) => {
-                let Told { answer, sent, unclear } =
+                let Told { answer, sent, ambiguous } =
                     self.persist(errand.number, errand.deadline, *when_full, |backend| backend.acquire(claim));
                 let (answer, remark) = part(answer);
-                (Event::Acquired { answer, sent, unclear }, remark)
+                (Event::Acquired { answer, sent, ambiguous }, remark)
             }
             Request::Renew(claim, limit) => {
                 let now = Moment::now();
@@ -186,29 +186,29 @@ impl Work {
         }
     }
 
-    /// Tries until it works, until trouble is lasting, or until the deadline. Trouble is unclear, or lingers, if that of any
+    /// Tries until it works, until an error is permanent, or until the deadline. The error is ambiguous, or lingers, if that of any
     /// of the tries did.
     fn persist<T>(
         &mut self,
         number: u64,
         deadline: Moment,
         when_full: WhenFull,
-        mut ask: impl FnMut(&mut dyn Backend) -> Result<T, Trouble>,
+        mut ask: impl FnMut(&mut dyn Backend) -> Result<T, BackendError>,
     ) -> Told<T> {
         let mut retry = Retry::new(self.backend.pace(), deadline);
-        let (mut unclear, mut lingers) = (false, false);
+        let (mut ambiguous, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
-            let trouble = match ask(self.backend.as_mut()) {
-                Ok(answer) => return Told { answer: Ok(answer), sent, unclear },
-                Err(trouble) => trouble,
+            let error = match ask(self.backend.as_mut()) {
+                Ok(answer) => return Told { answer: Ok(answer), sent, ambiguous },
+                Err(error) => error,
             };
-            unclear |= trouble.unclear;
-            lingers |= trouble.lingers;
-            let is_answer = trouble.kind == TroubleKind::Full && when_full == WhenFull::Answer;
-            match retry.pause(trouble.kind, sent, Moment::now()).filter(|_| !is_answer) {
+            ambiguous |= error.ambiguous;
+            lingers |= error.lingers;
+            let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
+            match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
                 Some(pause) if self.sleep(pause, number) => {}
-                _ => return Told { answer: Err(Trouble { unclear, lingers, ..trouble }), sent, unclear },
+                _ => return Told { answer: Err(BackendError { ambiguous, lingers, ..error }), sent, ambiguous },
             }
         }
     }
@@ -230,18 +230,18 @@ impl Work {
 }
 
 /// Takes the remark off an answer.
-fn part<T>(reply: Result<Reply<T>, Trouble>) -> (Result<T, Trouble>, Remark) {
+fn part<T>(reply: Result<Reply<T>, BackendError>) -> (Result<T, BackendError>, Remark) {
     match reply {
         Ok(Reply { answer, remark }) => (Ok(answer), remark),
-        Err(trouble) => (Err(trouble), Remark::default()),
+        Err(error) => (Err(error), Remark::default()),
     }
 }
 
 /// What the claim sees of its lock, of which alone it was asked.
 fn sight(claim: &Claim, found: &Locks) -> Sight {
     match found.locks.first() {
-        Some(lock) if lock.is_held() && lock.record.owner == claim.owner.as_str() => {
-            Sight::Ours { until: lock.record.until, left: lock.record.left }
+        Some(lock) if lock.is_held() && lock.state.owner == claim.owner.as_str() => {
+            Sight::Ours { until: lock.state.until, left: lock.state.left }
         }
         _ => Sight::Gone,
     }
@@ -255,8 +255,8 @@ mod tests {
 
     use super::*;
     use crate::backend::{Kept, Pace, RESPITE};
-    use crate::clock::Timestamp;
-    use crate::lock::{Grant, Lock, LockName, Owner, Purpose, Record};
+    use crate::lock::{Grant, Lock, LockName, LockState, Owner, Purpose};
+    use crate::system::Timestamp;
 
     const HOUR: Duration = Duration::from_secs(3600);
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
@@ -275,7 +275,7 @@ mod tests {
     struct Fake {
         calls: Sender<Call>,
         /// What the next calls meet; after the last one all is well.
-        troubles: VecDeque<Trouble>,
+        errors: VecDeque<BackendError>,
         /// How long a call takes that meets trouble.
         slow: Duration,
         /// Another holds the lock.
@@ -285,30 +285,30 @@ mod tests {
     }
 
     impl Fake {
-        fn answer<T>(&mut self, call: Call, good: T) -> Result<T, Trouble> {
+        fn answer<T>(&mut self, call: Call, good: T) -> Result<T, BackendError> {
             self.calls.send(call).unwrap();
-            let Some(trouble) = self.troubles.pop_front() else { return Ok(good) };
+            let Some(error) = self.errors.pop_front() else { return Ok(good) };
             thread::sleep(self.slow);
-            Err(trouble)
+            Err(error)
         }
     }
 
     impl Backend for Fake {
-        fn acquire(&mut self, _: &Claim) -> Result<Reply<Acquired>, Trouble> {
-            let other = Record { owner: "other".to_owned(), since: None, until: None, left: HOUR };
+        fn acquire(&mut self, _: &Claim) -> Result<Reply<Acquired>, BackendError> {
+            let other = LockState { owner: "other".to_owned(), since: None, until: None, left: HOUR };
             let answer = if self.held { Acquired::Held(other) } else { Acquired::Granted(GRANT) };
             self.answer(Call::Acquire(Moment::now()), answer.into())
         }
 
-        fn renew(&mut self, _: &Claim) -> Result<Reply<Kept>, Trouble> {
+        fn renew(&mut self, _: &Claim) -> Result<Reply<Kept>, BackendError> {
             self.answer(Call::Renew, Kept::Kept.into())
         }
 
-        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Reply<Kept>, Trouble> {
+        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Reply<Kept>, BackendError> {
             self.answer(Call::Release(hold), Kept::Kept.into())
         }
 
-        fn locks(&mut self, _: &[&str]) -> Result<Locks, Trouble> {
+        fn locks(&mut self, _: &[&str]) -> Result<Locks, BackendError> {
             self.answer(Call::Locks, Locks { now: Timestamp(1), locks: Vec::new() })
         }
 
@@ -325,24 +325,24 @@ mod tests {
         }
     }
 
-    fn keeper(troubles: impl IntoIterator<Item = Trouble>, pace: Pace) -> (Keeper, Receiver<Call>) {
-        keeper_of(troubles, pace, |_| {})
+    fn worker(errors: impl IntoIterator<Item = BackendError>, pace: Pace) -> (BackendWorker, Receiver<Call>) {
+        worker_of(errors, pace, |_| {})
     }
 
-    fn keeper_of(
-        troubles: impl IntoIterator<Item = Trouble>,
+    fn worker_of(
+        errors: impl IntoIterator<Item = BackendError>,
         pace: Pace,
         change: impl FnOnce(&mut Fake),
-    ) -> (Keeper, Receiver<Call>) {
+    ) -> (BackendWorker, Receiver<Call>) {
         let (calls, called) = channel();
-        let troubles = troubles.into_iter().collect();
-        let mut fake = Fake { calls, troubles, slow: Duration::ZERO, held: false, pace: Cell::new(pace) };
+        let errors = errors.into_iter().collect();
+        let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false, pace: Cell::new(pace) };
         change(&mut fake);
-        (Keeper::start(Box::new(fake)).unwrap(), called)
+        (BackendWorker::start(Box::new(fake)).unwrap(), called)
     }
 
-    fn full() -> Trouble {
-        Trouble::new(TroubleKind::Full, "too many clients")
+    fn full() -> BackendError {
+        BackendError::new(ErrorClass::Overloaded, "too many clients")
     }
 
     fn acquire() -> Request {
@@ -357,8 +357,8 @@ mod tests {
         called.try_iter().filter_map(moment).collect()
     }
 
-    fn passing(times: usize) -> Vec<Trouble> {
-        vec![Trouble::passing("busy"); times]
+    fn transient(times: usize) -> Vec<BackendError> {
+        vec![BackendError::transient("busy"); times]
     }
 
     fn claim() -> Claim {
@@ -372,14 +372,14 @@ mod tests {
     }
 
     /// Returns the next answer, waiting for the bell.
-    fn answer(keeper: &Keeper) -> Event {
+    fn answer(worker: &BackendWorker) -> Event {
         loop {
-            match keeper.answer() {
+            match worker.answer() {
                 Some(Event::Renewing(_)) => continue,
                 Some(event) => return event,
                 None => {}
             }
-            let mut bells = [PollFd::new(keeper.bell(), PollFlags::POLLIN)];
+            let mut bells = [PollFd::new(worker.bell(), PollFlags::POLLIN)];
             assert_eq!(poll(&mut bells, PollTimeout::from(20_000_u16)), Ok(1), "no answer came");
         }
     }
@@ -388,7 +388,7 @@ mod tests {
         called.recv_timeout(Duration::from_secs(20)).expect("the backend is called")
     }
 
-    fn acquired(event: Event) -> (Result<Acquired, Trouble>, Moment) {
+    fn acquired(event: Event) -> (Result<Acquired, BackendError>, Moment) {
         match event {
             Event::Acquired { answer, sent, .. } => (answer, sent),
             other => panic!("{other:?}"),
@@ -397,9 +397,9 @@ mod tests {
 
     #[test]
     fn passing_trouble_is_tried_again_and_sent_is_from_before_the_try_that_was_answered() {
-        let (keeper, called) = keeper(passing(2), QUICK);
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        let (answer, sent) = acquired(answer(&keeper));
+        let (worker, called) = worker(transient(2), QUICK);
+        worker.ask(acquire(), Moment::now() + HOUR);
+        let (answer, sent) = acquired(answer(&worker));
         assert_eq!(answer, Ok(Acquired::Granted(GRANT)));
         let tries: Vec<_> = called.try_iter().collect();
         let [_, Call::Acquire(second), Call::Acquire(third)] = tries[..] else { panic!("{tries:?}") };
@@ -408,18 +408,18 @@ mod tests {
 
     #[test]
     fn passing_trouble_is_tried_until_the_deadline() {
-        let (keeper, called) = keeper(passing(100_000), QUICK);
-        keeper.ask(acquire(), Moment::now() + Duration::from_millis(500));
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        let (worker, called) = worker(transient(100_000), QUICK);
+        worker.ask(acquire(), Moment::now() + Duration::from_millis(500));
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         assert!(called.try_iter().count() > 1);
     }
 
     #[test]
     fn the_last_try_is_made_at_the_deadline_however_long_the_pauses_have_become() {
-        let (keeper, called) = keeper(passing(100_000), Pace { first: HOUR, longest: HOUR });
+        let (worker, called) = worker(transient(100_000), Pace { first: HOUR, longest: HOUR });
         let deadline = Moment::now() + Duration::from_millis(500);
-        keeper.ask(acquire(), deadline);
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        worker.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         let tries = moments(&called);
         assert!(tries.len() > 1 && deadline.since(tries[tries.len() - 1]) < Duration::from_millis(100), "{tries:?}");
     }
@@ -427,53 +427,54 @@ mod tests {
     #[test]
     fn a_last_try_that_is_as_slow_as_the_one_before_is_answered_by_the_deadline() {
         let slow = Duration::from_millis(400);
-        let (keeper, called) = keeper_of(passing(100), Pace { first: HOUR, longest: HOUR }, |fake| fake.slow = slow);
+        let (worker, called) = worker_of(transient(100), Pace { first: HOUR, longest: HOUR }, |fake| fake.slow = slow);
         let deadline = Moment::now() + Duration::from_secs(3);
-        keeper.ask(acquire(), deadline);
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        worker.ask(acquire(), deadline);
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         let last = *moments(&called).last().unwrap();
         assert!(deadline.since(last) > slow / 4, "{last:?} {deadline:?}");
     }
 
     #[test]
     fn a_try_without_an_answer_makes_trouble_unclear_whatever_the_others_met() {
-        let lost = Trouble::passing("connection reset").unclear();
-        let (keeper, _called) = keeper([lost.clone(), Trouble::lasting("refused")], QUICK);
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("refused").unclear()));
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+        let lost = BackendError::transient("connection reset").ambiguous();
+        let (worker, _called) = worker([lost.clone(), BackendError::permanent("refused")], QUICK);
+        worker.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::permanent("refused").ambiguous()));
+        worker.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
 
-        let (keeper, _called) = keeper_of([lost], QUICK, |fake| fake.held = true);
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        assert!(matches!(acquired(answer(&keeper)).0, Ok(Acquired::Held(_))));
+        let (worker, _called) = worker_of([lost], QUICK, |fake| fake.held = true);
+        worker.ask(acquire(), Moment::now() + HOUR);
+        assert!(matches!(acquired(answer(&worker)).0, Ok(Acquired::Held(_))));
     }
 
     #[test]
     fn of_each_request_the_trouble_is_its_own() {
-        let (keeper, _called) = keeper([Trouble::lasting("reset").unclear(), Trouble::lasting("refused")], QUICK);
-        for trouble in [Trouble::lasting("reset").unclear(), Trouble::lasting("refused")] {
-            keeper.ask(acquire(), Moment::now() + HOUR);
-            assert_eq!(acquired(answer(&keeper)).0, Err(trouble));
+        let (worker, _called) =
+            worker([BackendError::permanent("reset").ambiguous(), BackendError::permanent("refused")], QUICK);
+        for error in [BackendError::permanent("reset").ambiguous(), BackendError::permanent("refused")] {
+            worker.ask(acquire(), Moment::now() + HOUR);
+            assert_eq!(acquired(answer(&worker)).0, Err(error));
         }
     }
 
     #[test]
     fn to_a_waiter_full_is_the_answer_and_to_others_passing_trouble() {
-        let (keeper, _called) = keeper([full(), full(), full()], QUICK);
-        keeper.ask(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
-        assert_eq!(acquired(answer(&keeper)).0, Err(full()));
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+        let (worker, _called) = worker([full(), full(), full()], QUICK);
+        worker.ask(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&worker)).0, Err(full()));
+        worker.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
     }
 
     #[test]
     fn a_server_that_is_slow_to_say_that_it_is_full_is_given_respite() {
         let slow = Duration::from_millis(50);
-        for (trouble, least) in [(full(), slow * (1 + RESPITE / 2)), (Trouble::passing("busy"), slow)] {
-            let (keeper, called) = keeper_of([trouble], QUICK, |fake| fake.slow = slow);
-            keeper.ask(acquire(), Moment::now() + HOUR);
-            answer(&keeper);
+        for (error, least) in [(full(), slow * (1 + RESPITE / 2)), (BackendError::transient("busy"), slow)] {
+            let (worker, called) = worker_of([error], QUICK, |fake| fake.slow = slow);
+            worker.ask(acquire(), Moment::now() + HOUR);
+            answer(&worker);
             let tries = moments(&called);
             assert!(tries[1].since(tries[0]) >= least, "{tries:?}");
         }
@@ -481,9 +482,9 @@ mod tests {
 
     #[test]
     fn who_does_not_get_the_lock_keeps_no_connection() {
-        let (keeper, called) = keeper_of([], QUICK, |fake| fake.held = true);
+        let (worker, called) = worker_of([], QUICK, |fake| fake.held = true);
         for _ in 0..2 {
-            keeper.ask(acquire(), Moment::now() + HOUR);
+            worker.ask(acquire(), Moment::now() + HOUR);
         }
         for _ in 0..2 {
             assert!(matches!(next(&called), Call::Acquire(_)));
@@ -493,49 +494,49 @@ mod tests {
 
     #[test]
     fn a_release_soon_after_the_taking_uses_its_connection() {
-        let (keeper, called) = keeper([], QUICK);
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
+        let (worker, called) = worker([], QUICK);
+        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
         assert!(matches!(next(&called), Call::Acquire(_)));
         assert_eq!(next(&called), Call::Release(HOUR));
     }
 
     #[test]
     fn one_try_is_made_even_if_its_time_is_over() {
-        let (keeper, _called) = keeper([], QUICK);
-        keeper.ask(acquire(), Moment::now());
-        assert_eq!(acquired(answer(&keeper)).0, Ok(Acquired::Granted(GRANT)));
+        let (worker, _called) = worker([], QUICK);
+        worker.ask(acquire(), Moment::now());
+        assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
     }
 
     #[test]
     fn lasting_trouble_is_an_error_at_once() {
-        let (keeper, called) = keeper([Trouble::lasting("wrong password")], QUICK);
-        keeper.ask(acquire(), Moment::now() + HOUR);
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::lasting("wrong password")));
+        let (worker, called) = worker([BackendError::permanent("wrong password")], QUICK);
+        worker.ask(acquire(), Moment::now() + HOUR);
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::permanent("wrong password")));
         assert_eq!(called.try_iter().count(), 1);
     }
 
     #[test]
     fn stop_trying_ends_the_pause_between_tries() {
-        let (keeper, called) = keeper(passing(2), Pace { first: HOUR, longest: HOUR });
-        keeper.ask(acquire(), Moment::now() + HOUR * 10);
+        let (worker, called) = worker(transient(2), Pace { first: HOUR, longest: HOUR });
+        worker.ask(acquire(), Moment::now() + HOUR * 10);
         next(&called);
-        keeper.stop_trying();
-        assert_eq!(acquired(answer(&keeper)).0, Err(Trouble::passing("busy")));
+        worker.stop_trying();
+        assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         assert_eq!(called.try_iter().count(), 0);
     }
 
     #[test]
     fn what_is_asked_after_stop_trying_is_tried_again() {
-        let (keeper, called) = keeper(passing(4), Pace { first: HOUR, longest: HOUR });
+        let (worker, called) = worker(transient(4), Pace { first: HOUR, longest: HOUR });
         let deadline = Moment::now() + HOUR * 10;
-        keeper.ask(Request::Renew(claim(), None), deadline);
+        worker.ask(Request::Renew(claim(), None), deadline);
         next(&called);
-        keeper.stop_trying();
+        worker.stop_trying();
         // This is asked before that is answered.
-        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
-        assert!(matches!(answer(&keeper), Event::Renewed { answer: Err(_), .. }));
-        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
+        assert!(matches!(answer(&worker), Event::Renewed { answer: Err(_), .. }));
+        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!(called.try_iter().count(), 4);
     }
 
@@ -543,8 +544,8 @@ mod tests {
     fn a_lock_is_seen_to_be_ours_only_while_its_owner_is_our_own_and_it_is_held() {
         let seen = |owner: &str, left| {
             let until = Some(Timestamp(9));
-            let record = Record { owner: owner.to_owned(), since: None, until, left: Duration::from_secs(left) };
-            let locks = vec![Lock { name: "a".to_owned(), record }];
+            let record = LockState { owner: owner.to_owned(), since: None, until, left: Duration::from_secs(left) };
+            let locks = vec![Lock { name: "a".to_owned(), state: record }];
             sight(&claim(), &Locks { now: Timestamp(1), locks })
         };
         let owner = claim().owner;
@@ -554,32 +555,32 @@ mod tests {
             assert_eq!(seen(owner, left), Sight::Gone, "{owner}");
         }
         // The fake has none.
-        let (keeper, called) = keeper(passing(1), QUICK);
-        keeper.ask(Request::Look(claim()), Moment::now() + HOUR);
-        assert!(matches!(answer(&keeper), Event::Seen { answer: Ok(Sight::Gone), .. }));
+        let (worker, called) = worker(transient(1), QUICK);
+        worker.ask(Request::Look(claim()), Moment::now() + HOUR);
+        assert!(matches!(answer(&worker), Event::Seen { answer: Ok(Sight::Gone), .. }));
         assert_eq!((next(&called), next(&called)), (Call::Locks, Call::Locks));
     }
 
     #[test]
     fn requests_are_answered_in_order() {
-        let (keeper, called) = keeper([], QUICK);
+        let (worker, called) = worker([], QUICK);
         let deadline = Moment::now() + HOUR;
-        keeper.ask(Request::Renew(claim(), None), deadline);
-        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
-        assert!(matches!(answer(&keeper), Event::Renewed { answer: Ok(Kept::Kept), .. }));
-        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        worker.ask(Request::Renew(claim(), None), deadline);
+        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
+        assert!(matches!(answer(&worker), Event::Renewed { answer: Ok(Kept::Kept), .. }));
+        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Release(HOUR)));
-        assert!(keeper.answer().is_none());
+        assert!(worker.answer().is_none());
     }
 
     #[test]
     fn an_idle_connection_is_closed_and_the_next_request_opens_one() {
-        let (keeper, called) = keeper([], QUICK);
-        keeper.ask(Request::Renew(claim(), None), Moment::now() + HOUR);
-        answer(&keeper);
+        let (worker, called) = worker([], QUICK);
+        worker.ask(Request::Renew(claim(), None), Moment::now() + HOUR);
+        answer(&worker);
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
-        keeper.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
-        assert!(matches!(answer(&keeper), Event::Released(Ok(Kept::Kept))));
+        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
+        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Release(HOUR), Call::Disconnect));
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
 use crate::lock::LockName;
+use crate::system::Timestamp;
 
 /// How a run can be counted, as the label says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// In the words of the history.
-    As(crate::lock::Verdict),
+    As(crate::lock::RunOutcome),
     /// The lock was held.
     Skipped,
 }
@@ -37,7 +37,7 @@ pub(super) struct Ended {
 
 /// The numbers. What has never been is `None`, and is not written: 0 would be a time, a code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct Counters {
     at_most: Option<Duration>,
     start: Option<Timestamp>,
     end: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl Counted {
     }
 }
 
-impl Tally {
+impl Counters {
     /// Takes in what has become of a run.
     pub(super) fn enter(&mut self, entry: &Entry) {
         self.at_most = Some(entry.at_most);
@@ -91,7 +91,7 @@ impl Tally {
             // Not what the clock says now: it may have been set meanwhile, and a job that has ended would seem to run.
             self.end = Some(started + lasted);
             self.duration = Some(lasted);
-            if ended.counted == Counted::As(crate::lock::Verdict::Success) {
+            if ended.counted == Counted::As(crate::lock::RunOutcome::Success) {
                 self.success = self.end;
             }
         }
@@ -122,37 +122,37 @@ impl Tally {
         text
     }
 
-    /// Reads what [`Tally::text`] wrote, or another version of it; `None` if it is not that.
+    /// Reads what [`Counters::text`] wrote, or another version of it; `None` if it is not that.
     pub(super) fn read(text: &str, name: &LockName) -> Option<Self> {
-        let mut tally = Self::default();
+        let mut counters = Self::default();
         let mut counted = [false; OUTCOMES.len()];
         // Without it the last number may have been cut.
         text.ends_with('\n').then_some(())?;
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let value = |metric| line.strip_prefix(&series(metric, name, None));
             if let Some(value) = value(AT_MOST) {
-                tally.at_most = Some(duration(value)?);
+                counters.at_most = Some(duration(value)?);
             } else if let Some(value) = value(START) {
-                tally.start = Some(timestamp(value)?);
+                counters.start = Some(timestamp(value)?);
             } else if let Some(value) = value(END) {
-                tally.end = Some(timestamp(value)?);
+                counters.end = Some(timestamp(value)?);
             } else if let Some(value) = value(SUCCESS) {
-                tally.success = Some(timestamp(value)?);
+                counters.success = Some(timestamp(value)?);
             } else if let Some(value) = value(DURATION) {
-                tally.duration = Some(duration(value)?);
+                counters.duration = Some(duration(value)?);
             } else if let Some(value) = value(EXIT_CODE) {
-                tally.exit_code = Some(value.parse().ok()?);
+                counters.exit_code = Some(value.parse().ok()?);
             } else if line.starts_with(RUNS) {
                 let of = |outcome| line.strip_prefix(&series(RUNS, name, Some(outcome)));
                 let (index, value) =
                     OUTCOMES.iter().enumerate().find_map(|(index, outcome)| Some((index, of(outcome)?)))?;
-                tally.runs[index] = value.parse().ok()?;
+                counters.runs[index] = value.parse().ok()?;
                 counted[index] = true;
             } else if !line.starts_with("shedlock_") {
                 return None;
             }
         }
-        counted.iter().all(|counted| *counted).then_some(tally)
+        counted.iter().all(|counted| *counted).then_some(counters)
     }
 }
 
@@ -187,7 +187,7 @@ fn timestamp(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Verdict;
+    use crate::lock::RunOutcome;
 
     fn name(name: &str) -> LockName {
         LockName::new(name).unwrap()
@@ -201,10 +201,10 @@ mod tests {
         Entry { at_most: Duration::from_secs(90), started: started.map(Timestamp), ended }
     }
 
-    fn after(entries: &[Entry]) -> Tally {
-        let mut tally = Tally::default();
-        entries.iter().for_each(|entry| tally.enter(entry));
-        tally
+    fn after(entries: &[Entry]) -> Counters {
+        let mut counters = Counters::default();
+        entries.iter().for_each(|entry| counters.enter(entry));
+        counters
     }
 
     #[test]
@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn every_outcome_has_a_counter() {
-        let verdicts = [Verdict::Success, Verdict::Failure, Verdict::Expired, Verdict::Lost, Verdict::Error];
+        let verdicts =
+            [RunOutcome::Success, RunOutcome::Failure, RunOutcome::Expired, RunOutcome::Lost, RunOutcome::Error];
         let all: Vec<Counted> = verdicts.map(Counted::As).into_iter().chain([Counted::Skipped]).collect();
         let entries: Vec<Entry> = all.iter().map(|counted| entry(None, ended(*counted, 1, None))).collect();
         assert_eq!(after(&entries).runs, [1; OUTCOMES.len()]);
@@ -236,13 +237,13 @@ mod tests {
 
     #[test]
     fn a_success_and_then_a_failure_and_then_a_skip() {
-        let tally = after(&[
-            entry(Some(10_000), ended(Counted::As(Verdict::Success), 0, Some(1_500))),
-            entry(Some(20_000), ended(Counted::As(Verdict::Failure), 3, Some(250))),
+        let counters = after(&[
+            entry(Some(10_000), ended(Counted::As(RunOutcome::Success), 0, Some(1_500))),
+            entry(Some(20_000), ended(Counted::As(RunOutcome::Failure), 3, Some(250))),
             entry(None, ended(Counted::Skipped, 75, None)),
             entry(Some(30_000), None),
         ]);
-        let text = tally.text(&name("a"));
+        let text = counters.text(&name("a"));
         for line in [
             "shedlock_last_start_timestamp_seconds{name=\"a\"} 30\n",
             "shedlock_last_end_timestamp_seconds{name=\"a\"} 20.250\n",
@@ -258,28 +259,29 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let name = name("a \"b\" \\ ü");
-        let tally = after(&[entry(Some(1_800_000_000_123), ended(Counted::As(Verdict::Success), 0, Some(61_001)))]);
-        assert_eq!(Tally::read(&tally.text(&name), &name), Some(tally));
+        let counters =
+            after(&[entry(Some(1_800_000_000_123), ended(Counted::As(RunOutcome::Success), 0, Some(61_001)))]);
+        assert_eq!(Counters::read(&counters.text(&name), &name), Some(counters));
     }
 
     #[test]
     fn a_line_of_a_later_version_is_passed_over() {
         let name = name("a");
-        let text = Tally::default().text(&name);
+        let text = Counters::default().text(&name);
         let more = format!("# TYPE shedlock_mood gauge\nshedlock_mood{{name=\"a\"}} 1\n{text}");
-        assert_eq!(Tally::read(&more, &name), Some(Tally::default()));
+        assert_eq!(Counters::read(&more, &name), Some(Counters::default()));
     }
 
     #[test]
     fn what_was_cut_anywhere_or_is_no_work_of_ours_is_not_read() {
         let a = name("a");
-        let text = after(&[entry(Some(1), ended(Counted::As(Verdict::Success), 0, Some(2)))]).text(&a);
+        let text = after(&[entry(Some(1), ended(Counted::As(RunOutcome::Success), 0, Some(2)))]).text(&a);
         for end in 0..text.len() {
-            assert_eq!(Tally::read(&text[..end], &a), None, "{}", &text[..end]);
+            assert_eq!(Counters::read(&text[..end], &a), None, "{}", &text[..end]);
         }
-        assert_eq!(Tally::read(&text, &name("b")), None);
-        assert_eq!(Tally::read(&format!("up 1\n{text}"), &a), None);
-        assert_eq!(Tally::read(&text.replace("success\"} 1", "success\"} -1"), &a), None);
-        assert_eq!(Tally::read(&text.replace("_seconds{name=\"a\"} ", "_seconds{name=\"a\"} N"), &a), None);
+        assert_eq!(Counters::read(&text, &name("b")), None);
+        assert_eq!(Counters::read(&format!("up 1\n{text}"), &a), None);
+        assert_eq!(Counters::read(&text.replace("success\"} 1", "success\"} -1"), &a), None);
+        assert_eq!(Counters::read(&text.replace("_seconds{name=\"a\"} ", "_seconds{name=\"a\"} N"), &a), None);
     }
 }

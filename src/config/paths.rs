@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nix::unistd::geteuid;
 
 use super::Mistake;
-use crate::home;
+use crate::system::user;
 
 /// The configuration files, the later the stronger; they need not exist.
 pub(super) fn config_files() -> Vec<PathBuf> {
@@ -32,7 +32,7 @@ fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     let ours = geteuid();
     match env::var_os(variable).map(PathBuf::from) {
         // Relative paths are to be ignored, says the specification.
-        Some(path) if path.is_absolute() && !home::is_anothers(&path, ours) => Some(path),
-        _ => home::directory().map(|home| home.join(below_home)),
+        Some(path) if path.is_absolute() && !user::is_anothers(&path, ours) => Some(path),
+        _ => user::home().map(|home| home.join(below_home)),
     }
 }

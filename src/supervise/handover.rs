@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::job;
 use crate::lock::Handle;
-use crate::plain::plain;
+use crate::system::error_text;
 
 /// How long, in milliseconds, who reads may keep us waiting. Nothing else is done meanwhile, and no signal seen.
 const PATIENCE: u16 = 3_000;
@@ -28,5 +28,5 @@ pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
         let mut stdout = File::from(stdout);
         stdout.write_all(format!("{handle}\n").as_bytes())
     });
-    written.map_err(|error| plain(&error))
+    written.map_err(|error| error_text(&error))
 }

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn backend_trouble_is_125_or_a_skip_or_a_run_without_a_lock() {
     for (choice, todo) in [
-        (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
-        (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
+        (OnBackendError::Fail, Action::Exit(ExitReason::Failed)),
+        (OnBackendError::Skip, Action::Exit(ExitReason::Skipped)),
         (OnBackendError::Run, Action::Spawn(Under::Nothing)),
     ] {
         let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
@@ -18,12 +18,12 @@ fn backend_trouble_is_125_or_a_skip_or_a_run_without_a_lock() {
 #[test]
 fn a_run_without_a_lock_has_nothing_to_release() {
     let mut story = Story::running_without(policy());
-    assert_eq!(story.on(1_000, exited(3)), exit(Outcome::Exited(3)));
+    assert_eq!(story.on(1_000, exited(3)), exit(ExitReason::Exited(3)));
 }
 
 #[test]
 fn a_silent_backend_counts_as_trouble_after_backend_timeout() {
-    for (choice, outcome) in [(OnBackendError::Fail, Outcome::Failed), (OnBackendError::Skip, Outcome::Skipped)] {
+    for (choice, outcome) in [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)] {
         let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
         assert_eq!(story.due(), 10_250);
         assert_eq!(story.tick(10_249), []);
@@ -36,7 +36,7 @@ fn a_silent_backend_counts_as_trouble_after_backend_timeout() {
     }
     let mut story = Story::begun(policy());
     story.tick(10_250);
-    assert_eq!(story.tick(11_250), exit(Outcome::Failed), "it gets a second");
+    assert_eq!(story.tick(11_250), exit(ExitReason::Failed), "it gets a second");
     assert!(matches!(&story.told[..], [Notice::Backend(_, _, Some(_))]), "{:?}", story.told);
 }
 
@@ -47,7 +47,7 @@ fn a_late_grant_is_given_back_while_the_job_runs_without_a_lock() {
     story.on(10_250, Event::Spawned);
     assert_eq!(story.on(12_000, granted(0)), [release(0, 22_000)]);
     assert_eq!(story.on(12_010, Event::Released(Ok(Kept::Kept))), []);
-    assert_eq!(story.on(13_000, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(13_000, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -63,27 +63,27 @@ fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_late_grant_to_go_back() 
     let mut story = giving_back();
     assert_eq!(story.on(12_100, exited(4)), []);
     assert_eq!(story.due(), 13_100);
-    assert_eq!(story.on(12_200, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(4)));
+    assert_eq!(story.on(12_200, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(4)));
 
     let mut story = giving_back();
     story.on(12_100, exited(4));
-    assert_eq!(story.tick(13_100), exit(Outcome::Exited(4)));
+    assert_eq!(story.tick(13_100), exit(ExitReason::Exited(4)));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 
     let mut story = giving_back();
-    assert_eq!(story.on(12_100, Event::Released(Err(Trouble::passing("down")))), []);
+    assert_eq!(story.on(12_100, Event::Released(Err(BackendError::transient("down")))), []);
     assert_eq!(
         story.told(|notice| matches!(notice, Notice::NotReleased(_))),
         1,
         "the lock stays held, and a line says so"
     );
-    assert_eq!(story.on(13_000, exited(4)), exit(Outcome::Exited(4)));
+    assert_eq!(story.on(13_000, exited(4)), exit(ExitReason::Exited(4)));
 }
 
 #[test]
 fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() {
     for (kind, outcome) in
-        [(SpawnTroubleKind::NotFound, Outcome::NotFound), (SpawnTroubleKind::CannotExecute, Outcome::CannotExecute)]
+        [(SpawnErrorKind::NotFound, ExitReason::NotFound), (SpawnErrorKind::CannotExecute, ExitReason::CannotExecute)]
     {
         let policy = Policy { at_least: ms(50_000), on_failure: OnFailure::Hold, ..policy() };
         let mut story = Story::running(policy);
@@ -95,9 +95,9 @@ fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() 
     // Why it was ended counts more.
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    story.on(STOP_AT + 10, not_started(SpawnTroubleKind::CannotExecute));
+    story.on(STOP_AT + 10, not_started(SpawnErrorKind::CannotExecute));
     story.on(STOP_AT + 11, Event::LeftoversGone);
-    assert_eq!(story.on(STOP_AT + 20, Event::Released(Ok(Kept::Kept))), exit(Outcome::Expired));
+    assert_eq!(story.on(STOP_AT + 20, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 0);
 }
 
@@ -106,12 +106,12 @@ fn it_is_no_news_that_a_lock_was_lost_under_which_no_job_ran() {
     let policy = || Policy { backend_timeout: ms(300_000), ..policy() };
     let mut late = Story::begun(policy());
     late.on(200_000, granted(0));
-    assert_eq!(late.on(200_001, Event::Released(Ok(Kept::Lost))), exit(Outcome::Failed));
+    assert_eq!(late.on(200_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Failed));
     assert!(matches!(&late.told[..], [Notice::Backend(..)]), "{:?}", late.told);
 
     let mut unstarted = Story::begun(policy());
     unstarted.on(1, granted(0));
-    unstarted.on(2, not_started(SpawnTroubleKind::NotFound));
+    unstarted.on(2, not_started(SpawnErrorKind::NotFound));
     unstarted.on(200_001, Event::Released(Ok(Kept::Lost)));
     assert!(matches!(&unstarted.told[..], [Notice::Granted(_), Notice::NotStarted(_)]), "{:?}", unstarted.told);
 }
@@ -127,24 +127,24 @@ fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_grant_that_may_yet_come(
     let mut story = without();
     assert_eq!(story.on(11_000, exited(4)), [Action::StopTrying]);
     assert_eq!(story.on(11_500, granted(0)), [release(0, 12_000)]);
-    assert_eq!(story.on(11_600, Event::Released(Ok(Kept::Kept))), exit(Outcome::Exited(4)));
+    assert_eq!(story.on(11_600, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(4)));
 
     let mut story = without();
     story.on(11_000, exited(4));
-    assert_eq!(story.tick(12_000), exit(Outcome::Exited(4)));
+    assert_eq!(story.tick(12_000), exit(ExitReason::Exited(4)));
 
     let mut story = Story::begun(Policy { on_backend_error: OnBackendError::Run, ..policy() });
     story.tick(10_250);
-    assert_eq!(story.on(10_250, not_started(SpawnTroubleKind::NotFound)), [Action::StopTrying]);
+    assert_eq!(story.on(10_250, not_started(SpawnErrorKind::NotFound)), [Action::StopTrying]);
     assert_eq!(story.on(10_300, granted(0)), [release(0, 11_250)]);
-    assert_eq!(story.on(10_310, Event::Released(Ok(Kept::Kept))), exit(Outcome::NotFound));
+    assert_eq!(story.on(10_310, Event::Released(Ok(Kept::Kept))), exit(ExitReason::NotFound));
 }
 
 #[test]
 fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_trouble() {
     for (choice, then) in [
-        (OnBackendError::Fail, Action::Exit(Outcome::Failed)),
-        (OnBackendError::Skip, Action::Exit(Outcome::Skipped)),
+        (OnBackendError::Fail, Action::Exit(ExitReason::Failed)),
+        (OnBackendError::Skip, Action::Exit(ExitReason::Skipped)),
         (OnBackendError::Run, Action::Spawn(Under::Nothing)),
     ] {
         let policy = Policy { on_backend_error: choice, backend_timeout: ms(90_000), ..policy() };
@@ -167,9 +167,9 @@ fn that_a_lock_which_came_too_late_could_not_be_given_back_is_told_once() {
     story.on(50_001, granted(0));
     assert_eq!(story.tick(51_001), [Action::Spawn(Under::Nothing)]);
     story.on(51_001, Event::Spawned);
-    assert_eq!(story.on(51_100, Event::Released(Err(Trouble::passing("down")))), []);
+    assert_eq!(story.on(51_100, Event::Released(Err(BackendError::transient("down")))), []);
     assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
-    assert_eq!(story.on(52_000, exited(0)), exit(Outcome::Exited(0)));
+    assert_eq!(story.on(52_000, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 #[test]

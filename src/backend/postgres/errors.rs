@@ -6,7 +6,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-use super::super::{Trouble, TroubleKind, network, tls};
+use super::super::{BackendError, ErrorClass, network, tls};
 use super::session::Failure;
 
 /// The server says that it wants TLS, or no TLS.
@@ -88,7 +88,7 @@ fn is(failure: &Failure, code: &SqlState) -> bool {
 }
 
 /// Says what an error means that came before any request.
-pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Trouble {
+pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> BackendError {
     let Failure::Said(error) = failure else { return network::said_nothing(label) };
     if let Some(answer) = error.as_db_error() {
         return of_answer(label, user, answer);
@@ -96,24 +96,24 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
     let cause = cause(error);
     if is_handshake(error) {
         if cause.contains("does not support TLS") {
-            return Trouble::lasting(format!("{label}: the server offers no TLS"))
+            return BackendError::permanent(format!("{label}: the server offers no TLS"))
                 .hint("turn it on there (ssl=on), or say sslmode=prefer, which does without where there is none");
         }
         let complaint = tls::complaint(&cause).unwrap_or_else(|| {
-            Trouble::lasting(cause).hint("look whether host and port are right, and whether the server has TLS")
+            BackendError::permanent(cause).hint("look whether host and port are right, and whether the server has TLS")
         });
         return complaint.of(&format!("{label}: TLS failed"));
     }
     if error.to_string().starts_with("invalid configuration") && cause.contains("password") {
-        return Trouble::lasting(format!("{label}: the server asks {user} for a password, and none is given"))
+        return BackendError::permanent(format!("{label}: the server asks {user} for a password, and none is given"))
             .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or write it into ~/.pgpass or a --backend-file");
     }
     if error.to_string().starts_with("authentication error") {
-        return Trouble::lasting(format!("{label}: {user} could not log in: {cause}"));
+        return BackendError::permanent(format!("{label}: {user} could not log in: {cause}"));
     }
     match io_kind(error) {
         Some(io::ErrorKind::PermissionDenied) => network::denied(label),
-        Some(io::ErrorKind::NotFound) => Trouble::passing(format!("{label}: no server listens on its socket"))
+        Some(io::ErrorKind::NotFound) => BackendError::transient(format!("{label}: no server listens on its socket"))
             .hint("look whether the server runs; host=/DIRECTORY names another directory of its socket"),
         Some(io::ErrorKind::ConnectionRefused) => network::refused(label),
         Some(io::ErrorKind::TimedOut) => network::silence(label),
@@ -121,63 +121,67 @@ pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> Troub
         None if error.is_closed() => closed(label),
         // Another kind of server: its first bytes read as the length of a message that never comes.
         _ if cause == "bytes remaining on stream" => {
-            Trouble::passing(format!("{label}: what answers there is no PostgreSQL server"))
+            BackendError::transient(format!("{label}: what answers there is no PostgreSQL server"))
                 .hint("look whether host and port are right")
         }
-        _ => Trouble::passing(format!("{label}: {cause}"))
+        _ => BackendError::transient(format!("{label}: {cause}"))
             .hint("look whether the server runs, and whether host and port are right"),
     }
 }
 
-fn closed(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: the server closed the connection before it let us in"))
+fn closed(label: &str) -> BackendError {
+    BackendError::transient(format!("{label}: the server closed the connection before it let us in"))
         .hint("look at its log, and whether host and port are right")
 }
 
 /// Says what an error means that came after the request was sent.
-pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure) -> Trouble {
+pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure) -> BackendError {
     let error = match failure {
         Failure::Said(error) => error,
-        Failure::Silence => return network::silence(label).unclear(),
+        Failure::Silence => return network::silence(label).ambiguous(),
         Failure::Pooled => {
-            return Trouble::passing(format!("{label}: no answer in time from the server behind the pooler"))
+            return BackendError::transient(format!("{label}: no answer in time from the server behind the pooler"))
                 .hint(LOGIN_RETRY)
-                .unclear();
+                .ambiguous();
         }
         Failure::Cancelled => return locked(label, &format!("a row of the table {table}, or all of it,")),
         Failure::Locked { row: true, .. } => return locked(label, &format!("a row of the table {table}")),
         Failure::Locked { row: false, .. } => return locked(label, &format!("the table {table}")),
-        Failure::ReadOnly => return Trouble::passing(format!("{label}: the server can only be read")).hint(READ_ONLY),
-        Failure::Ours(trouble) => return trouble.clone(),
+        Failure::ReadOnly => {
+            return BackendError::transient(format!("{label}: the server can only be read")).hint(READ_ONLY);
+        }
+        Failure::Ours(error) => return error.clone(),
     };
     match error.as_db_error() {
-        Some(_) if is_given_up(failure) => Trouble::given_up(label),
+        Some(_) if is_given_up(failure) => BackendError::given_up(label),
         Some(answer) if is_of_form(answer.code()) => {
             let said = answer.message();
-            Trouble::lasting(format!("{label}: the table {table} is not one of locks: {said}"))
+            BackendError::permanent(format!("{label}: the table {table} is not one of locks: {said}"))
                 .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
         }
         Some(answer) => {
-            let trouble = of_answer(label, user, answer);
+            let error = of_answer(label, user, answer);
             // The server says goodbye: it may have done its work before.
-            if is_goodbye(answer.code()) { trouble.unclear() } else { trouble }
+            if is_goodbye(answer.code()) { error.ambiguous() } else { error }
         }
         None if error.to_string().starts_with("error deserializing") => {
-            Trouble::lasting(format!("{label}: the table {table} is not one of locks: {}", cause(error)))
+            BackendError::permanent(format!("{label}: the table {table} is not one of locks: {}", cause(error)))
         }
-        None => Trouble::passing(format!("{label}: the connection was lost")).unclear(),
+        None => BackendError::transient(format!("{label}: the connection was lost")).ambiguous(),
     }
 }
 
 /// The server did what was asked, and was told not to wait until its standby has done it too.
-pub(super) fn unreplicated(label: &str) -> Trouble {
-    Trouble::passing(format!("{label}: the server did not wait for its standby, and a failover would forget the lock"))
-        .hint("look whether the standbys in synchronous_standby_names run")
-        .unclear()
+pub(super) fn unreplicated(label: &str) -> BackendError {
+    BackendError::transient(format!(
+        "{label}: the server did not wait for its standby, and a failover would forget the lock"
+    ))
+    .hint("look whether the standbys in synchronous_standby_names run")
+    .ambiguous()
 }
 
 /// The role, or the URL, has its sessions only read, on every server.
-pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) -> Trouble {
+pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) -> BackendError {
     const SETTING: &str = "default_transaction_read_only";
     let (whose, hint) = match source {
         "client" => {
@@ -188,11 +192,11 @@ pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) 
         }
         _ => ("the role has", format!("run: ALTER ROLE {role} RESET {SETTING}")),
     };
-    Trouble::lasting(format!("{label}: sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
+    BackendError::permanent(format!("{label}: sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
 }
 
-fn locked(label: &str, what: &str) -> Trouble {
-    Trouble::passing(format!("{label}: another session keeps {what} locked"))
+fn locked(label: &str, what: &str) -> BackendError {
+    BackendError::transient(format!("{label}: another session keeps {what} locked"))
         .hint("end the transaction that keeps it, which pg_stat_activity and pg_blocking_pids on the server show")
 }
 
@@ -211,7 +215,7 @@ pub(super) fn said(failure: &Failure) -> String {
         Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
         Failure::ReadOnly => "the server can only be read".to_owned(),
         Failure::Locked { .. } => "another session keeps it locked".to_owned(),
-        Failure::Ours(trouble) => trouble.message.clone(),
+        Failure::Ours(error) => error.message.clone(),
     }
 }
 
@@ -220,31 +224,39 @@ fn is_goodbye(code: &SqlState) -> bool {
 }
 
 /// Sorts what the server said.
-fn of_answer(label: &str, user: &str, answer: &DbError) -> Trouble {
+fn of_answer(label: &str, user: &str, answer: &DbError) -> BackendError {
     let said = answer.message();
     let text = format!("{label}: {said}");
     let code = answer.code().code();
     match (code, code.get(..2).unwrap_or_default()) {
-        ("28000", _) if said.ends_with("no encryption") => Trouble::lasting(text).hint(format!(
+        ("28000", _) if said.ends_with("no encryption") => BackendError::permanent(text).hint(format!(
             "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full"
         )),
-        ("28P01" | "28000", _) => Trouble::lasting(text).hint(format!(
+        ("28P01" | "28000", _) => BackendError::permanent(text).hint(format!(
             "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here"
         )),
-        ("3D000", _) => Trouble::lasting(text).hint("make the database, or name another one at the end of the URL"),
-        ("42501", _) => Trouble::lasting(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table")),
-        ("53300", _) => Trouble::new(TroubleKind::Full, text).hint(FULL),
+        ("3D000", _) => {
+            BackendError::permanent(text).hint("make the database, or name another one at the end of the URL")
+        }
+        ("42501", _) => {
+            BackendError::permanent(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
+        }
+        ("53300", _) => BackendError::new(ErrorClass::Overloaded, text).hint(FULL),
         // PgBouncer has one code for all that it refuses, be it for good or for now.
-        ("08P01", _) if is_refusal(said) => Trouble::lasting(text).hint("look at the user and the database in the URL"),
+        ("08P01", _) if is_refusal(said) => {
+            BackendError::permanent(text).hint("look at the user and the database in the URL")
+        }
         ("08P01", _) if said.contains("no more connections") || said.contains("query_wait_timeout") => {
-            Trouble::new(TroubleKind::Full, text).hint(FULL)
+            BackendError::new(ErrorClass::Overloaded, text).hint(FULL)
         }
         // It says so for a while after the server was away. Later versions add the server's words.
-        ("08P01", _) if said.contains("server_login_retry") => Trouble::passing(text).hint(LOGIN_RETRY).lingering(),
-        ("25006", _) => Trouble::passing(text).hint(READ_ONLY),
+        ("08P01", _) if said.contains("server_login_retry") => {
+            BackendError::transient(text).hint(LOGIN_RETRY).lingering()
+        }
+        ("25006", _) => BackendError::transient(text).hint(READ_ONLY),
         // No connection, a collision with another transaction, too few resources, an operator, the system.
-        (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => Trouble::passing(text),
-        _ => Trouble::lasting(text),
+        (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => BackendError::transient(text),
+        _ => BackendError::permanent(text),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError, ServerError};
 
-use super::super::{Trouble, TroubleKind, tls};
+use super::super::{BackendError, ErrorClass, tls};
 
 /// What is enough for us, with the default prefix.
 const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
@@ -26,7 +26,7 @@ const PASSING: [(&str, &str); 11] = [
     ("UNKILLABLE", "the server is busy with somebody's script"),
 ];
 
-impl Trouble {
+impl BackendError {
     /// Says whose trouble it is, unless that has been said.
     pub(super) fn named(self, name: &str) -> Self {
         if self.message.starts_with("backend ") {
@@ -67,13 +67,13 @@ fn advice(code: &str) -> Option<&'static str> {
 }
 
 /// What a server's refusal means.
-pub(super) fn of_answer(error: &ServerError) -> Trouble {
+pub(super) fn of_answer(error: &ServerError) -> BackendError {
     let (code, text) = (code(error), error.details().unwrap_or_default());
     if let Some((_, meaning)) = PASSING.iter().find(|(known, _)| *known == code) {
-        let trouble = Trouble::passing(*meaning);
+        let error = BackendError::transient(*meaning);
         return match advice(code) {
-            Some(advice) => trouble.hint(advice),
-            None => trouble,
+            Some(advice) => error.hint(advice),
+            None => error,
         };
     }
     let has = |part: &str| text.to_ascii_lowercase().contains(part);
@@ -81,72 +81,72 @@ pub(super) fn of_answer(error: &ServerError) -> Trouble {
     let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
     let said = || one_line(&format!("{} {told}", error.code()));
     match code {
-        "WRONGPASS" => Trouble::lasting("the server does not know this user with this password")
+        "WRONGPASS" => BackendError::permanent("the server does not know this user with this password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
         // A server that wants a password does not even read a long command.
-        _ if code == "NOAUTH" || has("unauthenticated") => Trouble::lasting("the server wants a password")
+        _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server wants a password")
             .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
-        "NOPERM" => Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS),
-        "WRONGTYPE" => Trouble::lasting("the lock's key holds something that is no lock")
+        "NOPERM" => BackendError::permanent(format!("the user has not the rights: {}", said())).hint(RIGHTS),
+        "WRONGTYPE" => BackendError::permanent("the lock's key holds something that is no lock")
             .hint("look at it with redis-cli TYPE, and choose another name or ?prefix="),
         "MOVED" | "ASK" | "CROSSSLOT" => {
-            Trouble::lasting("the server is a node of a cluster").hint("write redis-cluster://HOST,HOST")
+            BackendError::permanent("the server is a node of a cluster").hint("write redis-cluster://HOST,HOST")
         }
-        "DENIED" => Trouble::lasting("the server lets in nobody from another host (protected mode)")
+        "DENIED" => BackendError::permanent("the server lets in nobody from another host (protected mode)")
             .hint("set a password on the server, or its `protected-mode`"),
         _ if has("max number of clients") => {
-            Trouble::new(TroubleKind::Full, "the server has no room for another client (maxclients)")
+            BackendError::new(ErrorClass::Overloaded, "the server has no room for another client (maxclients)")
                 .hint("raise the server's maxclients, or spread the starts with --splay")
         }
         _ if has("executing the script can't") || has("has no permissions") => {
-            Trouble::lasting(format!("the user has not the rights: {}", said())).hint(RIGHTS)
+            BackendError::permanent(format!("the user has not the rights: {}", said())).hint(RIGHTS)
         }
-        _ if has("db index") => Trouble::lasting("the server has no database of this number")
+        _ if has("db index") => BackendError::permanent("the server has no database of this number")
             .hint("they are counted from 0; `databases` in its configuration says how many there are"),
         _ if has("select is not allowed in cluster") => {
-            Trouble::lasting("the server is a node of a cluster, which has no other database than 0")
+            BackendError::permanent("the server is a node of a cluster, which has no other database than 0")
                 .hint("write redis-cluster://HOST,HOST")
         }
         _ if has("without any password configured") => {
-            Trouble::lasting("the server has no password, and was given one").hint("leave the password out")
+            BackendError::permanent("the server has no password, and was given one").hint("leave the password out")
         }
         _ if has("unknown command") && has("sentinel") => {
-            Trouble::lasting("the server is no sentinel").hint("write redis://HOST for the server itself")
+            BackendError::permanent("the server is no sentinel").hint("write redis://HOST for the server itself")
         }
-        _ if has("unknown command") => Trouble::lasting("the server knows no EVALSHA or EVAL, which locks need")
+        _ if has("unknown command") => BackendError::permanent("the server knows no EVALSHA or EVAL, which locks need")
             .hint("for a sentinel write redis-sentinel://HOST/MASTER; else its scripts are turned off"),
-        _ => Trouble::lasting(format!("the server refuses: {}", said())),
+        _ => BackendError::permanent(format!("the server refuses: {}", said())),
     }
 }
 
 /// Why the history of the lock with this key cannot be kept; `space` is what all locks' keys begin with.
-pub(super) fn of_history(key: &str, space: &str, why: &str) -> Trouble {
-    let trouble = Trouble::lasting(format!("no history in {{{key}}}:history: {}", one_line(why)));
+pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
+    let error = BackendError::permanent(format!("no history in {{{key}}}:history: {}", one_line(why)));
     if why.contains("WRONGTYPE") || why.contains("no number") {
-        return trouble
+        return error
             .hint(format!("look at it and at {{{key}}}:token with redis-cli TYPE, and delete what is not ours"));
     }
     if why.contains("moving") {
-        return trouble.hint("it goes on when the slot has moved");
+        return error.hint("it goes on when the slot has moved");
     }
-    trouble.hint(format!(
+    error.hint(format!(
         "allow the user what the history needs: ACL SETUSER USER ~{{{space}* +get +set +zadd +zrange +zrem +zremrangebyrank"
     ))
 }
 
 /// What kept the connection from being made.
-pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> Trouble {
+pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
-        return Trouble::passing(silence(limit))
+        return BackendError::transient(silence(limit))
             .hint("look whether the server is well, what firewalls are between, and whether the port is one for TLS");
     }
     of_error(error)
 }
 
 /// What broke a connection that was made.
-pub(super) fn of_connection(error: &RedisError, limit: Duration) -> Trouble {
+pub(super) fn of_connection(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
-        return Trouble::passing(format!("{}: it accepted the connection and said nothing", silence(limit)))
+        return BackendError::transient(format!("{}: it accepted the connection and said nothing", silence(limit)))
             .hint("look whether the server is well and not overrun, and whether the port is one for TLS");
     }
     of_error(error)
@@ -156,38 +156,38 @@ fn silence(limit: Duration) -> String {
     format!("no answer within {} s", limit.as_secs_f64().round())
 }
 
-fn of_error(error: &RedisError) -> Trouble {
+fn of_error(error: &RedisError) -> BackendError {
     let text = one_line(&error.to_string());
     let has = |part: &str| text.contains(part);
     if has("Connection refused") {
-        return Trouble::passing("connection refused").hint("look whether the server runs there");
+        return BackendError::transient("connection refused").hint("look whether the server runs there");
     }
     if has("No such file or directory") {
-        return Trouble::passing("there is no such socket")
+        return BackendError::transient("there is no such socket")
             .hint("look whether the server runs, and at its `unixsocket`");
     }
     if has("Permission denied") {
-        return Trouble::lasting("permission denied").hint("look at the socket's mode, and at `unixsocketperm`");
+        return BackendError::permanent("permission denied").hint("look at the socket's mode, and at `unixsocketperm`");
     }
     if has("failed to lookup address") {
-        return Trouble::passing("the host has no address")
+        return BackendError::transient("the host has no address")
             .hint("look whether the name is right, with `getent hosts NAME`");
     }
-    if let Some(trouble) = of_tls(&text) {
-        return trouble;
+    if let Some(error) = of_tls(&text) {
+        return error;
     }
     if error.kind() == ErrorKind::Parse {
-        return Trouble::lasting("what answers there does not speak as Redis does")
+        return BackendError::permanent("what answers there does not speak as Redis does")
             .hint("look at the port, and whether it wants TLS, which is rediss://");
     }
     if error.is_connection_dropped() {
-        return Trouble::passing("the server closed the connection")
+        return BackendError::transient("the server closed the connection")
             .hint("look whether host and port are right, and whether the port is one for TLS, which is rediss://");
     }
     if error.is_io_error() {
-        return Trouble::passing(text);
+        return BackendError::transient(text);
     }
-    Trouble::lasting(text)
+    BackendError::permanent(text)
 }
 
 /// Whether the connection broke before anything could have been asked.
@@ -195,9 +195,9 @@ pub(super) fn is_handshake(error: &RedisError) -> bool {
     of_tls(&error.to_string()).is_some()
 }
 
-fn of_tls(text: &str) -> Option<Trouble> {
+fn of_tls(text: &str) -> Option<BackendError> {
     if text.contains("corrupt message") {
-        return Some(Trouble::lasting("the server does not speak TLS").hint("write redis:// if that is meant"));
+        return Some(BackendError::permanent("the server does not speak TLS").hint("write redis:// if that is meant"));
     }
     tls::complaint(text)
 }
@@ -226,7 +226,7 @@ mod tests {
             "ERR Error running script (call to f_308f): @user_script:5: @user_script: 5: -READONLY You can't write.",
         ] {
             assert_eq!(code(&refusal(text)), "READONLY");
-            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing);
+            assert_eq!(of_answer(&refusal(text)).class, ErrorClass::Transient);
         }
         assert_eq!(code(&refusal("ERR Error running script (call to f_1): @user_script:5: BUSY nothing")), "ERR");
     }
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn what_passes_is_tried_again_and_what_stays_says_what_to_do() {
         for text in ["LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MISCONF x"] {
-            assert_eq!(of_answer(&refusal(text)).kind, TroubleKind::Passing, "{text}");
+            assert_eq!(of_answer(&refusal(text)).class, ErrorClass::Transient, "{text}");
         }
-        assert_eq!(of_answer(&refusal("ERR max number of clients reached")).kind, TroubleKind::Full);
+        assert_eq!(of_answer(&refusal("ERR max number of clients reached")).class, ErrorClass::Overloaded);
         for text in [
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOAUTH Authentication required.",
@@ -247,8 +247,8 @@ mod tests {
             "DENIED Redis is running in protected mode",
             "MOVED 1 127.0.0.1:1",
         ] {
-            let trouble = of_answer(&refusal(text));
-            assert!(trouble.kind == TroubleKind::Lasting && trouble.hint.is_some(), "{text}");
+            let error = of_answer(&refusal(text));
+            assert!(error.class == ErrorClass::Permanent && error.hint.is_some(), "{text}");
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Performs what the state machine decides: the program's only wait, and the place where its events meet.
 
+mod handover;
+mod timer;
+mod worker;
+
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,18 +12,18 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::alarm::{Alarm, GLANCE};
 use crate::backend::{self, Backend};
-use crate::clock::Moment;
-use crate::exit::Outcome;
-use crate::handover;
+use crate::exit::ExitReason;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
-use crate::keeper::{Keeper, Request};
 use crate::lock::{Claim, Handle};
-use crate::plain::plain;
 use crate::report::{Counted, Metrics, Reporter};
 use crate::run::{Action, Event, Leftovers, Notice, Run, Under};
-use crate::variables::{self, Way};
+use crate::system::Moment;
+use crate::system::error_text;
+use crate::variables::{self, BackendRef};
+use timer::{BootTimer, GLANCE};
+pub(crate) use worker::THREAD;
+use worker::{BackendWorker, Request};
 
 /// The pause after a wait that failed or that nothing came of, since the next one may be no longer.
 const BREATH: Duration = Duration::from_millis(5);
@@ -32,11 +36,11 @@ pub(crate) struct Supervisor {
     run: Run,
     claim: Claim,
     work: Work,
-    keeper: Keeper,
+    worker: BackendWorker,
     address: String,
     signals: Signals,
     inherited: Inherited,
-    alarm: Alarm,
+    timer: BootTimer,
     /// When we last looked what has become of our children.
     looked: Moment,
     job: Option<Job>,
@@ -52,7 +56,7 @@ pub(crate) struct Supervisor {
 
 /// What is done under the lock.
 pub(crate) enum Work {
-    Job(Rc<Command>, Way),
+    Job(Rc<Command>, BackendRef),
     /// The lock is handed over to whoever reads our stdout.
     Handover,
 }
@@ -67,20 +71,20 @@ impl Supervisor {
         reporter: Reporter,
         metrics: Option<Metrics>,
     ) -> anyhow::Result<Self> {
-        // The keeper's thread inherits the mask, so the signals are caught first.
+        // The worker's thread inherits the mask, so the signals are caught first.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
         let address = backend.address().to_owned();
-        let keeper = Keeper::start(backend).context("cannot start the thread that talks to the backend")?;
-        let alarm = Alarm::new().context("cannot make a timer")?;
+        let worker = BackendWorker::start(backend).context("cannot start the thread that talks to the backend")?;
+        let timer = BootTimer::new().context("cannot make a timer")?;
         Ok(Self {
             run,
             claim,
             work,
-            keeper,
+            worker,
             address,
             signals,
             inherited,
-            alarm,
+            timer,
             looked: Moment::now(),
             job: None,
             guardian: None,
@@ -92,7 +96,7 @@ impl Supervisor {
     }
 
     /// Lives the run through. No failure of the waiting ends it: a job may be running under the lock.
-    pub(crate) fn supervise(mut self) -> Outcome {
+    pub(crate) fn supervise(mut self) -> ExitReason {
         let mut events = vec![Event::Begin];
         loop {
             for event in events.drain(..) {
@@ -100,15 +104,15 @@ impl Supervisor {
                     return outcome;
                 }
             }
-            self.alarm.set(self.run.deadline());
+            self.timer.set(self.run.deadline());
             self.wait();
             // What has become of the job counts before anything that would be done to it. Then signals: a stop that comes
             // together with the grant keeps the job from being started.
-            let stalled = self.alarm.has_stalled();
+            let stalled = self.timer.has_stalled();
             let signals = self.read_signals(&mut events);
             events.extend(stalled.then_some(Event::Stalled));
             events.extend(signals);
-            events.extend(std::iter::from_fn(|| self.keeper.answer()));
+            events.extend(std::iter::from_fn(|| self.worker.answer()));
             if events.is_empty() && self.run.deadline().is_none_or(|at| at > Moment::now()) {
                 // A bell that cannot be silenced rings all the time.
                 std::thread::sleep(BREATH);
@@ -118,7 +122,7 @@ impl Supervisor {
     }
 
     /// Feeds an event to the state machine, and what follows from its actions.
-    fn feed(&mut self, event: Event) -> Option<Outcome> {
+    fn feed(&mut self, event: Event) -> Option<ExitReason> {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             for action in self.run.on(event, Moment::now()) {
@@ -135,17 +139,17 @@ impl Supervisor {
     fn perform(&mut self, action: Action) -> Done {
         match action {
             Action::Acquire { deadline, when_full } => {
-                self.keeper.ask(Request::Acquire(self.claim.clone(), when_full), deadline);
+                self.worker.ask(Request::Acquire(self.claim.clone(), when_full), deadline);
             }
             Action::Renew { lease, limit, deadline } => {
-                self.keeper.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
+                self.worker.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
             }
-            Action::Look { deadline } => self.keeper.ask(Request::Look(self.claim.clone()), deadline),
+            Action::Look { deadline } => self.worker.ask(Request::Look(self.claim.clone()), deadline),
             Action::Release { hold, closing, deadline } => {
                 self.dismiss_guardian();
-                self.keeper.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
+                self.worker.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
             }
-            Action::StopTrying => self.keeper.stop_trying(),
+            Action::StopTrying => self.worker.stop_trying(),
             Action::Guard(at) => self.guard(at),
             Action::Spawn(under) => return Done::Event(self.spawn(&under)),
             Action::Forward(signal) => {
@@ -160,7 +164,7 @@ impl Supervisor {
             }
             Action::KillTree => {
                 if let Some(job) = &mut self.job {
-                    job.signal_tree(crate::signal::Signal::KILL);
+                    job.signal_tree(crate::system::Signal::KILL);
                 }
                 return self.look_for_leftovers(Leftovers::Tree);
             }
@@ -177,18 +181,18 @@ impl Supervisor {
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
             // A run that was stopped before the backend was reached has asked for nothing.
-            Action::Tell(Notice::NotGivenBack(..)) if !backend::was_reached() => {}
-            Action::Tell(notice) => {
+            Action::Emit(Notice::NotGivenBack(..)) if !backend::was_reached() => {}
+            Action::Emit(notice) => {
                 if let Notice::Ended(outcome) = notice {
                     self.count(outcome);
                 }
-                self.reporter.tell(&notice);
+                self.reporter.emit(&notice);
             }
             Action::Exit(outcome) => {
                 self.dismiss_guardian();
                 self.count(outcome);
-                if let Some(trouble) = self.metrics.take().and_then(Metrics::finish) {
-                    self.reporter.tell(&Notice::Metrics(trouble));
+                if let Some(error) = self.metrics.take().and_then(Metrics::finish) {
+                    self.reporter.emit(&Notice::Metrics(error));
                 }
                 self.reporter.finish();
                 return Done::Exit(outcome);
@@ -220,7 +224,7 @@ impl Supervisor {
                 }
                 Event::Spawned
             }
-            Err(trouble) => Event::SpawnFailed(trouble),
+            Err(error) => Event::SpawnFailed(error),
         }
     }
 
@@ -234,10 +238,10 @@ impl Supervisor {
 
     /// Counts the run, once: when its job has ended, while the lock is given back, or else at its end. Who is told to stop
     /// before there was an answer has neither run nor been refused.
-    fn count(&mut self, outcome: Outcome) {
+    fn count(&mut self, outcome: ExitReason) {
         let counted = match outcome {
-            Outcome::Stopped(_) => return,
-            Outcome::Skipped => Counted::Skipped,
+            ExitReason::Stopped(_) => return,
+            ExitReason::Skipped => Counted::Skipped,
             outcome => Counted::As(self.run.verdict(outcome)),
         };
         if let Some(metrics) = &mut self.metrics {
@@ -253,7 +257,7 @@ impl Supervisor {
                 Err(error) => Some(match error.kind() {
                     ErrorKind::BrokenPipe => "it was killed".to_owned(),
                     ErrorKind::WouldBlock => "it was stopped".to_owned(),
-                    _ => plain(&error),
+                    _ => error_text(&error),
                 }),
             },
             // What could not be had from the first is not to be had later.
@@ -270,13 +274,13 @@ impl Supervisor {
             }
             (Err(error), Some(why)) => {
                 self.guardian_lost = true;
-                Some(Notice::GuardianLost(format!("{why}, and no other could be started: {}", plain(&error))))
+                Some(Notice::GuardianLost(format!("{why}, and no other could be started: {}", error_text(&error))))
             }
             (Err(_), None) if told_before => None,
-            (Err(error), None) => Some(Notice::Unguarded(plain(&error))),
+            (Err(error), None) => Some(Notice::Unguarded(error_text(&error))),
         };
         if let Some(notice) = notice {
-            self.reporter.tell(&notice);
+            self.reporter.emit(&notice);
         }
     }
 
@@ -299,10 +303,10 @@ impl Supervisor {
 
     /// Waits until something has happened, or may have.
     fn wait(&self) {
-        let bells = [Some(self.signals.bell()), Some(self.keeper.bell()), self.alarm.bell()];
+        let bells = [Some(self.signals.bell()), Some(self.worker.bell()), self.timer.bell()];
         let mut bells: Vec<_> = bells.into_iter().flatten().map(|bell| PollFd::new(bell, PollFlags::POLLIN)).collect();
         // Rounded up: a deadline that is nearly there is not waited for in a circle.
-        let patience = self.alarm.patience() + Duration::from_millis(1);
+        let patience = self.timer.patience() + Duration::from_millis(1);
         let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
         if poll(&mut bells, patience).is_err_and(|error| error != Errno::EINTR) {
             std::thread::sleep(BREATH);
@@ -313,7 +317,7 @@ impl Supervisor {
     fn read_signals(&mut self, events: &mut Vec<Event>) -> Vec<Event> {
         let (mut child, mut signals) = (false, Vec::new());
         for received in std::iter::from_fn(|| self.signals.next()).take(HEARING) {
-            if received.signal == crate::signal::Signal::CHLD {
+            if received.signal == crate::system::Signal::CHLD {
                 child = true;
             } else {
                 signals.push(Event::Signalled { signal: received.signal, sender: received.sender });
@@ -332,5 +336,5 @@ impl Supervisor {
 enum Done {
     Nothing,
     Event(Event),
-    Exit(Outcome),
+    Exit(ExitReason),
 }

@@ -1,4 +1,4 @@
-//! The user whom we run as: the home directory, and the entry in /etc/passwd.
+//! The user that shedlock runs as: the home directory, and the entry in /etc/passwd.
 //!
 //! The C library would also ask the modules that /etc/nsswitch.conf names. It has to load them, and those of another C library
 //! than the one that is linked in, such as systemd's, crash this program when they are asked for a user who is not there.
@@ -19,9 +19,9 @@ struct Entry {
     home: PathBuf,
 }
 
-/// Finds it. After sudo(8) HOME can be another user's: a file made there would be in that user's way, and one found there
+/// Returns the user's home directory. After sudo(8) HOME can be another user's: a file made there would be in that user's way, and one found there
 /// is not to be trusted.
-pub(crate) fn directory() -> Option<PathBuf> {
+pub(crate) fn home() -> Option<PathBuf> {
     let ours = geteuid();
     let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
     // In a user namespace root's home in /etc/passwd is the real root's, who is somebody else there.
@@ -30,8 +30,8 @@ pub(crate) fn directory() -> Option<PathBuf> {
     named.or_else(|| entry(ours).map(|entry| entry.home).filter(is_usable))
 }
 
-/// The name of the user whom we run as.
-pub(crate) fn user() -> Option<String> {
+/// Returns the name of the user that shedlock runs as.
+pub(crate) fn name() -> Option<String> {
     entry(geteuid()).map(|entry| entry.name)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn name_of(user: u32) -> String {
     entry(Uid::from_raw(user)).map_or_else(|| user.to_string(), |entry| entry.name)
 }
 
-/// Whether a path is there and belongs to somebody else.
+/// Returns whether a path is there and belongs to another user.
 pub(crate) fn is_anothers(path: &Path, ours: Uid) -> bool {
     path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::clock::Moment;
+use crate::system::Moment;
 
 /// The longest wait without looking at everything anew. A wait that fails, a timer that cannot be set or a SIGCHLD that got lost
 /// delays nothing for longer.
@@ -16,7 +16,7 @@ const STALL: Duration = Duration::from_secs(1);
 
 /// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
 /// would not.
-pub(crate) struct Alarm {
+pub(crate) struct BootTimer {
     timer: TimerFd,
     at: Option<Moment>,
     /// The timer could not be set, and may ring although nothing is due.
@@ -24,7 +24,7 @@ pub(crate) struct Alarm {
     suspended: Duration,
 }
 
-impl Alarm {
+impl BootTimer {
     /// Makes one that does not ring.
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
@@ -32,7 +32,7 @@ impl Alarm {
         Ok(Self { timer, at: None, is_broken: false, suspended: Moment::suspended() })
     }
 
-    /// Rings at `at`, also if that has passed; never with `None`. If the timer fails, [`Alarm::patience`] ends the wait instead.
+    /// Rings at `at`, also if that has passed; never with `None`. If the timer fails, [`BootTimer::patience`] ends the wait instead.
     pub(crate) fn set(&mut self, at: Option<Moment>) {
         if self.at == at && !self.is_broken && at.is_none_or(|at| at > Moment::now()) {
             return;
@@ -49,7 +49,7 @@ impl Alarm {
         self.is_broken = set.is_err();
     }
 
-    /// Returns how long to wait for the alarm and everything else.
+    /// Returns how long to wait for the timer and everything else.
     pub(crate) fn patience(&self) -> Duration {
         let left = self.at.filter(|_| self.is_broken).map_or(GLANCE, |at| at.since(Moment::now()));
         left.min(GLANCE)

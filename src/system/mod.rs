@@ -1,0 +1,10 @@
+//! What the operating system gives: clocks, signals as values, the user, and the text of its errors.
+
+mod clock;
+mod error_text;
+mod signal;
+pub(crate) mod user;
+
+pub(crate) use clock::{Moment, Timestamp};
+pub(crate) use error_text::error_text;
+pub(crate) use signal::Signal;
