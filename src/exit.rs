@@ -77,13 +77,16 @@ pub(crate) const TABLE: [Row; 7] = [
     Row { code: "the job's own", when: "the job ran and exited" },
     Row {
         code: "128+n",
-        when: "the job died of signal n, or shedlock was stopped by it while waiting; for INT and QUIT shedlock raises the signal on itself, so that an interactive loop stops",
+        when: "signal n killed the job, or stopped shedlock while it waited; for INT and QUIT shedlock raises the signal on itself, so that an interactive loop stops",
     },
-    Row { code: "0, or -E N", when: "the lock is held by another and the job was not run; 75 is a good N for scripts" },
-    Row { code: "123", when: "the lock was lost while the job ran, and the job was stopped" },
-    Row { code: "124", when: "--at-most was reached, and the job was stopped" },
+    Row {
+        code: "0, or -E N",
+        when: "another owner holds the lock, and the job was not run; 75 is a good N for scripts",
+    },
+    Row { code: "123", when: "the lock was lost while the job ran, and shedlock stopped the job" },
+    Row { code: "124", when: "--at-most was reached, and shedlock stopped the job" },
     Row { code: "125", when: "shedlock itself failed before the job ran: usage, configuration or backend" },
-    Row { code: "126, 127", when: "the command cannot be executed, was not found" },
+    Row { code: "126, 127", when: "the command cannot be executed (126), or was not found (127)" },
 ];
 
 #[cfg(test)]

@@ -12,21 +12,21 @@ const fn of_run(
     Opt { long, short: None, kind, default, place: Place::Anywhere, heading, help }
 }
 
-/// `acquire` has no job, and whoever asks it has to see from the exit code whether the lock is theirs.
+/// Options of `acquire`: it has no job, and its exit code must tell the script whether it got the lock.
 pub(super) const TO_ACQUIRE: &[Opt] = &[
     of_run(
         "at-most",
         Kind::Value("DURATION"),
         "",
         LOCK,
-        "The longest the lock is held, at least 1s. Required, here or in a file",
+        "The longest time that the lock is held, at least 1s. Required, here or in a file",
     ),
     of_run(
         "at-least",
         Kind::Value("DURATION"),
         "0",
         LOCK,
-        "The shortest the lock stays held, counted from when it was taken, even if it is given back sooner. No more than --at-most",
+        "Keep the lock for at least DURATION after it was taken, even if it is released sooner. No more than --at-most",
     ),
     Opt {
         short: Some('E'),
@@ -35,7 +35,7 @@ pub(super) const TO_ACQUIRE: &[Opt] = &[
             Kind::Value("N"),
             "1",
             WAITING,
-            "The exit code when the lock is held by another; not 0",
+            "Exit with N when another owner holds the lock; not 0",
         )
     },
     of_run(
@@ -43,6 +43,6 @@ pub(super) const TO_ACQUIRE: &[Opt] = &[
         Kind::Choice(&["fail", "skip"]),
         "fail",
         BACKEND,
-        "When the backend cannot be asked: fail with 125, or exit as if the lock was held, with a warning",
+        "What to do when the backend cannot be asked: fail with 125, or exit as if the lock were held, with a warning",
     ),
 ];

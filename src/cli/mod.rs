@@ -39,7 +39,8 @@ pub(crate) fn command() -> Command {
 fn run() -> Command {
     let explain = |argument: Arg| match OPTIONS.iter().find(|option| argument.get_id() == option.long) {
         Some(option) => explained(argument, option),
-        None => argument.help("The command and its arguments, executed without a shell. Options after it are its own"),
+        None => argument
+            .help("The command and its arguments, executed without a shell. Options after COMMAND belong to COMMAND"),
     };
     bare_run()
         .about("Run a command under a lock")
@@ -124,16 +125,13 @@ fn completions() -> Command {
 }
 
 fn man() -> Command {
-    Command::new("man")
-        .about("Print a manual page, in the form that man(1) reads")
-        .after_help(example("shedlock man run | man -l -"))
-        .arg(
-            Arg::new("page")
-                .value_name("PAGE")
-                .default_value("shedlock")
-                .value_parser(PossibleValuesParser::new(pages()))
-                .help("The page; `run` is shedlock-run"),
-        )
+    Command::new("man").about("Print a manual page for man(1)").after_help(example("shedlock man run | man -l -")).arg(
+        Arg::new("page")
+            .value_name("PAGE")
+            .default_value("shedlock")
+            .value_parser(PossibleValuesParser::new(pages()))
+            .help("The page; `run` is shedlock-run"),
+    )
 }
 
 /// The manual pages, which also go by what follows `shedlock-`.
@@ -160,8 +158,8 @@ fn argument(option: &'static Opt) -> Arg {
 /// What stands below the options in `--help`.
 fn after_help() -> String {
     let mut text = example(RUN)
-        + "\nDURATION is 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M; a bare number is seconds and m is minutes.\n\
-         Every option can be set by a variable (--at-most by SHEDLOCK_AT_MOST) and in a file, see shedlock.toml(5).\n\n\
+        + "\nDURATION: 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M. A bare number is seconds; m is minutes.\n\
+         Every option can also be set by a variable (--at-most by SHEDLOCK_AT_MOST) or in a file, see shedlock.toml(5).\n\n\
          Exit codes:\n";
     for row in &exit::TABLE {
         text += &format!("  {}\n          {}\n", row.code, row.when);

@@ -38,39 +38,39 @@ const TEXT: &str = r#"{"type": "string", "minLength": 1}"#;
 
 /// What every object has; `hint` not always.
 pub(crate) const COMMON: [Field; 7] = [
-    Field { name: "time", kind: TIME, meaning: "when it was written, by the clock of this host, in UTC" },
-    Field { name: "level", kind: TEXT, meaning: "how loud it is: `error`, `warning`, `info` or `debug`" },
-    Field { name: "event", kind: TEXT, meaning: "one of those below" },
-    Field { name: "name", kind: TEXT, meaning: "the lock" },
-    Field { name: "owner", kind: TEXT, meaning: "this run" },
-    Field { name: "message", kind: TEXT, meaning: "what the text format would have said" },
-    Field { name: "hint", kind: TEXT, meaning: "what to do about it; not always there" },
+    Field { name: "time", kind: TIME, meaning: "the time of the event by this host's clock, in UTC" },
+    Field { name: "level", kind: TEXT, meaning: "the level: `error`, `warning`, `info` or `debug`" },
+    Field { name: "event", kind: TEXT, meaning: "the event, one of those below" },
+    Field { name: "name", kind: TEXT, meaning: "the name of the lock" },
+    Field { name: "owner", kind: TEXT, meaning: "the owner, which identifies this run" },
+    Field { name: "message", kind: TEXT, meaning: "the message of the text format" },
+    Field { name: "hint", kind: TEXT, meaning: "what to do about it; only in some events" },
 ];
 
 /// What some have.
 pub(crate) const FIELDS: [Field; 8] = [
-    Field { name: "backend", kind: TEXT, meaning: "where the lock is: the URL of the backend, without a password" },
+    Field { name: "backend", kind: TEXT, meaning: "the URL of the lock's backend, without the password" },
     Field {
         name: "holder",
         kind: TEXT,
-        meaning: "who holds the lock. With `:ended` at its end it is a run that has ended and left its lock held for --at-least or --every",
+        meaning: "the owner that holds the lock. An owner that ends with `:ended` is a run that has ended and left its lock held for --at-least or --every",
     },
     Field {
         name: "since",
         kind: PERHAPS_A_TIME,
-        meaning: "since when the lock is held; null if it is stored as no time",
+        meaning: "since when the lock is held; null if the backend holds no valid time",
     },
     Field {
         name: "until",
         kind: PERHAPS_A_TIME,
-        meaning: "until when the lock is held, unless it is renewed; null if it is stored as no time",
+        meaning: "until when the lock is held, unless it is renewed; null if the backend holds no valid time",
     },
     Field {
         name: "paused",
         kind: r#"{"const": true}"#,
-        meaning: "there and true if the lock is paused, see shedlock-pause(1)",
+        meaning: "true if the lock is paused, otherwise absent; see shedlock-pause(1)",
     },
-    Field { name: "reason", kind: TEXT, meaning: "why it is paused, if that was said" },
+    Field { name: "reason", kind: TEXT, meaning: "the reason for the pause, if one was given" },
     Field {
         name: "token",
         kind: r#"{"type": "integer", "minimum": 0}"#,
@@ -99,8 +99,8 @@ const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Even
 
 /// All of them, in the order of a run's life.
 pub(crate) const EVENTS: &[Event] = &[
-    event("unknown_variables", &[Debug], "variables that begin with SHEDLOCK_ set nothing"),
-    with(HELD, event("held", &[Info], "the lock is held, and the job is not run")),
+    event("unknown_variables", &[Debug], "environment variables that begin with SHEDLOCK_ set nothing"),
+    with(HELD, event("held", &[Info], "the lock is held, so the job is not run")),
     with(
         &[
             ("holder", Sometimes),
@@ -112,60 +112,68 @@ pub(crate) const EVENTS: &[Event] = &[
         event(
             "waiting",
             &[Debug],
-            "the lock is held, or the server has no room, and this run waits; in the second case it has no holder",
+            "the run waits because the lock is held, or because the server has no free connection; then there is no holder",
         ),
     ),
-    with(HOLDER, event("nested", &[Info], "an enclosing run holds the lock, and the job is run as a part of that")),
+    with(HOLDER, event("nested", &[Info], "an enclosing run holds the lock, so the job runs as part of it")),
     with(
         &[("until", Sometimes)],
         event(
             "backend_error",
             &[Errors, Warnings],
-            "the backend could not be asked; a warning if --on-backend-error lets the run go on or counts it as held; \
-             until when the lock may be held, if a request without an answer could not be given back",
+            "the backend could not be asked; a warning if --on-backend-error is `skip` or `run`. `until` is there if a \
+             request without a reply may have taken the lock and could not be undone: the lock may be held until then",
         ),
     ),
     with(
         &[("backend", Always), ("until", Always), ("token", Sometimes)],
-        event("granted", &[Info], "the lock is ours, and the job is started"),
+        event("granted", &[Info], "the backend granted the lock, and the job starts"),
     ),
     with(
         &[("until", Always)],
-        event("cut", &[Info], "the lock ends then, and not as late as it should: the backend holds no later times"),
+        event(
+            "cut",
+            &[Info],
+            "the lock ends at `until`, sooner than requested, because the backend cannot store a later time",
+        ),
     ),
-    event("unrecorded", &[Info], "there is no token, and no history of this run"),
-    event("unclosed", &[Info], "the end of this run is not in the history, and no older run was removed from it"),
+    event("unrecorded", &[Info], "this run has no token and no history"),
+    event(
+        "unclosed",
+        &[Info],
+        "the end of this run could not be recorded in the history, and no older run was removed",
+    ),
     event(
         "unguarded",
         &[Info, Warnings],
-        "there is no guardian, or was none; a warning if it was lost and not replaced",
+        "there is no guardian, or there was none for a while; a warning if the guardian died and could not be replaced",
     ),
     event("not_started", &[Errors], "the command could not be started"),
-    event("not_handed_over", &[Errors], "`shedlock acquire` could not write its handle, and the lock is given back"),
+    event("not_handed_over", &[Errors], "`shedlock acquire` could not write its handle, and releases the lock"),
     event("renewed", &[Debug], "the lock was renewed"),
-    event("not_renewed", &[Warnings], "the lock is not renewed yet, and that is tried again"),
-    event("checking", &[Debug], "the job is held after a standstill, until the lock is checked"),
+    event("not_renewed", &[Warnings], "a renewal failed, and shedlock retries"),
+    event("checking", &[Debug], "the job is frozen after a stall, until the lock is checked"),
     with(
         &[("until", Always)],
-        event("extended", &[Info], "the lock was extended, see shedlock-extend(1), and the job goes on"),
+        event("extended", &[Info], "the lock was extended, see shedlock-extend(1), and the job runs on"),
     ),
-    event("lost", &[Errors, Warnings], "the lock was lost; a warning if the job runs on, or has ended"),
-    event("expired", &[Errors], "--at-most is used up, and the job is stopped"),
+    event("lost", &[Errors, Warnings], "the lock was lost; a warning if the job runs on or has already ended"),
+    event("expired", &[Errors], "--at-most is used up, so the job is stopped"),
     event("runs_on", &[Warnings], "--at-most is used up, and the job runs on without the lock"),
-    event("stop_timeout", &[Warnings], "the job did not end within --stop-timeout, and is killed"),
-    event("undead", &[Warnings], "SIGKILL has not ended all of the job, and the lock is kept"),
+    event("stop_timeout", &[Warnings], "the job did not end within --stop-timeout, so it is killed"),
+    event("undead", &[Warnings], "SIGKILL did not end every process of the job, so the lock is renewed"),
     with(&[("exit_code", Always)], event("ended", &[Info], "the job has ended")),
-    event("released", &[Debug], "the lock was given back"),
-    event("not_released", &[Warnings], "the lock was not given back, and frees at its time"),
+    event("released", &[Debug], "the lock was released"),
+    event("not_released", &[Warnings], "the lock could not be released, and frees when its time is up"),
     with(
         &[("until", Always)],
         event(
             "not_given_back",
             &[Warnings],
-            "a request without an answer may have taken the lock, and was not given back",
+            "a request without a reply may have taken the lock, and could not be undone",
         ),
     ),
-    event("metrics", &[Warnings], "the metrics were not written as they should be, see --metrics-dir"),
+    event("metrics", &[Warnings], "the metrics could not be written correctly, see --metrics-dir"),
 ];
 
 /// Whether the table knows the line as it is.
@@ -212,7 +220,7 @@ pub(crate) fn schema() -> serde_json::Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "An event of shedlock run",
-        "description": "What shedlock run --log-format json writes to stderr, one object in each line.",
+        "description": "An object that shedlock run --log-format json writes to stderr, one on each line.",
         "type": "object",
         "properties": COMMON.iter().map(property).collect::<Map<String, Value>>(),
         "required": COMMON.iter().map(|field| field.name).filter(|name| *name != "hint").collect::<Vec<_>>(),
