@@ -111,7 +111,7 @@ pub(super) use conformance;
 pub(super) use operate::*;
 
 fn open(store: &dyn Store) -> Box<dyn Admin> {
-    from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
+    from_url(&store.url(), &Access { password: None, patience: Duration::from_secs(10) }).unwrap().backend
 }
 
 fn claim(name: &str, owner: u64, lease: Duration) -> Claim {

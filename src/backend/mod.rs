@@ -71,14 +71,22 @@ pub(crate) trait Backend: Send {
     /// The locks of these names that the store has, or all; by name. It makes nothing, and asks a server that can be written,
     /// since another may be behind.
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError>;
+}
 
-    /// How long to pause between tries.
-    fn pace(&self) -> Pace {
-        Pace::OF_SERVERS
+/// A backend that has been opened: its URL is right, and nothing was asked of it yet.
+pub(crate) struct Opened {
+    pub(crate) backend: Box<dyn Admin>,
+    /// The URL that leads to it from any directory; never with a password.
+    pub(crate) address: String,
+    pub(crate) pace: Pace,
+}
+
+impl Opened {
+    /// Wraps a backend to which a connection costs some milliseconds.
+    #[cfg(feature = "tls")]
+    fn server(backend: impl Admin + 'static, url: &Url) -> Self {
+        Self { backend: Box::new(backend), address: url.public(), pace: Pace::OF_SERVERS }
     }
-
-    /// The URL that leads here from any directory; never with a password.
-    fn address(&self) -> &str;
 }
 
 /// What people ask of a store, and have done to it, beside the life of a run.
@@ -297,7 +305,7 @@ pub(crate) struct Access {
     pub(crate) patience: Duration,
 }
 
-type Open = fn(&Url, &Access) -> Result<Box<dyn Admin>, String>;
+type Open = fn(&Url, &Access) -> Result<Opened, String>;
 
 /// A kind of backend and the URL schemes that lead to it.
 struct Scheme {
@@ -331,7 +339,7 @@ schemes! {
 
 /// Makes the backend of a URL, without reaching for it. The error is the end of a sentence that begins with where
 /// the URL came from, and never shows a password.
-pub(crate) fn from_url(text: &str, access: &Access) -> Result<Box<dyn Admin>, String> {
+pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
     let known = || SCHEMES.iter().map(|scheme| scheme.form).collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| match is_path(text) {
         true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
@@ -369,7 +377,7 @@ pub(crate) fn kinds() -> Vec<&'static str> {
 
 /// Makes a backend of this kind that leads nowhere, for what it can say without reaching for anything. The error is that of
 /// [`from_url`]; `None` if there is no such kind.
-pub(crate) fn of_kind(word: &str) -> Option<Result<Box<dyn Admin>, String>> {
+pub(crate) fn of_kind(word: &str) -> Option<Result<Opened, String>> {
     let scheme = SCHEMES.iter().find(|scheme| scheme.names.contains(&word))?;
     Some(from_url(&scheme.form.replace("//", "//USER@"), &Access::default()))
 }
@@ -419,7 +427,7 @@ mod tests {
             let names: Vec<_> = SCHEMES.iter().flat_map(|scheme| scheme.names).collect();
             let url = format!("{}://u:{before}hunter2{after}@db{rest}", names[scheme]);
             let shown = match from_url(&url, &Access::default()) {
-                Ok(backend) => backend.address().to_owned(),
+                Ok(opened) => opened.address,
                 Err(error) => error,
             };
             prop_assert!(!shown.contains("hunter2"), "{url}: {shown}");

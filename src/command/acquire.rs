@@ -34,7 +34,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         keep: settings.history_keep,
         purpose: Purpose::Run,
     };
-    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
+    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
     if !settings.unknown_variables.is_empty() {
         reporter.emit(&Notice::Unknown(settings.unknown_variables));
     }

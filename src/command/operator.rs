@@ -39,10 +39,10 @@ impl Operator {
         &mut self,
         mut what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let mut retry = Retry::new(self.reach.backend.pace(), Moment::now() + self.reach.timeout);
+        let mut retry = Retry::new(self.reach.backend.pace, Moment::now() + self.reach.timeout);
         loop {
             let sent = Moment::now();
-            let error = match what(self.reach.backend.as_mut()) {
+            let error = match what(self.backend()) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -55,12 +55,12 @@ impl Operator {
 
     /// Closes the connection before a pause.
     pub(super) fn disconnect(&mut self) {
-        self.reach.backend.disconnect();
+        self.backend().disconnect();
     }
 
     /// The URL of the backend, without a password.
     pub(super) fn address(&self) -> &str {
-        self.reach.backend.address()
+        &self.reach.backend.address
     }
 
     /// Where the backend is named.
@@ -75,7 +75,7 @@ impl Operator {
 
     /// The backend itself, for what is asked once.
     pub(super) fn backend(&mut self) -> &mut dyn Admin {
-        self.reach.backend.as_mut()
+        self.reach.backend.backend.as_mut()
     }
 
     pub(super) fn timeout(&self) -> Duration {

@@ -38,7 +38,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         keep: settings.history_keep,
         purpose: Purpose::Run,
     };
-    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), settings.backend.address());
+    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
     if !settings.unknown_variables.is_empty() {
         reporter.emit(&Notice::Unknown(settings.unknown_variables));
     }

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 /// Prints the statements that `init` carries out: those of a kind of backend, of a URL, or of the configured backend.
 pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wrong = |why: String| Mistake::new(format!("BACKEND {why}"));
-    let backend = match matches.get_one::<String>("BACKEND") {
+    let opened = match matches.get_one::<String>("BACKEND") {
         None => Reach::of(matches, None)?.backend,
         Some(url) if url.contains(':') => backend::from_url(url, &Access::default()).map_err(wrong)?,
         Some(word) => match backend::of_kind(word) {
@@ -18,7 +18,7 @@ pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
             None => return Err(unknown(word).into()),
         },
     };
-    super::print(format!("{}\n", backend.schema().trim_end()).as_bytes())
+    super::print(format!("{}\n", opened.backend.schema().trim_end()).as_bytes())
 }
 
 /// What is said of a word that names no kind of backend.

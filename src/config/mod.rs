@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::backend::{Access, Admin};
+use crate::backend::{Access, Opened};
 use crate::lock::LockName;
 use crate::report::{Format, Verbosity};
 use crate::run::{
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) name: LockName,
     pub(crate) policy: Policy,
     pub(crate) conflict_exit_code: u8,
-    pub(crate) backend: Box<dyn Admin>,
+    pub(crate) backend: Opened,
     pub(crate) way: BackendRef,
     pub(crate) die_with_us: bool,
     pub(crate) history_keep: u32,
@@ -142,7 +142,7 @@ impl Settings {
     ) -> Result<Self, Mistake> {
         let access = &Access { password: reach::password()?, patience: policy.patience() };
         let (backend, way) = reach::backend(layers, access)?;
-        policy.backend = backend.address().split('?').next().unwrap_or_default().to_owned();
+        policy.backend = backend.address.split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
             policy,

@@ -9,7 +9,7 @@ use super::layer::{Given, Layers, Source, error_text};
 #[cfg(feature = "sqlite")]
 use super::paths;
 use super::{BACKEND_TIMEOUT, Mistake, file, unknown};
-use crate::backend::{self, Access, Admin};
+use crate::backend::{self, Access, Opened};
 use crate::lock::LockName;
 use crate::variables::{self, BackendRef};
 
@@ -24,7 +24,7 @@ const MOST_RUNS: u32 = 100_000;
 
 /// How the commands beside `run` reach the backend.
 pub(crate) struct Reach {
-    pub(crate) backend: Box<dyn Admin>,
+    pub(crate) backend: Opened,
     /// Where the backend is named.
     pub(crate) source: String,
     /// The longest to try.
@@ -67,8 +67,8 @@ impl Reach {
             BackendRef::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?.0,
             BackendRef::Config(path) => backend_from_config(path, name, &access)?,
         };
-        if let (BackendRef::File(path) | BackendRef::Config(path), true) = (&way, found.address() != address) {
-            let (path, now) = (path.display(), found.address());
+        if let (BackendRef::File(path) | BackendRef::Config(path), true) = (&way, found.address != address) {
+            let (path, now) = (path.display(), found.address);
             return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
         }
@@ -89,7 +89,7 @@ pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
 }
 
 /// The backend that is named, and how the job will find it.
-pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Box<dyn Admin>, BackendRef), Mistake> {
+pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Opened, BackendRef), Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
         Some(("backend", given)) if given.text == NONE => Err(turned_off(given)),
         Some(("backend", given)) => {
@@ -130,7 +130,7 @@ pub(super) fn password() -> Result<Option<String>, Mistake> {
 }
 
 /// The backend whose URL a file holds, and the password in it.
-fn backend_from_file(path: &Path, access: &Access) -> Result<(Box<dyn Admin>, Option<String>), String> {
+fn backend_from_file(path: &Path, access: &Access) -> Result<(Opened, Option<String>), String> {
     let name = path.display();
     let url =
         std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", error_text(&error)))?;
@@ -149,7 +149,7 @@ fn read_once(path: &Path) -> Mistake {
 }
 
 /// What the file says of the backend of this job.
-fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Box<dyn Admin>, Mistake> {
+fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Opened, Mistake> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), error_text(&error))))?;
     let file = file::parse(&text, path, Some(name))?;
@@ -166,7 +166,7 @@ fn turned_off(given: &Given) -> Mistake {
 }
 
 /// The backend when nobody named one.
-fn default_backend() -> Result<Box<dyn Admin>, Mistake> {
+fn default_backend() -> Result<Opened, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
             "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",

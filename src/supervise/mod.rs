@@ -12,7 +12,7 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::backend::{self, Backend};
+use crate::backend::{self, Opened};
 use crate::exit::ExitReason;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::lock::{Claim, Handle};
@@ -67,14 +67,15 @@ impl Supervisor {
         run: Run,
         claim: Claim,
         work: Work,
-        backend: Box<dyn Backend>,
+        backend: Opened,
         reporter: Reporter,
         metrics: Option<Metrics>,
     ) -> anyhow::Result<Self> {
         // The worker's thread inherits the mask, so the signals are caught first.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
-        let address = backend.address().to_owned();
-        let worker = BackendWorker::start(backend).context("cannot start the thread that talks to the backend")?;
+        let Opened { backend, address, pace } = backend;
+        let worker =
+            BackendWorker::start(backend, pace).context("cannot start the thread that talks to the backend")?;
         let timer = BootTimer::new().context("cannot make a timer")?;
         Ok(Self {
             run,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Remark, Reply, Retry};
+use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Pace, Remark, Reply, Retry};
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Sight, WhenFull};
 use crate::system::Moment;
@@ -57,12 +57,12 @@ pub(crate) struct BackendWorker {
 
 impl BackendWorker {
     /// Starts the thread. It ends with the process; nothing waits for it, since it may hang.
-    pub(crate) fn start(backend: Box<dyn Backend>) -> anyhow::Result<Self> {
+    pub(crate) fn start(backend: Box<dyn Backend>, pace: Pace) -> anyhow::Result<Self> {
         let awake = Arc::new(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
-        let mut work = Work { backend, given_up: Arc::clone(&given_up) };
+        let mut work = Work { backend, pace, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let (mut told, mut cut) = (false, None);
@@ -135,6 +135,7 @@ struct Told<T> {
 
 struct Work {
     backend: Box<dyn Backend>,
+    pace: Pace,
     given_up: Arc<AtomicU64>,
 }
 
@@ -195,7 +196,7 @@ impl Work {
         when_full: WhenFull,
         mut ask: impl FnMut(&mut dyn Backend) -> Result<T, BackendError>,
     ) -> Told<T> {
-        let mut retry = Retry::new(self.backend.pace(), deadline);
+        let mut retry = Retry::new(self.pace, deadline);
         let (mut ambiguous, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
@@ -254,7 +255,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Kept, Pace, RESPITE};
+    use crate::backend::{Kept, RESPITE};
     use crate::lock::{Grant, Lock, LockName, LockState, Owner, Purpose};
     use crate::system::Timestamp;
 
@@ -280,8 +281,6 @@ mod tests {
         slow: Duration,
         /// Another holds the lock.
         held: bool,
-        /// For the first request; the others are quick.
-        pace: Cell<Pace>,
     }
 
     impl Fake {
@@ -315,14 +314,6 @@ mod tests {
         fn disconnect(&mut self) {
             self.calls.send(Call::Disconnect).unwrap();
         }
-
-        fn pace(&self) -> Pace {
-            self.pace.replace(QUICK)
-        }
-
-        fn address(&self) -> &'static str {
-            "fake:"
-        }
     }
 
     fn worker(errors: impl IntoIterator<Item = BackendError>, pace: Pace) -> (BackendWorker, Receiver<Call>) {
@@ -336,9 +327,9 @@ mod tests {
     ) -> (BackendWorker, Receiver<Call>) {
         let (calls, called) = channel();
         let errors = errors.into_iter().collect();
-        let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false, pace: Cell::new(pace) };
+        let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false };
         change(&mut fake);
-        (BackendWorker::start(Box::new(fake)).unwrap(), called)
+        (BackendWorker::start(Box::new(fake), pace).unwrap(), called)
     }
 
     fn full() -> BackendError {
@@ -528,7 +519,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_after_stop_trying_is_tried_again() {
-        let (worker, called) = worker(transient(4), Pace { first: HOUR, longest: HOUR });
+        let second = Duration::from_secs(1);
+        let (worker, called) = worker(transient(2), Pace { first: second, longest: second });
         let deadline = Moment::now() + HOUR * 10;
         worker.ask(Request::Renew(claim(), None), deadline);
         next(&called);
@@ -537,7 +529,7 @@ mod tests {
         worker.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&worker), Event::Renewed { answer: Err(_), .. }));
         assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
-        assert_eq!(called.try_iter().count(), 4);
+        assert_eq!(called.try_iter().count(), 2);
     }
 
     #[test]

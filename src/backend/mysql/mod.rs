@@ -24,7 +24,7 @@ use mysql::prelude::Queryable;
 use super::probe::Tell;
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
-use super::{Access, Acquired, Admin, BackendError, Kept, Reached, Remark, Reply, Url};
+use super::{Access, Acquired, BackendError, Kept, Opened, Reached, Remark, Reply, Url};
 use crate::duration::brief;
 use crate::lock::{Change, Claim, Closing, Grant, Wanted};
 use crate::system::Timestamp;
@@ -65,12 +65,12 @@ pub(crate) struct MySql {
 
 impl MySql {
     /// Checks `mysql://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let table = url.take_table()?;
         let servers = Servers::of_url(url, access, table.contains('.'))?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let tables = Tables::new(&table, &servers);
-        Ok(Box::new(SqlLocks::new(Self { servers, tables }, url.public())))
+        Ok(Opened::server(SqlLocks::new(Self { servers, tables }), url))
     }
 
     /// The lock would be free before the job is dead. It was taken, and is to be given back.
@@ -377,7 +377,7 @@ mod operating;
 mod tests {
     use super::*;
 
-    fn open(text: &str) -> Result<Box<dyn Admin>, String> {
+    fn open(text: &str) -> Result<Opened, String> {
         MySql::open(&Url::parse(text).unwrap(), &Access::default())
     }
 
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn an_address_shows_no_password_and_what_is_unknown_is_refused() {
         let backend = open("mariadb://u:secret@db:3307/ops?table=a.b&sslmode=require").unwrap();
-        assert_eq!(backend.address(), "mariadb://u@db:3307/ops?table=a.b&sslmode=require");
+        assert_eq!(backend.address, "mariadb://u@db:3307/ops?table=a.b&sslmode=require");
         assert!(open("mysql://db/ops?ssl-mode=on").err().unwrap().contains("unknown parameter `ssl-mode`; known are"));
         assert!(open("mysql://db").err().unwrap().contains("write mysql://HOST/DATABASE"));
         assert!(open("mysql://db?table=ops.shedlock").is_ok());
@@ -412,7 +412,7 @@ mod tests {
 
         let store = crate::servers::stores::MariaDbStore::new();
         let lease = Duration::from_secs(60);
-        open(&store.url()).unwrap().acquire(&claim("warm", 0, lease)).unwrap();
+        open(&store.url()).unwrap().backend.acquire(&claim("warm", 0, lease)).unwrap();
         fn claim(name: &str, number: u64, lease: Duration) -> Claim {
             Claim {
                 name: LockName::new(name).unwrap(),
@@ -427,7 +427,7 @@ mod tests {
                 let url = store.url();
                 scope.spawn(move || {
                     let access = Access { patience: Duration::from_secs(20), ..Access::default() };
-                    let mut backend = MySql::open(&Url::parse(&url).unwrap(), &access).unwrap();
+                    let mut backend = MySql::open(&Url::parse(&url).unwrap(), &access).unwrap().backend;
                     for number in 0..100 {
                         let claim = claim(name, number, lease);
                         assert!(matches!(backend.acquire(&claim).unwrap().answer, Acquired::Granted(_)));

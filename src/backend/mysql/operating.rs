@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn open(url: &str) -> Box<dyn Admin> {
     let access = Access { password: None, patience: Duration::from_secs(10) };
-    MySql::open(&Url::parse(url).unwrap(), &access).unwrap()
+    MySql::open(&Url::parse(url).unwrap(), &access).unwrap().backend
 }
 
 fn release(backend: &mut dyn Backend, claim: &Claim) -> Kept {

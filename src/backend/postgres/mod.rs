@@ -21,7 +21,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros};
 use super::tls::Tls;
-use super::{Access, Acquired, Admin, BackendError, ErrorClass, FOR_EVER, Kept, Reached, Reply, Tell, Url};
+use super::{Access, Acquired, BackendError, ErrorClass, FOR_EVER, Kept, Opened, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Grant, LockState, Wanted};
 use crate::system::{Moment, Timestamp};
 use connect::Servers;
@@ -58,12 +58,12 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Checks `postgres://USER@HOST/DATABASE`, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let database = Self { servers, tables: Tables::new(table), patience: access.patience, begun: None };
-        Ok(Box::new(SqlLocks::new(database, url.public())))
+        Ok(Opened::server(SqlLocks::new(database), url))
     }
 
     /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.

@@ -12,7 +12,7 @@ use crate::system::Timestamp;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn open(url: &str) -> Box<dyn Admin> {
-    from_url(url, &Access { password: None, patience: Duration::from_secs(10) }).unwrap()
+    from_url(url, &Access { password: None, patience: Duration::from_secs(10) }).unwrap().backend
 }
 
 fn claim(owner: Owner) -> Claim {

@@ -22,7 +22,7 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Admin, Backend, BackendError, Kept, Remark, Reply, Url};
+use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
 use connect::{Call, Network, Route};
@@ -82,7 +82,7 @@ impl Beside {
 
 impl Redis {
     /// Checks the URL, without reaching for the server.
-    pub(crate) fn open(url: &Url, access: &Access) -> Result<Box<dyn Admin>, String> {
+    pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let authority = Authority::parse(url)?;
         let tls = meant::tls(url)?;
         let (route, database) = meant::route(url, &authority)?;
@@ -105,7 +105,7 @@ impl Redis {
             tls,
             timeout: Network::share(access.patience, servers),
         };
-        Ok(Box::new(Self {
+        let redis = Self {
             network: Network::new(route, terms, access.patience),
             space: format!("{prefix}:{environment}:"),
             address: url.public(),
@@ -113,7 +113,8 @@ impl Redis {
             asked: false,
             doubtful: false,
             denied: None,
-        }))
+        };
+        Ok(Opened::server(redis, url))
     }
 
     /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us, and says why.
@@ -266,10 +267,6 @@ impl Backend for Redis {
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         self.list(names)
     }
-
-    fn address(&self) -> &str {
-        &self.address
-    }
 }
 
 /// On a cluster braces say what of a key decides where it is kept.
@@ -295,7 +292,7 @@ mod tests {
         crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
     }
 
-    fn open(text: &str) -> Result<Box<dyn Admin>, String> {
+    fn open(text: &str) -> Result<Opened, String> {
         Redis::open(&Url::parse(text).unwrap(), &Access::default())
     }
 
@@ -313,7 +310,7 @@ mod tests {
         ] {
             assert!(open(good).is_ok(), "{good}: {:?}", open(good).err());
         }
-        assert_eq!(open("redis://u:pw@db/2?prefix=p").unwrap().address(), "redis://u@db/2?prefix=p");
+        assert_eq!(open("redis://u:pw@db/2?prefix=p").unwrap().address, "redis://u@db/2?prefix=p");
     }
 
     #[test]

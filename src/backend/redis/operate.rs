@@ -254,7 +254,7 @@ mod tests {
 
     fn open(url: &str) -> Box<dyn Admin> {
         let access = Access { password: None, patience: Duration::from_secs(10) };
-        Redis::open(&Url::parse(url).unwrap(), &access).unwrap()
+        Redis::open(&Url::parse(url).unwrap(), &access).unwrap().backend
     }
 
     #[track_caller]

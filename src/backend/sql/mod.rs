@@ -10,7 +10,7 @@ mod rows;
 
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, ErrorClass, Finding, Kept, Pace, Reached, Remark, Reply, Tell};
+use super::{Acquired, Admin, Backend, BackendError, ErrorClass, Finding, Kept, Reached, Remark, Reply, Tell};
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
 use crate::system::Timestamp;
 pub(super) use check::Facts;
@@ -76,7 +76,6 @@ pub(super) trait Database: Send {
     const CLOSES_WHEN_DONE: bool = false;
     /// Names the subject of trouble with the whole backend, in the words of a check.
     const SUBJECT: &str = "server";
-    const PACE: Pace = Pace::OF_SERVERS;
     const DIALECT: Dialect;
 
     /// Returns how the server is named in messages, beginning with `backend `.
@@ -183,7 +182,6 @@ pub(super) trait Database: Send {
 /// Locks in the tables of a database.
 pub(super) struct SqlLocks<D: Database> {
     pub(super) database: D,
-    address: String,
     session: Option<D::Session>,
     /// Why there is no history; one that cannot be had is not asked for again.
     unrecorded: Option<BackendError>,
@@ -199,8 +197,8 @@ enum Absent<T> {
 }
 
 impl<D: Database> SqlLocks<D> {
-    pub(super) fn new(database: D, address: String) -> Self {
-        Self { database, address, session: None, unrecorded: None }
+    pub(super) fn new(database: D) -> Self {
+        Self { database, session: None, unrecorded: None }
     }
 
     /// Asks one server after the other, as long as they can only be read.
@@ -435,14 +433,6 @@ impl<D: Database> Backend for SqlLocks<D> {
         let mut locks: Vec<_> = rows.iter().filter_map(Row::lock).collect();
         locks.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Locks { now, locks })
-    }
-
-    fn pace(&self) -> Pace {
-        D::PACE
-    }
-
-    fn address(&self) -> &str {
-        &self.address
     }
 }
 

@@ -29,7 +29,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
 use super::url::percent_decode;
-use super::{Access, Acquired, Admin, BackendError, Kept, Pace, Reached, Reply, Tell, Url};
+use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Wanted};
 use crate::system::Timestamp;
 use file::{Directory, File};
@@ -57,7 +57,7 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     /// Checks `sqlite:PATH`, without touching the file.
-    pub(crate) fn open(url: &Url, _: &Access) -> Result<Box<dyn Admin>, String> {
+    pub(crate) fn open(url: &Url, _: &Access) -> Result<Opened, String> {
         let rest = match url.rest().strip_prefix("//") {
             None => url.rest(),
             Some(path) if path.starts_with('/') => path,
@@ -88,7 +88,7 @@ impl Sqlite {
     }
 
     /// The file that is used when nobody named a backend; its directory is made too.
-    pub(crate) fn at_default_place(path: PathBuf) -> Box<dyn Admin> {
+    pub(crate) fn at_default_place(path: PathBuf) -> Opened {
         Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()).locks()
     }
 
@@ -96,10 +96,12 @@ impl Sqlite {
         Self { file, synchronous, table, boot: None, ahead_ms: 0, made: false }
     }
 
-    fn locks(self) -> Box<dyn Admin> {
+    fn locks(self) -> Opened {
         let table = if self.table == "shedlock" { String::new() } else { format!("?table={}", self.table) };
         let address = self.file.address() + &table;
-        Box::new(SqlLocks::new(self, address))
+        // A writer holds the file for well under a millisecond.
+        let pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
+        Opened { backend: Box::new(SqlLocks::new(self)), address, pace }
     }
 
     fn statements(&self, history: History) -> Statements<'_> {
@@ -169,8 +171,6 @@ impl Database for Sqlite {
     type Failure = Failure;
 
     const SUBJECT: &str = "file";
-    // A writer holds the file for well under a millisecond.
-    const PACE: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
     const DIALECT: Dialect = check::DIALECT;
 
     fn label(&self) -> String {

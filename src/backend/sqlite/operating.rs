@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 
 use super::file::{Directory, File};
 use super::*;
-use crate::backend::{Backend, ErrorClass, FOR_EVER, from_url};
+use crate::backend::{Admin, Backend, ErrorClass, FOR_EVER, from_url};
 use crate::lock::{Claim, Closing, LockName, Owner, Purpose, RunOutcome};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ impl Place {
 
     fn open_table(&self, table: &str) -> Box<dyn Admin> {
         let url = format!("sqlite:{}?table={table}", self.path().display());
-        from_url(&url, &Access::default()).unwrap()
+        from_url(&url, &Access::default()).unwrap().backend
     }
 
     /// The backend as it is after the machine has started anew: two minutes from now, so all in the file is older.
@@ -81,7 +81,7 @@ impl Place {
 }
 
 fn locks(database: Sqlite) -> SqlLocks<Sqlite> {
-    SqlLocks::new(database, String::new())
+    SqlLocks::new(database)
 }
 
 fn another_boot() -> Option<String> {
@@ -270,7 +270,7 @@ fn who_looks_makes_nothing() {
     let place = Place::new();
     let directory = place.0.path().join("none");
     for path in [place.path(), directory.join("locks.db")] {
-        let mut backend = Sqlite::at_default_place(path);
+        let mut backend = Sqlite::at_default_place(path).backend;
         assert_eq!(backend.locks(&[]).unwrap().locks, []);
         assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, []);
         assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(Kept::Lost));
@@ -281,7 +281,7 @@ fn who_looks_makes_nothing() {
     // One who makes makes the directory, too.
     let path = directory.join("locks.db").display().to_string();
     let made = [format!("made the file {path}"), "made the table shedlock".to_owned()];
-    let mut backend = Sqlite::at_default_place(directory.join("locks.db"));
+    let mut backend = Sqlite::at_default_place(directory.join("locks.db")).backend;
     assert_eq!(backend.make().unwrap()[..2], made);
     works(&mut *backend);
     // A file that is there and has no table of ours.
@@ -297,7 +297,7 @@ fn who_looks_makes_nothing() {
 fn a_directory_that_is_missing_is_told() {
     let place = Place::new();
     let url = format!("sqlite:{}/none/locks.db", place.0.path().display());
-    let mut backend = from_url(&url, &Access::default()).unwrap();
+    let mut backend = from_url(&url, &Access::default()).unwrap().backend;
     complains(&backend.make().unwrap_err(), "none does not exist", "make it with `mkdir");
     complains(&backend.locks(&[]).unwrap_err(), "none does not exist", "make it with `mkdir");
     complains(&backend.runs(&Wanted::default()).unwrap_err(), "none does not exist", "make it with `mkdir");
