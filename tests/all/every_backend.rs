@@ -8,7 +8,7 @@ use super::servers::stores::Store;
 use super::site::{Site, on_every_backend};
 use super::stage::Holder;
 use super::support::process::{DETACHED, detached, under, wait_for_end};
-use super::support::{Finished, PATIENCE, finish, finish_child, is_alive, kill, start, wait_until};
+use super::support::{Finished, finish, finish_child, finish_in_time, is_alive, kill, start, wait_until};
 
 const MINUTE: i64 = 60_000;
 
@@ -18,11 +18,10 @@ impl<S: Store> Site<S> {
         self.shedlock(&[&["run", "--name", name, "--at-most", limit], arguments].concat())
     }
 
-    /// Waits until another run gets in, and returns how long that took.
-    fn wait_for_turn(&self, name: &str) -> Duration {
-        let begun = Instant::now();
-        finish(&mut self.run(name, &["--wait", "30s", "-E", "75", "true"])).is_silent_with(0);
-        begun.elapsed()
+    /// Waits until another run gets in, and returns when that was, by the store's clock.
+    fn wait_for_turn(&self, name: &str) -> i64 {
+        finish_in_time(&mut self.run(name, &["--wait", "30s", "-E", "75", "true"])).is_silent_with(0);
+        self.store.history(name)[0].started
     }
 }
 
@@ -124,11 +123,12 @@ fn who_waits_gets_in_when_the_job_has_ended<S: Store>(site: &Site<S>) {
     skipped.is_silent_with(75);
     assert!(!site.place.path("ran").exists());
     holder.end().is_silent_with(0);
-    let freed = Instant::now();
     finish_child(waiter).is_silent_with(0);
     assert!(site.place.path("ran").exists());
     // A second is promised, and the machine may be busy.
-    assert!(freed.elapsed() < Duration::from_secs(10), "{:?}", freed.elapsed());
+    let runs = site.store.history("job");
+    let waited = runs[0].started - runs[1].ended.unwrap();
+    assert!((0..10_000).contains(&waited), "{waited} ms, by the store's clock: {runs:?}");
 }
 
 fn a_counter_is_exact_under_the_lock<S: Store>(site: &Site<S>) {
@@ -150,13 +150,11 @@ fn a_counter_is_exact_under_the_lock<S: Store>(site: &Site<S>) {
 
 fn a_job_that_uses_up_at_most_is_dead_before_the_lock_frees<S: Store>(site: &Site<S>) {
     let job = "echo $$ > pid; exec sleep 100";
-    let begun = Instant::now();
     let run = detached(&site.place, "run", &site.limited("job", "2s", &["sh", "-c", job]));
     let pid: i32 = site.place.wait_for_lines("pid", 1)[0].parse().unwrap();
     // Another gets in as soon as it may.
     let next = finish(&mut site.run("job", &["--wait", "30s", "-E", "75", "sh", "-c", &format!("! kill -0 {pid}")]));
     assert_eq!(next.code(), Some(0), "the first job is dead when the second begins: {next:?}");
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     assert_eq!(run.finish().code(), Some(124));
 }
 
@@ -181,9 +179,11 @@ fn who_is_killed_blocks_nobody_beyond_at_most<S: Store>(site: &Site<S>) {
     let pid: i32 = site.place.wait_for_lines("pid", 1)[0].parse().unwrap();
     kill(run.pid(), "KILL");
     wait_for_end(pid);
-    assert!(site.is_held("job"), "nobody could give it back");
-    let waited = site.wait_for_turn("job");
-    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    let stored = site.stored("job");
+    assert!(stored.is_held(), "nobody could give it back");
+    close_to(stored.span(), 4_000);
+    let next = site.wait_for_turn("job");
+    assert!(next >= stored.until, "{next} {stored:?}");
 }
 
 fn who_is_told_to_stop_gives_the_lock_back<S: Store>(site: &Site<S>) {

@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::support::{Place, finish, finish_child, kill, start};
+use super::support::process::Started;
+use super::support::{Place, finish, finish_in_time, kill};
 
 /// A port where every connection is answered like this, and then closed.
 fn server(answers: Vec<Vec<u8>>) -> u16 {
@@ -136,12 +137,11 @@ fn urls(port: u16) -> [String; 5] {
 
 const SECRET: &str = "hunter2";
 
-/// Fails with 125 in time, in one line that shows no password.
+/// Fails with 125 when the time is up, in one line that shows no password.
 #[track_caller]
 fn complains_in_time(place: &Place, url: &str, what: &str) {
-    let begun = Instant::now();
-    let finished = finish(place.run("a", ["--backend-timeout", "300ms", "true"]).env("SHEDLOCK_BACKEND", url));
-    let took = begun.elapsed();
+    let mut command = place.run("a", ["--backend-timeout", "300ms", "true"]);
+    let finished = finish_in_time(command.env("SHEDLOCK_BACKEND", url));
     let text = &finished.stderr;
     let told = finished.code() == Some(125)
         && ["backend ", "the backend did"].iter().any(|word| text.starts_with(&format!("shedlock: a: {word}")))
@@ -149,7 +149,7 @@ fn complains_in_time(place: &Place, url: &str, what: &str) {
         && text.lines().count() <= 2
         && !text.contains(SECRET)
         && text.len() < 1500;
-    assert!(told && took < Duration::from_secs(4), "{url} {what}: {finished:?} {took:?}");
+    assert!(told, "{url} {what}: {finished:?}");
 }
 
 #[test]
@@ -199,17 +199,16 @@ fn a_run_is_stopped_while_a_server_that_accepts_says_nothing() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     for url in urls(listener.local_addr().unwrap().port()) {
         let place = Place::new();
-        let child = start(place.run("a", ["--wait", "1h", "true"]).env("SHEDLOCK_BACKEND", &url));
+        let mut command = place.run("a", ["--wait", "1h", "--backend-timeout", "1h", "true"]);
+        let run = Started::new(&place, "run", command.env("SHEDLOCK_BACKEND", &url));
         let connection = listener.accept().unwrap();
-        let begun = Instant::now();
-        kill(i32::try_from(child.id()).unwrap(), "TERM");
-        let ended = finish_child(child);
+        kill(run.pid(), "TERM");
+        let ended = run.finish();
         // A Redis that asks for no password has got the request, and may carry it out later.
         match url.starts_with("redis:") {
             true => ended.complains(143, "the lock may be held until"),
             false => ended.is_silent_with(143),
         }
-        assert!(begun.elapsed() < Duration::from_secs(2), "{url}: {:?}", begun.elapsed());
         drop(connection);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::stage::{Holder, among_mounts, by_nobody, edit, hold, is_expired, mode, names_in, open_to_nobody};
 use super::support::markdown::run_by;
 use super::support::process::{detached, limited, touch, under};
-use super::support::{Finished, PATIENCE, Place, finish, finish_child, kill, start, wait_until};
+use super::support::{Finished, PATIENCE, Place, finish, finish_child, finish_in_time, kill, start, wait_until};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const OUTCOMES: [&str; 6] = ["success", "failure", "skipped", "expired", "lost", "error"];
@@ -387,11 +387,8 @@ fn a_directory_that_hangs_delays_neither_the_job_nor_its_end() {
     let job = "$SIG{TERM} = sub { exit 7 }; open(my $f, '>', 'ready'); print $f qq(\n); close $f; sleep 100";
     let job = detached(&place, "run", &run(&place, "job", &["perl", "-e", job]));
     place.wait_for_lines("ready", 1);
-    let begun = Instant::now();
     kill(job.pid(), "TERM");
     warns(&job.finish(), 7, "the metrics in metrics were not written in time");
-    // Two seconds, and the machine may be busy.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let skipped = hold(&place, "job");
     warns(
         &finish(&mut run(&place, "job", &["-E", "75", "true"])),
@@ -416,10 +413,8 @@ fn a_file_system_that_is_stopped_does_not_delay_the_end_of_the_job() {
                   kill -STOP $sshfs\n\
                   code=0; \"$@\" || code=$?; echo > ended\n\
                   kill -CONT $sshfs; umount metrics; wait; exit $code";
-    let begun = Instant::now();
-    let finished = finish(&mut among_mounts(script, &run(&place, "job", &["sh", "-c", "exit 7"])));
+    let finished = finish_in_time(&mut among_mounts(script, &run(&place, "job", &["sh", "-c", "exit 7"])));
     warns(&finished, 7, "the metrics in metrics were not written in time");
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert!(place.path("ended").exists());
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::servers::{self, Redis, RedisCluster, RedisDatabase, RedisSentinel, unique};
 use super::stage::Holder;
-use super::support::{Finished, Place, finish, finish_child, start, wait_until};
+use super::support::{Finished, Place, finish, finish_child, finish_in_time, start, wait_until};
 
 /// `shedlock run --name NAME --at-most 1m ARGUMENTS` on this URL.
 fn on(place: &Place, url: &str, name: &str, arguments: &[&str]) -> Command {
@@ -575,10 +575,8 @@ fn a_server_that_is_down_is_waited_for_and_then_told() {
     let (place, server) = (Place::new(), Redis::fresh(&[]));
     let url = server.database_number(0).url();
     server.stop();
-    let begun = Instant::now();
-    let refused = finish(&mut on(&place, &url, "a", &["--backend-timeout", "500ms", "--", "true"]));
+    let refused = finish_in_time(&mut on(&place, &url, "a", &["--backend-timeout", "500ms", "--", "true"]));
     refused.complains(125, "connection refused");
-    assert!(begun.elapsed() < Duration::from_secs(3));
     let patient = start(&mut on(&place, &url, "a", &["--backend-timeout", "20s", "--", "true"]));
     server.start();
     finish_child(patient).is_silent_with(0);
@@ -590,8 +588,8 @@ fn a_frozen_server_is_an_error_after_the_timeout() {
     server.freeze();
     let begun = Instant::now();
     let url = server.database_number(0).url();
-    finish(&mut on(&place, &url, "a", &["--backend-timeout", "2s", "--", "true"])).complains(125, "no answer");
-    assert!((1500..6000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    finish_in_time(&mut on(&place, &url, "a", &["--backend-timeout", "2s", "--", "true"])).complains(125, "no answer");
+    assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
     server.thaw();
     ran(&place, &url, "b");
 }
@@ -708,19 +706,18 @@ fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
 fn a_wrong_password_is_an_error_at_once_and_none_is_ever_shown() {
     let (place, server) = (Place::new(), servers::redis_users());
     let database = server.database_number(0);
-    let begun = Instant::now();
     for (login, why) in [
         (database.login("clerk:wr0ng"), "does not know this user"),
         (database.login("nobody:wr0ng"), "does not know this user"),
         (database.clone(), "wants a password"),
         (database.login("reader:s3cret"), "has not the rights"),
     ] {
-        let finished = finish(&mut on(&place, &login.url(), "a", &["-vv", "--", "true"]));
+        let words = ["-vv", "--backend-timeout", "1h", "--", "true"];
+        let finished = finish_in_time(&mut on(&place, &login.url(), "a", &words));
         assert_eq!(finished.code(), Some(125), "{finished:?}");
         assert!(finished.stderr.contains(why), "{finished:?}");
         assert!(!finished.stderr.contains("wr0ng") && !finished.stderr.contains("s3cret"), "{finished:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5));
     finish(&mut on(&place, &servers::redis().database().login(":s3cret").url(), "a", &["true"]))
         .complains(125, "has no password");
     let url = format!("redis://clerk@127.0.0.1:{}", server.port());
@@ -767,9 +764,8 @@ fn the_servers_certificate_is_believed_only_if_it_should_be() {
         ("localhost", "sslrootcert=/no/such/file".to_owned(), "sslrootcert /no/such/file cannot be read"),
         ("localhost", "sslmode=prefer".to_owned(), "sslmode that leaves TLS to the server"),
     ] {
-        let begun = Instant::now();
-        finish(&mut on(&place, &format!("{}?{query}", database.url_at(host)), "a", &["true"])).complains(125, why);
-        assert!(begun.elapsed() < Duration::from_secs(3), "{query} is tried again");
+        let url = format!("{}?{query}", database.url_at(host));
+        finish_in_time(&mut on(&place, &url, "a", &["--backend-timeout", "1h", "true"])).complains(125, why);
     }
     // A server without TLS waits for the end of what it takes for a line.
     let plain = format!("rediss://127.0.0.1:{}?sslmode=require", servers::redis().port());

@@ -3,10 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
-use std::time::{Duration, Instant};
 
 use super::{checked, on};
-use crate::support::{Place, finish};
+use crate::support::{Place, finish, finish_in_time};
 
 /// A URL for each kind that was built in.
 fn urls(at: &str) -> Vec<String> {
@@ -42,9 +41,7 @@ fn a_web_server_is_none_that_can_lock() {
     });
     for url in urls(&at.to_string()) {
         let place = Place::new();
-        let begun = Instant::now();
-        let found = checked(&finish(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "1s"])));
-        assert!(begun.elapsed() < Duration::from_secs(10), "{url}: {:?}", begun.elapsed());
+        let found = checked(&finish_in_time(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "1s"])));
         found.says("good", "address", &format!("{at} answers"));
         assert_eq!(found.subjects(), ["backend", "address", "login"], "{url}: {found:?}");
         found.says("bad", "login", "port");
@@ -64,9 +61,7 @@ fn a_host_that_says_nothing_at_all_is_waited_for_no_longer_than_wanted() {
         let place = Place::new();
         let check = on(&place, &url, &["check", "--json", "--backend-timeout", "1s"]);
         let launcher = ["unshare", "--map-root-user", "--user", "--net", "sh", "-c", way, "sh"];
-        let begun = Instant::now();
-        let found = checked(&finish(&mut crate::support::process::under(&launcher, &check)));
-        assert!(begun.elapsed() < Duration::from_secs(10), "{url}: {:?}", begun.elapsed());
+        let found = checked(&finish_in_time(&mut crate::support::process::under(&launcher, &check)));
         found.says("bad", "address", "10.213.0.2:");
         found.says("bad", "address", "does not answer: connection timed out");
         assert_eq!(found.subjects(), ["backend", "address"], "{url}");

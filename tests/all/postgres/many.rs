@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Site, row};
 use crate::servers::{Postgres, PostgresDatabase};
@@ -55,7 +55,6 @@ fn of_300_processes_on_one_name_one_runs_its_job() {
         run.finish().is_silent_with(0);
     }
     assert_eq!(site.place.lines("runs").len(), 1);
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert!(!row(&database, "herd").held);
 }
 
@@ -73,5 +72,4 @@ fn of_100_processes_on_100_names_all_run_their_jobs() {
     let mut runs: Vec<usize> = site.place.lines("runs").iter().map(|line| line.parse().unwrap()).collect();
     runs.sort_unstable();
     assert_eq!(runs, (0..100).collect::<Vec<_>>());
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

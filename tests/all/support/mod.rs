@@ -10,7 +10,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -138,7 +139,7 @@ pub(crate) fn wait_until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -
             return answer;
         }
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -153,6 +154,20 @@ pub(crate) fn turn_of_a_herd() -> MutexGuard<'static, ()> {
 /// Runs a command to its end.
 pub(crate) fn finish(command: &mut Command) -> Finished {
     command.output().unwrap().into()
+}
+
+/// Runs a command that could hang to its end: one that does is killed, and fails the test.
+#[track_caller]
+pub(crate) fn finish_in_time(command: &mut Command) -> Finished {
+    let child = start(command);
+    let pid = i32::try_from(child.id()).unwrap();
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(child.wait_with_output()));
+    let Ok(output) = end.recv_timeout(PATIENCE) else {
+        kill(pid, "KILL");
+        panic!("waited in vain for the end of {command:?}");
+    };
+    output.unwrap().into()
 }
 
 /// Waits for a child that was started with piped output.
