@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::url::percent_decode;
 use super::{BackendError, ErrorClass, Url, note_reached};
-use crate::system::Moment;
+use crate::system::{Moment, net};
 
 /// Bound of the first attempt to connect, and the least that any attempt gets.
 const FIRST: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ impl Host {
     /// Makes ready for somebody to look the name up. An address is not looked up, and then even this would cost a file.
     pub(super) fn prepare_lookup(&self) {
         if self.name.parse::<IpAddr>().is_err() {
-            look_up_without_modules();
+            net::look_up_without_modules();
         }
     }
 
@@ -282,17 +282,6 @@ pub(super) fn denied(label: &str) -> BackendError {
     BackendError::permanent(format!("{label}: permission to use the server's socket denied"))
 }
 
-/// Sets how long a read from this socket may wait.
-#[cfg(feature = "mysql")]
-#[expect(unsafe_code, reason = "the driver lends its socket as a number only")]
-pub(super) fn limit_reading(socket: std::os::fd::RawFd, limit: Duration) -> std::io::Result<()> {
-    use std::os::fd::FromRawFd;
-    // SAFETY: the connection that owns the descriptor is the caller's and outlives this call, and what borrows the
-    // descriptor here is never dropped, so it closes nothing.
-    let socket = std::mem::ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_fd(socket) });
-    socket.set_read_timeout(Some(limit))
-}
-
 /// Undoes percent-encoding; `None` for what is empty.
 fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
     let text = percent_decode(text).map_err(|_| format!("has a {what} that is no text"))?;
@@ -301,29 +290,6 @@ fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
     }
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
-
-/// Has names looked up in /etc/hosts and by DNS only, which is in the program. What else /etc/nsswitch.conf may name are
-/// shared libraries; a statically linked program would load them into itself together with another C library, made for
-/// another version than its own, and may crash.
-#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
-#[expect(unsafe_code, reason = "a function of the C library that nothing wraps")]
-fn look_up_without_modules() {
-    unsafe extern "C" {
-        fn __nss_configure_lookup(
-            database: *const std::ffi::c_char,
-            services: *const std::ffi::c_char,
-        ) -> std::ffi::c_int;
-    }
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: it is declared as in nss.h, gets two strings that end with a zero byte and that it only reads, and is
-        // called once, before the first lookup.
-        unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
-    });
-}
-
-#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
-fn look_up_without_modules() {}
 
 #[cfg(test)]
 mod tests {

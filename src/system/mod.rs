@@ -1,7 +1,9 @@
-//! What the operating system gives: clocks, signals as values, the user, and the text of its errors.
+//! What the operating system gives: clocks, signals as values, the user, the network, and the text of its errors.
 
 mod clock;
 mod error_text;
+#[cfg(feature = "tls")]
+pub(crate) mod net;
 mod signal;
 pub(crate) mod user;
 

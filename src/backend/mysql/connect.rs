@@ -15,8 +15,7 @@ use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
 use super::super::{Access, BackendError, Url};
 use super::errors;
-use crate::system::Moment;
-use crate::system::error_text;
+use crate::system::{Moment, error_text, net};
 
 const PORT: u16 = 3306;
 /// Where Debian's server and MySQL's own default have their socket.
@@ -103,7 +102,7 @@ impl Servers {
     /// longer for a statement.
     fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
         let connection = self.log_in(host, bound)?;
-        network::limit_reading(connection.as_raw_fd(), self.share)
+        net::limit_reading(&connection, self.share)
             .map_err(|error| BackendError::transient(format!("{}: {}", self.label, error_text(&error))))?;
         Ok(connection)
     }
