@@ -228,6 +228,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Suits a backend to which a connection costs some milliseconds.
+    #[cfg(feature = "tls")]
     pub(crate) const OF_SERVERS: Self = Self { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 }
 
@@ -276,6 +277,7 @@ impl BackendError {
     }
 
     /// The same, met after the request had gone out.
+    #[cfg(any(test, feature = "tls"))]
     pub(crate) fn ambiguous(self) -> Self {
         Self { ambiguous: true, ..self }
     }
@@ -287,6 +289,7 @@ impl BackendError {
     }
 
     /// The same, of the backend that `label` names.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn of(self, label: &str) -> Self {
         Self { message: format!("{label}: {}", self.message), ..self }
     }
@@ -302,6 +305,7 @@ pub(crate) struct Access {
     /// For a URL without one.
     pub(crate) password: Option<String>,
     /// How long one try may take, all servers of the URL together.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "a file is opened at once or not at all"))]
     pub(crate) patience: Duration,
 }
 

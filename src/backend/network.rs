@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use super::url::percent_decode;
-use super::{BackendError, ErrorClass, Url, note_reached};
+use super::{BackendError, Url};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use super::{ErrorClass, note_reached};
 use crate::system::{Moment, net};
 
 /// Bound of the first attempt to connect, and the least that any attempt gets.
@@ -107,6 +109,7 @@ impl fmt::Display for Host {
 }
 
 /// The hosts of a URL in the order in which they are tried.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) struct Hosts {
     pub(super) all: Vec<Host>,
     /// The one that comes first: the one that worked.
@@ -114,6 +117,7 @@ pub(super) struct Hosts {
     pub(super) attempts: Attempts,
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 impl Hosts {
     /// Makes the hosts of a URL, of which one is to let us in within `patience`.
     pub(super) fn new(all: Vec<Host>, patience: Duration) -> Self {
@@ -251,11 +255,13 @@ impl Bound {
 }
 
 /// The hosts as they are named in messages.
+#[cfg(any(test, feature = "postgres", feature = "mysql"))]
 pub(super) fn list(hosts: &[Host]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the error for a server that took the connection, or whose kernel did, and has not answered to it.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn said_nothing(label: &str) -> BackendError {
     BackendError::transient(format!("{label}: no answer in time: it accepted the connection and said nothing")).hint(
         "look whether the server is well and not overrun, and the port its own; --backend-timeout sets how long to try",

@@ -5,10 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use super::ErrorClass;
 pub(super) use super::Tell;
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
-use super::{BackendError, ErrorClass, Finding, Grade, Reached};
+use super::{BackendError, Finding, Grade, Reached};
 use crate::duration::brief;
 use crate::system::Moment;
 use crate::system::error_text;
@@ -101,6 +103,7 @@ pub(super) fn subject(error: &BackendError) -> &'static str {
 }
 
 /// What a server that refuses to be asked leaves open; one that does not answer any more is trouble.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn if_told<T>(
     subject: &'static str,
     told: Result<T, BackendError>,
@@ -206,6 +209,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
 }
 
 /// The number and the one after the first dot that a version begins with.
+#[cfg(any(test, feature = "mysql", feature = "redis"))]
 pub(super) fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or_default());
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())

@@ -113,6 +113,7 @@ impl Tls {
     }
 
     /// Looks at the files that are named, for a driver that reads them too and does not say which one is wrong.
+    #[cfg(any(feature = "mysql", feature = "redis"))]
     pub(super) fn judge_files(&self) -> Result<(), BackendError> {
         match (&self.roots, &self.identity) {
             (None | Some(Roots::System), None) => Ok(()),
@@ -241,6 +242,7 @@ pub(super) fn complaint(text: &str) -> Option<BackendError> {
 }
 
 /// Makes ring the provider of all that has no say in it.
+#[cfg(any(feature = "mysql", feature = "redis"))]
 pub(super) fn install_provider() {
     // It fails where that was done before.
     let _ = ring::default_provider().install_default();

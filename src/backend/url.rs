@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use percent_encoding::percent_decode_str;
 
 /// The parameters that name files.
+#[cfg(feature = "tls")]
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 /// `SCHEME:REST?KEY=VALUE&…`, with percent-encoding undone in the values and on request in the rest.
@@ -61,6 +62,7 @@ impl Url {
     }
 
     /// The URL as it may be shown and handed on: without its password, and with the paths of files from the root.
+    #[cfg(feature = "tls")]
     pub(crate) fn public(&self) -> String {
         let mut text = format!("{}:{}", self.scheme, without_password(&self.rest));
         let mut mark = '?';
@@ -92,6 +94,7 @@ impl Url {
 
     /// Takes the parameter `table` off the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores, so that
     /// it can stand in a statement.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_table(&self) -> Result<String, String> {
         let table = self.take("table").unwrap_or_else(|| "shedlock".to_owned());
         let is_name = |part: &str| {
@@ -122,6 +125,7 @@ impl Url {
 }
 
 /// `//USER:PASSWORD@HOST/…` without the password.
+#[cfg(feature = "tls")]
 fn without_password(rest: &str) -> String {
     let Some(after) = rest.strip_prefix("//") else { return rest.to_owned() };
     // A password with a slash in it is a mistake, and no reason to show it.
@@ -163,6 +167,7 @@ mod tests {
         assert!(Url::parse("sqlite:x?mode=1&mode=2").is_err());
     }
 
+    #[cfg(feature = "tls")]
     #[test]
     fn what_is_shown_has_no_password_and_whole_paths() {
         let public = |text| Url::parse(text).unwrap().public();
@@ -191,6 +196,7 @@ mod tests {
         }
     }
 
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     #[test]
     fn a_table_may_have_a_schema() {
         let table = |text: &str| Url::parse(text).unwrap().take_table();

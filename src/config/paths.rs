@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
+#[cfg(feature = "sqlite")]
 use super::Mistake;
 use crate::system::user;
 
@@ -16,6 +17,7 @@ pub(super) fn config_files() -> Vec<PathBuf> {
 }
 
 /// The database that is used when no backend is named.
+#[cfg(feature = "sqlite")]
 pub(super) fn state_file() -> Result<PathBuf, Mistake> {
     if geteuid().is_root() {
         return Ok(PathBuf::from("/var/lib/shedlock/shedlock.db"));

@@ -69,6 +69,7 @@ impl Timestamp {
     }
 
     /// Reads `2026-01-31T18:00:00.000Z`; `None` if the text is nothing of the kind.
+    #[cfg(any(test, feature = "sqlite", feature = "tls"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         humantime::parse_rfc3339_weak(text).ok().map(Self::from)
     }

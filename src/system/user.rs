@@ -36,6 +36,7 @@ pub(crate) fn name() -> Option<String> {
 }
 
 /// Returns the name of a user, or the number of one without a name.
+#[cfg(feature = "sqlite")]
 pub(crate) fn name_of(user: u32) -> String {
     entry(Uid::from_raw(user)).map_or_else(|| user.to_string(), |entry| entry.name)
 }

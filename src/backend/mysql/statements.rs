@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::super::sql::{History, Table};
 use super::connect::Servers;
-use crate::lock::{Change, Claim, Closing, Wanted};
+use crate::lock::{Change, Claim, Closing, Holder, Wanted};
 
 const NOW: &str = "UTC_TIMESTAMP(3)";
 
@@ -286,7 +286,7 @@ impl Tables {
             .replace("{keep}", &claim.keep.max(1).to_string())
             .replace("{name}", &literal(claim.name.as_str()))
             .replace("{owner}", &literal(claim.owner.as_str()))
-            .replace("{host}", &literal(claim.owner.host()))
+            .replace("{host}", &literal(Holder::of(claim.owner.as_str()).host()))
             .replace("{ended}", &literal(&claim.owner.ended()));
         Self::cut(text)
     }

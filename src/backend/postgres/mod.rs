@@ -22,7 +22,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, ErrorClass, FOR_EVER, Kept, Opened, Reached, Reply, Tell, Url};
-use crate::lock::{Change, Claim, Closing, Grant, LockState, Wanted};
+use crate::lock::{Change, Claim, Closing, Grant, Holder, LockState, Wanted};
 use crate::system::{Moment, Timestamp};
 use connect::Servers;
 use session::{Failure, Session};
@@ -230,7 +230,7 @@ impl Database for Postgres {
             (&claim.name.as_str(), Type::TEXT),
             (&claim.owner.as_str(), Type::TEXT),
             (&lease, Type::INTERVAL),
-            (&claim.owner.host(), Type::TEXT),
+            (&Holder::of(claim.owner.as_str()).host(), Type::TEXT),
         ];
         for _ in 0..RACES {
             let rows = self.query(session, &ACQUIRE, history, values)?;

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rusqlite::ErrorCode;
 
 use super::statements::Statements;
-use crate::lock::{Claim, Closing, Grant};
+use crate::lock::{Claim, Closing, Grant, Holder};
 
 pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {history} (id INTEGER NOT NULL, name VARCHAR(64) NOT NULL, \
                                  owner VARCHAR(255) NOT NULL, host VARCHAR(255) NOT NULL, started_at TEXT NOT NULL, \
@@ -41,7 +41,7 @@ pub(super) fn record(
     let values = [
         (":millis", i64::try_from(grant.locked_at.0).unwrap_or(i64::MAX).into()),
         (":started", grant.locked_at.to_string().into()),
-        (":host", claim.owner.host().to_owned().into()),
+        (":host", Holder::of(claim.owner.as_str()).host().to_owned().into()),
     ];
     let id = statements.rows(connection, RECORD, claim, &values, |row| row.get::<_, i64>(0))?;
     Ok(id.and_then(|id| id.try_into().ok()))
