@@ -1,4 +1,4 @@
-# Somebody's own image, with the program in it: one line. `shedlock` is the image that packaging/container/Dockerfile makes.
+# A job's own image: one line adds the program. `shedlock` is the image that packaging/container/Dockerfile builds.
 FROM docker.io/library/busybox:stable
 COPY --from=shedlock /usr/local/bin/shedlock /usr/local/bin/shedlock
 COPY report /usr/local/bin/report
