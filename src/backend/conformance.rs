@@ -3,8 +3,6 @@
 //!
 //! Time passes by waiting for the store to say so, never by sleeping for as long as something should take.
 
-#![cfg(any(feature = "sqlite", feature = "tls"))]
-
 mod operate;
 
 use std::fs;

@@ -23,6 +23,8 @@ mod sql;
 pub(crate) mod sqlite;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(test)]
+mod trial;
 mod url;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -320,7 +322,7 @@ struct Scheme {
     open: Option<Open>,
 }
 
-/// Makes the table of lines `FEATURE: [SCHEME, ...], FORM, OPEN;`.
+/// Makes the table of lines `FEATURE: [SCHEME, ...], FORM, OPEN;`. The trial backend is for tests.
 macro_rules! schemes {
     ($($feature:literal: $names:expr, $form:literal, $open:path;)*) => {
         const SCHEMES: &[Scheme] = &[$(Scheme {
@@ -330,7 +332,7 @@ macro_rules! schemes {
             open: Some($open),
             #[cfg(not(feature = $feature))]
             open: None,
-        }),*];
+        }),*, #[cfg(test)] Scheme { names: &["trial"], form: "trial:PATH", open: Some(trial::Trial::open) }];
     };
 }
 
@@ -398,7 +400,7 @@ mod tests {
         let error = from_url("oracle://scott:tiger@db/x", &Access::default()).err().unwrap();
         assert_eq!(
             error,
-            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST"
+            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, trial:PATH"
         );
     }
 
@@ -413,9 +415,8 @@ mod tests {
         #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(2000) })]
 
         #[test]
-        fn any_text_is_a_url_or_an_error(text in ".*", scheme in 0..9_usize, rest in "[ -~é]*", parts in URL) {
-            let names: Vec<_> = SCHEMES.iter().flat_map(|scheme| scheme.names).collect();
-            for text in [text, format!("{}:{rest}", names[scheme]), format!("{}:{parts}", names[scheme])] {
+        fn any_text_is_a_url_or_an_error(text in ".*", scheme in schemes(), rest in "[ -~é]*", parts in URL) {
+            for text in [text, format!("{scheme}:{rest}"), format!("{scheme}:{parts}")] {
                 let _ = from_url(&text, &Access::default());
             }
         }
@@ -423,19 +424,23 @@ mod tests {
         /// Whatever characters are around it, and whether they have a meaning in a URL.
         #[test]
         fn no_password_is_shown(
-            scheme in 1..9_usize,
+            scheme in schemes(),
             before in "[a-z0-9?#/@%&=:,. -]{0,3}",
             after in "[a-z0-9?#/@%&=:,. -]{0,3}",
             rest in "(/x)?(\\?(sslmode=require|sslmode=x|nothing=1|table=a b|password=hunter2|db=1))?",
         ) {
-            let names: Vec<_> = SCHEMES.iter().flat_map(|scheme| scheme.names).collect();
-            let url = format!("{}://u:{before}hunter2{after}@db{rest}", names[scheme]);
+            let url = format!("{scheme}://u:{before}hunter2{after}@db{rest}");
             let shown = match from_url(&url, &Access::default()) {
                 Ok(opened) => opened.address,
                 Err(error) => error,
             };
             prop_assert!(!shown.contains("hunter2"), "{url}: {shown}");
         }
+    }
+
+    fn schemes() -> impl Strategy<Value = &'static str> {
+        let names: Vec<&str> = SCHEMES.iter().flat_map(|scheme| scheme.names).copied().collect();
+        proptest::sample::select(names)
     }
 
     /// What looks like the rest of a URL.

@@ -45,6 +45,14 @@ fn the_guarantee_counts_the_tests_as_they_are() {
     }
 }
 
+#[test]
+fn contributing_counts_the_lines_of_the_trial_backend() {
+    let trial = text("src/backend/trial.rs");
+    let lines = trial.lines().take_while(|line| *line != "#[cfg(test)]").count() - 1;
+    let contributing = text("CONTRIBUTING.md");
+    assert!(contributing.contains(&format!("\n{lines} lines that passes the whole contract")), "there are {lines}");
+}
+
 /// `Run::leave` and `src/run/taking.rs` in its table of rules.
 #[test]
 fn what_the_model_names_of_the_program_is_there() {
