@@ -6,6 +6,8 @@
 mod authorities;
 #[cfg(test)]
 mod conformance;
+#[cfg(feature = "tls")]
+mod hosts;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "tls")]
@@ -169,6 +171,13 @@ impl Finding {
         });
         Self { grade: Grade::Bad, subject, seen, advice }
     }
+
+    /// Says that the backend refuses to be asked for this, which leaves it open.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    fn refused(subject: &'static str, error: BackendError) -> Self {
+        let seen = format!("it cannot be looked at: {}", Self::of_trouble(subject, error).seen);
+        Self::unwise(subject, seen, "whether a lock can be taken shows below")
+    }
 }
 
 /// The answer to a taking.
@@ -274,8 +283,8 @@ impl BackendError {
 
     /// Says that this owner has given the lock back, and can take it no more.
     #[cfg(feature = "tls")]
-    pub(super) fn given_up(label: &str) -> Self {
-        Self::permanent(format!("{label}: this taking was given up, and comes too late"))
+    pub(super) fn given_up() -> Self {
+        Self::permanent("this taking was given up, and comes too late")
     }
 
     /// The same, met after the request had gone out.
@@ -290,14 +299,15 @@ impl BackendError {
         Self { lingers: true, ..self }
     }
 
-    /// The same, of the backend that `label` names.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    /// The same, with the place or the backend in front that `label` names.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(crate) fn of(self, label: &str) -> Self {
         Self { message: format!("{label}: {}", self.message), ..self }
     }
 
+    /// Adds what to do about it; an empty hint is none.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: Some(hint.into()).filter(|hint| !hint.is_empty()), ..self }
     }
 }
 

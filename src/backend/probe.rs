@@ -5,8 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-use super::ErrorClass;
 pub(super) use super::Tell;
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
@@ -100,25 +98,6 @@ fn named(host: &Host, address: SocketAddr) -> String {
 /// What trouble with connecting is about.
 pub(super) fn subject(error: &BackendError) -> &'static str {
     if error.message.contains("TLS") || error.message.contains("certificate") { "TLS" } else { "login" }
-}
-
-/// What a server that refuses to be asked leaves open; one that does not answer any more is trouble.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) fn if_told<T>(
-    subject: &'static str,
-    told: Result<T, BackendError>,
-    tell: Tell<'_>,
-) -> Result<Option<T>, BackendError> {
-    match told {
-        Ok(told) => Ok(Some(told)),
-        Err(error) if error.class == ErrorClass::Permanent => {
-            let Finding { seen, .. } = Finding::of_trouble(subject, error);
-            let advice = "whether a lock can be taken shows below";
-            tell(Finding::unwise(subject, format!("it cannot be looked at: {seen}"), advice));
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether it makes sense to go on after what was found about writing: a server that can only be read would be waited for, as

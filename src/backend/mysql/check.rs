@@ -8,9 +8,10 @@ use super::MySql;
 use super::answer;
 use super::errors::Failure;
 use super::statements::{Step, quoted};
+use crate::backend::Finding;
+use crate::backend::hosts::Hosts;
 use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::sql::{self, Dialect, Facts, Row, Table};
-use crate::backend::{BackendError, Finding, Reached};
+use crate::backend::sql::{About, Dialect, Facts, Row, Server, Table};
 
 const ABOUT: &str = "SELECT CURRENT_USER(), DATABASE(), VERSION()";
 
@@ -20,8 +21,6 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
     'innodb_flush_log_at_trx_commit', 'wait_timeout')";
 
 const ENCRYPTION: &str = "SHOW SESSION STATUS LIKE 'Ssl_version'";
-
-const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// Older servers call it otherwise, and most users may ask neither.
 const REPLICA: [&str; 2] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];
@@ -77,50 +76,42 @@ pub(super) const DIALECT: Dialect = Dialect {
 /// The server's variables, by name.
 type Variables = BTreeMap<String, String>;
 
-impl MySql {
-    /// Tells of the server. The error is that it does not answer any more.
-    pub(super) fn probe(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        let distance = self.servers.look(tell);
-        if distance == Distance::Unreached {
-            return Ok(Reached::No);
-        }
-        self.servers.hosts.attempts.make_one();
-        match self.servers.connect() {
-            Ok(opened) => *session = Some(opened),
-            Err(error) => {
-                tell(Finding::of_trouble(probe::subject(&error), error));
-                return Ok(Reached::No);
-            }
-        }
-        if let Some(rows) = probe::if_told("TLS", self.rows(session, ENCRYPTION), tell)? {
-            let version = rows.first().and_then(|row| row.text(1)).filter(|version| !version.is_empty());
-            tell(probe::tls(Some(&self.servers.tls), version.as_deref(), distance));
-        }
-        let mut variables = self.variables(session)?;
-        for _ in 1..self.servers.hosts.count() {
-            if !is_read_only(&variables) {
-                break;
-            }
-            tell(Finding::good(
-                "writable",
-                format!("{} can only be read, and is passed over", self.servers.hosts.first()),
-            ));
-            *session = None;
-            self.servers.hosts.pass_over();
-            variables = self.variables(session)?;
-        }
-        let about = self.rows(session, ABOUT)?;
-        let about = |column| about.first().and_then(|row| row.text(column)).unwrap_or_default();
-        tell(Finding::good("login", format!("as {} to the database {}", about(0), about(1))));
-        tell(judge_version(&about(2)));
-        probe::clock(|| self.clock(session), tell)?;
-        let writing = self.judge_writing(session, &variables)?;
-        let reached = probe::reached(&writing);
-        tell(writing);
-        judge_settings(&variables).into_iter().for_each(tell);
-        Ok(reached)
+impl Server for MySql {
+    const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+    fn hosts(&mut self) -> &mut Hosts {
+        &mut self.servers.hosts
     }
 
+    fn look(&self, tell: Tell<'_>) -> Distance {
+        self.servers.look(tell)
+    }
+
+    fn ask(&mut self, session: &mut Conn, question: &str) -> Result<Vec<Row>, Failure> {
+        rows(session, question)
+    }
+
+    fn about(&mut self, session: &mut Conn, distance: Distance) -> Result<About, Failure> {
+        let version = |rows: Vec<Row>| rows.first().and_then(|row| row.text(1)).filter(|version| !version.is_empty());
+        let tls = rows(session, ENCRYPTION)
+            .map(|rows| probe::tls(Some(&self.servers.login.tls), version(rows).as_deref(), distance));
+        let pair = |row: &Row| Some((row.text(0)?.to_lowercase(), row.text(1)?));
+        let variables: Variables = rows(session, VARIABLES)?.iter().filter_map(pair).collect();
+        let about = rows(session, ABOUT)?;
+        let about = |column| about.first().map(|row| row.word(column)).unwrap_or_default();
+        Ok(About {
+            tls: self.if_told("TLS", tls)?,
+            user: about(0),
+            database: about(1),
+            version: judge_version(&about(2)),
+            read_only: is_read_only(&variables),
+            writing: judge_writing(session, &variables)?,
+            more: judge_settings(&variables),
+        })
+    }
+}
+
+impl MySql {
     /// Describes a table, whose name has but letters, digits and underscores.
     pub(super) fn facts(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
         let name = self.tables.name(table);
@@ -161,69 +152,39 @@ impl MySql {
             lacking: Some(lacking),
         }))
     }
+}
 
-    fn variables(&mut self, session: &mut Option<Conn>) -> Result<Variables, BackendError> {
-        let pair = |row: &Row| Some((row.text(0)?.to_lowercase(), row.text(1)?));
-        Ok(self.rows(session, VARIABLES)?.iter().filter_map(pair).collect())
+fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, Failure> {
+    if is_read_only(variables) {
+        return Ok(Finding::bad(
+            "writable",
+            "the server is set to be read only, as a replica is",
+            "name the one that is written, or all servers with commas between them: mysql://USER@HOST,HOST/DATABASE",
+        ));
     }
-
-    fn clock(&mut self, session: &mut Option<Conn>) -> Result<u64, BackendError> {
-        let rows = self.rows(session, CLOCK)?;
-        let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
-        time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
-    }
-
-    fn judge_writing(&mut self, session: &mut Option<Conn>, variables: &Variables) -> Result<Finding, BackendError> {
-        if is_read_only(variables) {
-            return Ok(Finding::bad(
-                "writable",
-                "the server is set to be read only, as a replica is",
-                "name the one that is written, or all servers with commas between them: mysql://USER@HOST,HOST/DATABASE",
-            ));
-        }
-        for statement in REPLICA {
-            if self.try_rows(session, statement)?.is_ok_and(|rows| !rows.is_empty()) {
+    for statement in REPLICA {
+        match rows(session, statement) {
+            Ok(rows) if !rows.is_empty() => {
                 return Ok(Finding::unwise(
                     "writable",
                     "the server is a replica of another one that can be written: a lock taken there is not seen here in time",
                     "have all hosts use the same server",
                 ));
             }
+            Err(failure) if !failure.is_answer() => return Err(failure),
+            _ => {}
         }
-        Ok(match variables.get("innodb_flush_log_at_trx_commit").map(String::as_str) {
-            None | Some("1") => Finding::good("writable", "the server takes changes"),
-            Some(other) => Finding::unwise(
-                "writable",
-                format!(
-                    "yes, but with innodb_flush_log_at_trx_commit={other}: a crash forgets what was locked just before"
-                ),
-                "set innodb_flush_log_at_trx_commit=1 on the server",
+    }
+    Ok(match variables.get("innodb_flush_log_at_trx_commit").map(String::as_str) {
+        None | Some("1") => Finding::good("writable", "the server takes changes"),
+        Some(other) => Finding::unwise(
+            "writable",
+            format!(
+                "yes, but with innodb_flush_log_at_trx_commit={other}: a crash forgets what was locked just before"
             ),
-        })
-    }
-
-    fn rows(&mut self, session: &mut Option<Conn>, statement: &str) -> Result<Vec<Row>, BackendError> {
-        self.try_rows(session, statement)?.map_err(|failure| sql::Database::explain(self, &failure))
-    }
-
-    /// The outer error is that the server does not answer any more, the inner one what it answers.
-    fn try_rows(
-        &mut self,
-        session: &mut Option<Conn>,
-        statement: &str,
-    ) -> Result<Result<Vec<Row>, Failure>, BackendError> {
-        let mut connection = match session.take() {
-            Some(connection) => connection,
-            None => self.servers.connect()?,
-        };
-        match rows(&mut connection, statement) {
-            Err(failure) if !failure.is_answer() => Err(sql::Database::explain(self, &failure)),
-            answer => {
-                *session = Some(connection);
-                Ok(answer)
-            }
-        }
-    }
+            "set innodb_flush_log_at_trx_commit=1 on the server",
+        ),
+    })
 }
 
 fn rows(session: &mut Conn, statement: &str) -> Result<Vec<Row>, Failure> {

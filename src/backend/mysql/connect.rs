@@ -10,12 +10,13 @@ use std::time::Duration;
 use mysql::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::super::network::{self, Authority, Bound, Host, Hosts};
+use super::super::hosts::{Bound, Hosts, first_of};
+use super::super::network::{self, Authority, Host};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
 use super::super::{Access, BackendError, Url};
 use super::errors;
-use crate::system::{Moment, error_text, net};
+use crate::system::{error_text, net};
 
 const PORT: u16 = 3306;
 /// Where Debian's server and MySQL's own default have their socket.
@@ -31,14 +32,19 @@ const PACKET: usize = 1 << 20;
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
     pub(super) hosts: Hosts,
+    pub(super) login: Login,
+    /// Names the servers in messages.
+    pub(super) label: String,
+}
+
+/// How to log in to each of the servers.
+pub(super) struct Login {
     options: OptsBuilder,
     /// Names the user who logs in.
     pub(super) user: String,
     pub(super) tls: Tls,
     /// How long one server may take to answer a statement.
     share: Duration,
-    /// How the server is named in messages.
-    pub(super) label: String,
 }
 
 impl Servers {
@@ -78,94 +84,57 @@ impl Servers {
             .max_allowed_packet(Some(PACKET))
             .stmt_cache_size(0)
             .connect_attrs(Some([("program_name", "shedlock")].into()));
-        Ok(Self { hosts: Hosts::new(hosts, access.patience), options, user, tls, share, label })
+        Ok(Self { hosts: Hosts::new(hosts, access.patience), login: Login { options, user, tls, share }, label })
     }
 
-    /// How long the server may wait for what another holds: less than we wait for the server.
+    /// Returns how long the server may wait for another session's lock: less than we wait for the server.
     pub(super) fn patience(&self) -> Duration {
-        (self.share / 2).min(LONGEST)
+        (self.login.share / 2).min(LONGEST)
     }
 
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Conn, BackendError> {
-        let bound = self.hosts.attempts.begin(Moment::now());
-        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, bound));
-        self.hosts.tried(bound, answer)
+        let Self { hosts, login, .. } = self;
+        hosts.connect(|host, bound| login.connect_to(host, bound))
     }
 
     /// Tells which hosts can be reached.
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
-        probe::hosts(&self.hosts.all, PORT, self.share, |host| host.name.clone().into(), tell)
+        probe::hosts(&self.hosts.all, PORT, self.login.share, |host| host.name.clone().into(), tell)
     }
+}
 
+impl Login {
     /// Connects and logs in. The driver has one limit for every answer on a connection; a server that has let us in gets
     /// longer for a statement.
     fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
         let connection = self.log_in(host, bound)?;
-        net::limit_reading(&connection, self.share)
-            .map_err(|error| BackendError::transient(format!("{}: {}", self.label, error_text(&error))))?;
+        net::limit_reading(&connection, self.share).map_err(|error| BackendError::transient(error_text(&error)))?;
         Ok(connection)
     }
 
     fn log_in(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
-        let explain = |error: Error| errors::of_connecting(&self.label, &self.user, error);
         let options = self.options.clone().tcp_port(host.port.unwrap_or(PORT));
         if host.is_path() {
-            let limit = bound.each(self.hosts.count());
-            return Conn::new(options.socket(Some(&host.name)).read_timeout(Some(limit))).map_err(explain);
+            return self.open(options.socket(Some(&host.name)).read_timeout(Some(bound.each(1))), None);
         }
-        let addresses = host.addresses(PORT).map_err(|error| error.of(&self.label))?;
-        let limit = Some(bound.each(self.hosts.count() * addresses.len()));
+        let addresses = host.addresses(PORT)?;
+        let limit = Some(bound.each(addresses.len()));
         let options = options.tcp_connect_timeout(limit).read_timeout(limit);
-        if self.tls.mode == Mode::Disable {
-            return dial(&options, &addresses).map_err(explain);
-        }
-        match self.dial_with_tls(options.clone(), host, &addresses)? {
-            Err(Error::DriverError(DriverError::TlsNotSupported))
-                if matches!(self.tls.mode, Mode::Allow | Mode::Prefer) =>
-            {
-                dial(&options, &addresses)
-            }
-            answer => answer,
-        }
-        .map_err(explain)
-    }
-
-    /// The outer error is our own: a file that cannot be read.
-    fn dial_with_tls(
-        &self,
-        options: OptsBuilder,
-        host: &Host,
-        addresses: &[SocketAddr],
-    ) -> Result<Result<Conn, Error>, BackendError> {
-        tls::install_provider();
-        self.tls.judge_files().map_err(|error| error.of(&self.label))?;
-        let checks = self.tls.checks();
-        let mut ssl = SslOpts::default()
-            .with_danger_accept_invalid_certs(checks == Checks::Nothing)
-            .with_danger_skip_domain_validation(checks == Checks::Authority);
-        // The driver believes the public authorities beside these. Where names do not count, as with verify-ca, a certificate
-        // that anybody has from one of them will do.
-        // It opens the file at each attempt.
+        // The driver opens the file of the authorities at each attempt.
         let believed;
-        if let Some(Roots::File(path)) = &self.tls.roots {
-            ssl = ssl.with_root_cert_path(Some(path.clone()));
-        } else if let Some(pem) = self.tls.authorities().map_err(|error| error.of(&self.label))? {
-            let failed = |error| {
-                BackendError::transient(format!("{}: TLS cannot be set up: {}", self.label, error_text(&error)))
-            };
-            believed = in_memory(&pem).map_err(failed)?;
-            let path = PathBuf::from(format!("/proc/self/fd/{}", believed.as_raw_fd()));
-            // Without /proc those that are built in have to do.
-            ssl = ssl.with_root_cert_path(path.exists().then_some(path));
-        }
-        if let Some(identity) = &self.tls.identity {
-            let identity = ClientIdentity::new(identity.certificate.clone(), identity.key.clone());
-            ssl = ssl.with_client_identity(Some(identity));
-        }
-        let options = options.ssl_opts(ssl);
-        if checks != Checks::Name {
-            return Ok(dial(&options, addresses));
+        let ssl = match self.tls.mode {
+            Mode::Disable => None,
+            _ => {
+                believed = self.believed()?;
+                Some(self.ssl(believed.as_ref()))
+            }
+        };
+        if self.tls.checks() != Checks::Name {
+            return first_of(addresses, |address| {
+                let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
+                self.open(options.clone().ip_or_hostname(Some(ip)), ssl.as_ref())
+            });
         }
         // The driver has to know the name, looks it up itself, and then tries the first address only, unless it is bound to an
         // address of our own: then it tries those of the same family.
@@ -177,9 +146,51 @@ impl Servers {
             }
         }
         let name = if host.name.contains(':') { format!("[{}]", host.name) } else { host.name.clone() };
-        Ok(first_of(families, |any| {
-            Conn::new(options.clone().ip_or_hostname(Some(&name)).bind_address(Some(SocketAddr::new(any, 0))))
-        }))
+        let options = options.ip_or_hostname(Some(name));
+        first_of(families, |any| self.open(options.clone().bind_address(Some(SocketAddr::new(any, 0))), ssl.as_ref()))
+    }
+
+    /// Opens a connection with as much of TLS as is wanted.
+    fn open(&self, options: OptsBuilder, ssl: Option<&SslOpts>) -> Result<Conn, BackendError> {
+        let may_do_without = matches!(self.tls.mode, Mode::Allow | Mode::Prefer);
+        match Conn::new(options.clone().ssl_opts(ssl.cloned())) {
+            Err(Error::DriverError(DriverError::TlsNotSupported)) if may_do_without => Conn::new(options),
+            answer => answer,
+        }
+        .map_err(|error| errors::of_connecting(&self.user, error))
+    }
+
+    /// Returns the file of the authorities to believe; `None` where the URL names one or none is asked.
+    fn believed(&self) -> Result<Option<File>, BackendError> {
+        tls::install_provider();
+        self.tls.judge_files()?;
+        match &self.tls.roots {
+            Some(Roots::File(_)) => Ok(None),
+            _ => self
+                .tls
+                .authorities()?
+                .map(|pem| in_memory(&pem))
+                .transpose()
+                .map_err(|error| BackendError::transient(format!("TLS cannot be set up: {}", error_text(&error)))),
+        }
+    }
+
+    /// Says to the driver what of TLS is wanted. It believes the public authorities beside those that it is given: where names do
+    /// not count, as with verify-ca, a certificate that anybody has from one of them will do.
+    fn ssl(&self, believed: Option<&File>) -> SslOpts {
+        let in_memory = believed.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let roots = match &self.tls.roots {
+            Some(Roots::File(path)) => Some(path.clone()),
+            // Without /proc those that are built in have to do.
+            _ => in_memory.filter(|path| path.exists()),
+        };
+        let identity = self.tls.identity.as_ref();
+        let checks = self.tls.checks();
+        SslOpts::default()
+            .with_danger_accept_invalid_certs(checks == Checks::Nothing)
+            .with_danger_skip_domain_validation(checks == Checks::Authority)
+            .with_root_cert_path(roots)
+            .with_client_identity(identity.map(|one| ClientIdentity::new(one.certificate.clone(), one.key.clone())))
     }
 }
 
@@ -188,26 +199,6 @@ fn in_memory(text: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("authorities", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text)?;
     Ok(file)
-}
-
-/// Connects to the first of the addresses that listens.
-fn dial(options: &OptsBuilder, addresses: &[SocketAddr]) -> Result<Conn, Error> {
-    first_of(addresses, |address| {
-        let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
-        Conn::new(options.clone().ip_or_hostname(Some(ip)))
-    })
-}
-
-/// The first connection that is made; an error other than that nobody listens or speaks ends the search.
-fn first_of<T>(ways: impl IntoIterator<Item = T>, connect: impl Fn(T) -> Result<Conn, Error>) -> Result<Conn, Error> {
-    let mut met = Err(Error::DriverError(DriverError::CouldNotConnect(None)));
-    for way in ways {
-        met = connect(way);
-        if !met.as_ref().is_err_and(errors::is_of_address) {
-            break;
-        }
-    }
-    met
 }
 
 /// Takes the parameters of TLS. Who names a file of theirs and no mode wants it all checked.
@@ -250,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_file_of_tls_without_a_mode_means_that_all_is_checked() {
-        let mode = |query: &str| servers(&format!("mysql://db/x?{query}")).unwrap().tls.mode;
+        let mode = |query: &str| servers(&format!("mysql://db/x?{query}")).unwrap().login.tls.mode;
         assert_eq!(mode(""), Mode::Disable);
         assert_eq!(mode("sslrootcert=ca.pem"), Mode::VerifyFull);
         assert_eq!(mode("sslcert=a&sslkey=b"), Mode::VerifyFull);

@@ -37,7 +37,7 @@ impl Failure {
     /// be when we ask again.
     pub(super) fn spares_the_lock(&self) -> bool {
         let Self::Said(Error::MySqlError(answer), Step::History) = self else { return false };
-        of_answer("", "", answer).class == ErrorClass::Permanent && !EXHAUSTED.contains(&answer.code)
+        of_answer("", answer).class == ErrorClass::Permanent && !EXHAUSTED.contains(&answer.code)
     }
 
     /// Somebody else may do it.
@@ -107,103 +107,93 @@ const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
 /// ready, a connection that was idle for too long.
 const PASSING: [u16; 14] = [1205, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
 
-/// Says what an error means that came before any request.
-pub(super) fn of_connecting(label: &str, user: &str, error: Error) -> BackendError {
+/// Explains an error that came before any request.
+pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
     let error = match error {
-        Error::MySqlError(answer) => return of_answer(label, user, &answer),
+        Error::MySqlError(answer) => return of_answer(user, &answer),
         error => error,
     };
     if let Some(error) = tls_error(&error) {
         let said = lower(&error.to_string());
         let complaint = tls::complaint(&said)
             .unwrap_or_else(|| BackendError::permanent(said).hint("look whether host and port are right"));
-        return complaint.of(&format!("{label}: TLS failed"));
+        return complaint.of("TLS failed");
     }
     match &error {
         Error::DriverError(DriverError::TlsNotSupported) => {
-            BackendError::permanent(format!("{label}: the server offers no TLS"))
-                .hint("sslmode=prefer does without where there is none")
+            BackendError::permanent("the server offers no TLS").hint("sslmode=prefer does without where there is none")
         }
-        Error::DriverError(DriverError::ConnectTimeout) => network::silence(label),
+        Error::DriverError(DriverError::ConnectTimeout) => network::silence(),
         Error::DriverError(DriverError::CouldNotConnect(found)) => {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
-            match kind {
-                io::ErrorKind::ConnectionRefused => network::refused(label),
-                io::ErrorKind::NotFound => BackendError::transient(format!("{label}: no server listens on its socket"))
-                    .hint("look whether the server runs; socket=PATH names another socket"),
-                io::ErrorKind::PermissionDenied => network::denied(label),
-                _ => BackendError::transient(format!("{label}: {}", cause(&error))),
-            }
+            network::of_system(kind, "socket=PATH names another socket")
+                .unwrap_or_else(|| BackendError::transient(cause(&error)))
         }
         Error::DriverError(
             DriverError::UnknownAuthPlugin(_)
             | DriverError::OldMysqlPasswordDisabled
             | DriverError::CleartextPluginDisabled,
-        ) => BackendError::permanent(format!("{label}: {user} cannot log in: {}", cause(&error)))
+        ) => BackendError::permanent(format!("{user} cannot log in: {}", cause(&error)))
             .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
-        _ if is_timeout(&error) => network::said_nothing(label),
+        _ if is_timeout(&error) => network::said_nothing(),
         _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
-            BackendError::transient(format!("{label}: the server closed the connection"))
+            BackendError::transient("the server closed the connection")
         }
-        _ => BackendError::permanent(format!("{label}: what answers there is no MySQL server: {}", cause(&error)))
+        _ => BackendError::permanent(format!("what answers there is no MySQL server: {}", cause(&error)))
             .hint("look whether host and port are right"),
     }
 }
 
-/// Says what an error means that came after the request was sent.
-pub(super) fn of_asking(label: &str, user: &str, failure: &Failure) -> BackendError {
+/// Explains an error that came after the request was sent.
+pub(super) fn of_asking(user: &str, failure: &Failure) -> BackendError {
     let (error, step) = match failure {
         Failure::Said(error, step) => (error, *step),
         Failure::Ours(error) => return error.clone(),
     };
     match error {
         Error::MySqlError(answer) => {
-            let error = of_answer(label, user, answer);
+            let error = of_answer(user, answer);
             if step != Step::Lock || GOODBYE.contains(&answer.code) { error.ambiguous() } else { error }
         }
-        error if is_timeout(error) => network::silence(label).ambiguous(),
-        _ => BackendError::transient(format!("{label}: the connection was lost")).ambiguous(),
+        error if is_timeout(error) => network::silence().ambiguous(),
+        _ => BackendError::transient("the connection was lost").ambiguous(),
     }
 }
 
-/// Nobody listens at this address, or the server there says nothing; one at another may.
-pub(super) fn is_of_address(error: &Error) -> bool {
-    matches!(error, Error::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout))
-        || is_timeout(error)
-}
-
-/// Sorts what the server said.
-fn of_answer(label: &str, user: &str, answer: &MySqlError) -> BackendError {
-    let text = format!("{label}: {}", said(answer));
-    match answer.code {
-        code if FULL.contains(&code) => BackendError::new(ErrorClass::Overloaded, text)
-            .hint("raise the server's max_connections, or spread the starts with --splay"),
-        code if READ_ONLY.contains(&code) => BackendError::transient(text)
-            .hint("a lock needs a server that can be written; name all servers in the URL, with commas between them"),
-        code if PASSING.contains(&code) || GOODBYE.contains(&code) => BackendError::transient(text),
-        1045 | 1698 => BackendError::permanent(text).hint(format!(
+/// Sorts an answer of the server.
+fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
+    use ErrorClass::{Overloaded, Permanent, Transient};
+    let (class, hint) = match answer.code {
+        code if FULL.contains(&code) => {
+            (Overloaded, "raise the server's max_connections, or spread the starts with --splay")
+        }
+        code if READ_ONLY.contains(&code) => (
+            Transient,
+            "a lock needs a server that can be written; name all servers in the URL, with commas between them",
+        ),
+        code if PASSING.contains(&code) || GOODBYE.contains(&code) => (Transient, ""),
+        1045 | 1698 => (
+            Permanent,
             "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
-             and whether {user} may come from this host, or only with TLS (sslmode=verify-full)"
-        )),
-        code if DENIED.contains(&code) => {
-            // The server does not say whether there is a table.
-            BackendError::permanent(text).hint(format!(
-                "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it"
-            ))
+             and whether {user} may come from this host, or only with TLS (sslmode=verify-full)",
+        ),
+        // The server does not say whether there is a table.
+        code if DENIED.contains(&code) => (
+            Permanent,
+            "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it",
+        ),
+        1049 => {
+            (Permanent, "make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
         }
-        1049 => BackendError::permanent(text)
-            .hint("make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE"),
-        1129 => BackendError::permanent(text).hint("once the network is mended, run FLUSH HOSTS on the server"),
-        1054 | 1364 | 1471 => BackendError::permanent(text).hint(COLUMNS),
-        1267 | 1366 | 1406 | 3988 => {
-            BackendError::permanent(text).hint("make the columns `name` and `locked_by` CHARACTER SET utf8mb4")
-        }
-        1292 if is_late(&answer.message) => BackendError::permanent(text).hint(DATETIME),
-        1292 => BackendError::permanent(text)
-            .hint("the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
-        3159 | 4151 => BackendError::permanent(text).hint("the server wants TLS; add sslmode=verify-full to the URL"),
-        _ => BackendError::permanent(text),
-    }
+        1129 => (Permanent, "once the network is mended, run FLUSH HOSTS on the server"),
+        1054 | 1364 | 1471 => (Permanent, COLUMNS),
+        1267 | 1366 | 1406 | 3988 => (Permanent, "make the columns `name` and `locked_by` CHARACTER SET utf8mb4"),
+        1292 if is_late(&answer.message) => (Permanent, DATETIME),
+        1292 => (Permanent, "the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
+        3159 | 4151 => (Permanent, "the server wants TLS; add sslmode=verify-full to the URL"),
+        _ => (Permanent, ""),
+    };
+    BackendError::new(class, said(answer)).hint(hint.replace("{user}", user))
 }
 
 /// What to do once a `TIMESTAMP` ends too early.
@@ -275,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_told_from_what_stays() {
-        let class = |code| of_connecting("backend", "u", answer(code, "x")).class;
+        let class = |code| of_connecting("u", answer(code, "x")).class;
         for code in FULL {
             assert_eq!(class(code), ErrorClass::Overloaded, "{code}");
         }
@@ -289,7 +279,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_unclear_only_if_the_row_may_have_been_written() {
-        let ambiguous = |error, step| of_asking("backend", "u", &Failure::new(error, step)).ambiguous;
+        let ambiguous = |error, step| of_asking("u", &Failure::new(error, step)).ambiguous;
         assert!(!ambiguous(answer(1213, "Deadlock found"), Step::Lock));
         assert!(ambiguous(answer(1213, "Deadlock found"), Step::History), "in a table without transactions");
         assert!(ambiguous(answer(1267, "Illegal mix of collations"), Step::Commit));
@@ -314,7 +304,7 @@ mod tests {
     fn the_end_of_a_column_is_told_from_an_hour_that_a_zone_leaves_out() {
         let hint = |value: &str| {
             let message = format!("Incorrect datetime value: '{value}' for column `d`.`shedlock`.`locked_at` at row 1");
-            of_connecting("backend", "u", answer(1292, &message)).hint.unwrap()
+            of_connecting("u", answer(1292, &message)).hint.unwrap()
         };
         assert_eq!(hint("2038-01-18 23:14:07.000"), DATETIME);
         assert!(hint("2027-03-28 02:30:00.000").contains("leaves out this hour"));
@@ -322,8 +312,8 @@ mod tests {
 
     #[test]
     fn the_servers_words_begin_small_and_without_their_state() {
-        let error = of_connecting("backend mysql://db/x", "u", answer(1040, "#08004Too many connections"));
-        assert_eq!(error.message, "backend mysql://db/x: too many connections");
+        let error = of_connecting("u", answer(1040, "#08004Too many connections"));
+        assert_eq!(error.message, "too many connections");
         assert_eq!(lower("INSERT command denied"), "INSERT command denied");
     }
 }

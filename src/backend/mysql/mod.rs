@@ -22,7 +22,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::probe::Tell;
-use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table};
+use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, survey};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, Kept, Opened, Reached, Remark, Reply, Url};
 use crate::duration::brief;
@@ -73,29 +73,26 @@ impl MySql {
         Ok(Opened::server(SqlLocks::new(Self { servers, tables }), url))
     }
 
-    /// The lock would be free before the job is dead. It was taken, and is to be given back.
-    fn too_coarse(&self) -> BackendError {
-        let message = "the table keeps no milliseconds, and a lock would end before its time";
-        BackendError::permanent(format!("{}: {message}", self.servers.label))
+    /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
+    fn too_coarse() -> BackendError {
+        BackendError::permanent("the table keeps no milliseconds, and a lock would end before its time")
             .hint("make its columns `lock_until` and `locked_at` TIMESTAMP(3)")
             .ambiguous()
     }
 
-    /// What came back is not what was written.
+    /// Explains that the server stored something else than what was written.
     fn altered(&self, what: &str) -> BackendError {
-        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        BackendError::permanent(format!("{label}: the table {table} {what}"))
-            .hint(format!(
-                "perhaps a trigger does it: SHOW TRIGGERS LIKE '{}'",
-                table.rsplit('.').next().unwrap_or(&table)
-            ))
+        let table = self.tables.name(Table::Locks);
+        let bare = table.rsplit('.').next().unwrap_or(&table);
+        BackendError::permanent(format!("the table {table} {what}"))
+            .hint(format!("perhaps a trigger does it: SHOW TRIGGERS LIKE '{bare}'"))
             .ambiguous()
     }
 
     /// Sees to it that a lock that was written for so long is held for so long, or until the last time that its column holds.
     fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, BackendError> {
         if answer.coarse {
-            return Err(self.too_coarse());
+            return Err(Self::too_coarse());
         }
         let end = self.end(answer, row, lease);
         match end {
@@ -103,7 +100,7 @@ impl MySql {
                 let left = if row.held { brief(row.state.left) } else { "no time".to_owned() };
                 Err(self.altered(&format!("holds the lock for {left} instead of {}", crate::duration::format(lease))))
             }
-            End::Last(_) if !row.held => Err(self.past_the_end()),
+            End::Last(_) if !row.held => Err(Self::past_the_end()),
             end => Ok(end),
         }
     }
@@ -123,10 +120,9 @@ impl MySql {
         }
     }
 
-    /// No lock can be held any more.
-    fn past_the_end(&self) -> BackendError {
-        let message = "the table holds no times as late as this one";
-        BackendError::permanent(format!("{}: {message}", self.servers.label)).hint(errors::DATETIME).ambiguous()
+    /// Explains that no lock can be held any more.
+    fn past_the_end() -> BackendError {
+        BackendError::permanent("the table holds no times as late as this one").hint(errors::DATETIME).ambiguous()
     }
 
     /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
@@ -164,11 +160,11 @@ impl Database for MySql {
     }
 
     fn user(&self) -> String {
-        self.servers.user.clone()
+        self.servers.login.user.clone()
     }
 
     fn grantee(&self) -> String {
-        format!("{}@HOST", self.servers.user)
+        format!("{}@HOST", self.servers.login.user)
     }
 
     fn name(&self, table: Table) -> String {
@@ -180,7 +176,7 @@ impl Database for MySql {
     }
 
     fn schema(&self) -> String {
-        self.tables.schema(&self.servers.user)
+        self.tables.schema(&self.servers.login.user)
     }
 
     fn servers(&self) -> usize {
@@ -215,8 +211,7 @@ impl Database for MySql {
     }
 
     fn explain(&self, failure: &Failure) -> BackendError {
-        let (label, user) = (&self.servers.label, &self.servers.user);
-        let error = errors::of_asking(label, user, failure);
+        let error = errors::of_asking(&self.servers.login.user, failure);
         if !failure.is_locked() {
             return error;
         }
@@ -224,8 +219,7 @@ impl Database for MySql {
             Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
             Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
         };
-        let message = format!("{label}: another session keeps {what} locked: {}", failure.cause());
-        BackendError { message, ..error }
+        BackendError { message: format!("another session keeps {what} locked: {}", failure.cause()), ..error }
             .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show")
     }
 
@@ -256,29 +250,23 @@ impl Database for MySql {
                     None => {}
                 },
                 // The taking itself has freed it again.
-                [row] if row.ended => return Err(BackendError::given_up(&self.servers.label).into()),
+                [row] if row.ended => return Err(BackendError::given_up().into()),
                 // It came to an end between the taking and the look.
                 [_] => {}
                 [] if missed => {
-                    let (label, name) = (&self.servers.label, &claim.name);
-                    return Err(BackendError::permanent(format!(
-                        "{label}: the table does not keep the name `{name}` as it is"
-                    ))
-                    .hint("make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4")
-                    .into());
+                    let message = format!("the table does not keep the name `{}` as it is", claim.name);
+                    let hint = "make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4";
+                    return Err(BackendError::permanent(message).hint(hint).into());
                 }
                 // Somebody may have deleted the row in between.
                 [] => missed = true,
                 _ => {
-                    let message = format!("{}: the table has the lock's name twice", self.servers.label);
-                    return Err(BackendError::permanent(message)
-                        .hint("it needs `name` as its primary key")
-                        .ambiguous()
-                        .into());
+                    let error = BackendError::permanent("the table has the lock's name twice");
+                    return Err(error.hint("it needs `name` as its primary key").ambiguous().into());
                 }
             }
         }
-        Err(BackendError::transient(format!("{}: others were quicker each time", self.servers.label)).into())
+        Err(BackendError::transient("others were quicker each time").into())
     }
 
     fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {
@@ -362,7 +350,7 @@ impl Database for MySql {
     }
 
     fn survey(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        self.probe(session, tell)
+        survey(self, session, tell)
     }
 
     fn describe(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {

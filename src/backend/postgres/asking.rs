@@ -138,7 +138,7 @@ impl Postgres {
         let rows = session.query(READ_ONLY, &[], self.limit(session)).ok()?;
         let row = rows.first()?;
         let text = |column: usize| row.try_get::<_, &str>(column).ok();
-        Some(errors::only_reads(&self.servers.label, text(0)?, text(1)?, text(2)?))
+        Some(errors::only_reads(text(0)?, text(1)?, text(2)?))
     }
 
     /// Finds the table that kept a statement waiting until it was taken back.

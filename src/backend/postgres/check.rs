@@ -8,10 +8,11 @@ use super::Postgres;
 use super::asking::cells;
 use super::session::{Failure, Session};
 use super::statements::NOW;
+use crate::backend::hosts::Hosts;
 use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::sql::{Column, Database, Dialect, Facts, Row, Table};
+use crate::backend::sql::{About, Column, Database, Dialect, Facts, Row, Server, Table};
 use crate::backend::tls::Mode;
-use crate::backend::{BackendError, Finding, Grade, Reached};
+use crate::backend::{Finding, Grade};
 
 /// Who we are and what the server is. All answers are text.
 const ABOUT: &str = "SELECT current_user::text, current_database()::text, version(), \
@@ -19,8 +20,6 @@ const ABOUT: &str = "SELECT current_user::text, current_database()::text, versio
     current_setting('synchronous_commit')";
 
 const ENCRYPTION: &str = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl";
-
-const CLOCK: &str = "SELECT (date_part('epoch', clock_timestamp()) * 1000000::float8)::int8::text";
 
 /// To the console of PgBouncer.
 const POOLER: &str = "SHOW VERSION";
@@ -60,15 +59,6 @@ pub(super) const DIALECT: Dialect = Dialect {
     binding: true,
 };
 
-/// What a server said of itself.
-struct About {
-    version: String,
-    number: u32,
-    standby: bool,
-    read_only: bool,
-    commits: String,
-}
-
 /// What stands between us and the server.
 enum Between {
     Nothing,
@@ -84,54 +74,46 @@ struct Pooler {
     retry: Option<f64>,
 }
 
-impl Postgres {
-    /// Tells of the server. The error is that it does not answer any more.
-    pub(super) fn probe(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        let distance = self.servers.look(tell);
-        if distance == Distance::Unreached {
-            return Ok(Reached::No);
-        }
-        self.servers.hosts.attempts.make_one();
-        match self.servers.connect() {
-            Ok(opened) => *session = Some(opened),
-            Err(error) => {
-                tell(Finding::of_trouble(probe::subject(&error), error));
-                return Ok(Reached::No);
-            }
-        }
-        let between = self.between();
-        if let Some(rows) = probe::if_told("TLS", self.rows(session, ENCRYPTION), tell)? {
-            let version = rows.first().and_then(|row| row.text(0));
-            tell(self.judge_tls(&between, version.as_deref(), distance));
-        }
-        let mut about = self.about(session, tell)?;
-        for _ in 1..self.servers.hosts.count() {
-            if !about.standby && (!about.read_only || self.why_read_only(session).is_some()) {
-                break;
-            }
-            tell(Finding::good(
-                "writable",
-                format!("{} can only be read, and is passed over", self.servers.hosts.first()),
-            ));
-            if let Some(session) = session.take() {
-                session.close();
-            }
-            self.servers.hosts.pass_over();
-            about = self.about(session, tell)?;
-        }
-        tell(judge_version(&about));
-        probe::clock(|| self.clock(session), tell)?;
-        let writing = match self.why_read_only(session).filter(|_| about.read_only && !about.standby) {
-            // Another role could write here.
-            Some(error) => Finding::of_trouble("writable", error),
-            None => judge_writing(&about),
-        };
-        let reached = probe::reached(&writing);
-        tell(writing);
-        tell_pooler(&between, self.patience, tell);
-        Ok(reached)
+impl Server for Postgres {
+    const CLOCK: &str = "SELECT (date_part('epoch', clock_timestamp()) * 1000000::float8)::int8::text";
+
+    fn hosts(&mut self) -> &mut Hosts {
+        &mut self.servers.hosts
     }
 
+    fn look(&self, tell: Tell<'_>) -> Distance {
+        self.servers.look(tell)
+    }
+
+    fn ask(&mut self, session: &mut Session, question: &str) -> Result<Vec<Row>, Failure> {
+        self.text(session, question, &[])
+    }
+
+    fn about(&mut self, session: &mut Session, distance: Distance) -> Result<About, Failure> {
+        let between = self.between();
+        let version = self.ask(session, ENCRYPTION).map(|rows| rows.first().and_then(|row| row.text(0)));
+        let tls = version.map(|version| self.judge_tls(&between, version.as_deref(), distance));
+        let rows = self.ask(session, ABOUT)?;
+        let value = |column| rows.first().map(|row| row.word(column)).unwrap_or_default();
+        let (standby, only_reads) = (value(4) == "true", value(5) == "on");
+        // Another role could write here.
+        let refusal = if only_reads && !standby { self.only_reads(session) } else { None };
+        Ok(About {
+            tls: self.if_told("TLS", tls)?,
+            user: value(0),
+            database: value(1),
+            version: judge_version(&value(2), value(3).parse().unwrap_or_default()),
+            read_only: standby || only_reads && refusal.is_none(),
+            writing: match refusal {
+                Some(error) => Finding::of_trouble("writable", error),
+                None => judge_writing(standby, only_reads, &value(6)),
+            },
+            more: judge_pooler(&between, self.patience).into_iter().collect(),
+        })
+    }
+}
+
+impl Postgres {
     pub(super) fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
         // From here on the names are as a run has them.
         self.look(session, &NOW, &[])?;
@@ -171,7 +153,7 @@ impl Postgres {
 
     /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.
     fn judge_tls(&self, between: &Between, version: Option<&str>, distance: Distance) -> Finding {
-        let wanted = &self.servers.tls;
+        let wanted = &self.servers.login.tls;
         match (between, wanted.mode) {
             (Between::Nothing, _) => probe::tls(Some(wanted), version, distance),
             (Between::Pooler(_), Mode::Disable) => probe::tls(Some(wanted), None, distance),
@@ -187,30 +169,6 @@ impl Postgres {
                 "write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
             ),
         }
-    }
-
-    /// Logs in if need be, and asks who we are.
-    fn about(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<About, BackendError> {
-        let rows = self.rows(session, ABOUT)?;
-        let value = |column| rows.first().map(|row| row.word(column)).unwrap_or_default();
-        tell(Finding::good("login", format!("as {} to the database {}", value(0), value(1))));
-        Ok(About {
-            version: value(2),
-            number: value(3).parse().unwrap_or_default(),
-            standby: value(4) == "true",
-            read_only: value(5) == "on",
-            commits: value(6),
-        })
-    }
-
-    fn why_read_only(&mut self, session: &mut Option<Session>) -> Option<BackendError> {
-        self.only_reads(session.as_mut()?)
-    }
-
-    fn clock(&mut self, session: &mut Option<Session>) -> Result<u64, BackendError> {
-        let rows = self.rows(session, CLOCK)?;
-        let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
-        time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
     }
 
     /// Asks for a pooler's console. A server has no such database and says so; what else it may say tells nothing.
@@ -235,18 +193,6 @@ impl Postgres {
         let pooler = value("pool_mode").map(|mode| Pooler { mode: mode.to_owned(), retry });
         session.close();
         Between::Pooler(pooler)
-    }
-
-    fn rows(&mut self, session: &mut Option<Session>, statement: &str) -> Result<Vec<Row>, BackendError> {
-        let mut opened = match session.take() {
-            Some(session) => session,
-            None => self.servers.connect()?,
-        };
-        let answer = self.text(&mut opened, statement, &[]);
-        if answer.as_ref().err().is_none_or(|failure| self.outlives(&opened, failure)) {
-            *session = Some(opened);
-        }
-        answer.map_err(|failure| self.explain(&failure))
     }
 
     /// Asks with values that are texts.
@@ -287,27 +233,26 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
     }
 }
 
-fn judge_version(about: &About) -> Finding {
-    let version = about.version.split(" on ").next().unwrap_or_default();
-    match about.number < OLDEST {
+fn judge_version(version: &str, number: u32) -> Finding {
+    let version = version.split(" on ").next().unwrap_or_default();
+    match number < OLDEST {
         false => Finding::good("version", version),
         true => Finding::bad("version", version, "locks need PostgreSQL 12 or later"),
     }
 }
 
-fn judge_writing(about: &About) -> Finding {
-    if about.standby {
-        return Finding::bad(
+fn judge_writing(standby: bool, only_reads: bool, commits: &str) -> Finding {
+    match commits {
+        _ if standby => Finding::bad(
             "writable",
             "the server is a standby and can only be read",
             "name the primary, or all servers with commas between them: postgres://USER@HOST,HOST/DATABASE",
-        );
-    }
-    if about.read_only {
-        let advice = "set default_transaction_read_only off, for the server, the database or the role";
-        return Finding::bad("writable", "transactions can only read here", advice);
-    }
-    match about.commits.as_str() {
+        ),
+        _ if only_reads => Finding::bad(
+            "writable",
+            "transactions can only read here",
+            "set default_transaction_read_only off, for the server, the database or the role",
+        ),
         "off" => Finding::unwise(
             "writable",
             "yes, but with synchronous_commit=off: a crash of the server forgets what was locked just before",
@@ -317,20 +262,20 @@ fn judge_writing(about: &About) -> Finding {
     }
 }
 
-fn tell_pooler(between: &Between, patience: Duration, tell: Tell<'_>) {
-    let Between::Pooler(pooler) = between else { return };
+fn judge_pooler(between: &Between, patience: Duration) -> Option<Finding> {
+    let Between::Pooler(pooler) = between else { return None };
     let Some(Pooler { mode, retry }) = pooler else {
         let seen = "PgBouncer is in between, and every operation is one statement; a server that was away it may refuse \
                     for longer than --backend-timeout (server_login_retry)";
-        return tell(Finding::good("pooler", seen));
+        return Some(Finding::good("pooler", seen));
     };
     let seen = format!("PgBouncer is in between, in {mode} mode, and every operation is one statement");
-    tell(match retry.filter(|retry| *retry >= patience.as_secs_f64()) {
+    Some(match retry.filter(|retry| *retry >= patience.as_secs_f64()) {
         None => Finding::good("pooler", seen),
         Some(retry) => Finding::unwise(
             "pooler",
             format!("{seen}; after the server was away it refuses for {retry} s (server_login_retry)"),
             "set server_login_retry in pgbouncer.ini to less than --backend-timeout, such as 1",
         ),
-    });
+    })
 }

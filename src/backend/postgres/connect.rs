@@ -7,14 +7,14 @@ use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::network::{self, Authority, Bound, Host, Hosts};
+use super::super::hosts::{Bound, Hosts, first_of};
+use super::super::network::{self, Authority, Host};
 use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, BackendError, ErrorClass, Url};
 use super::errors;
-use super::passfile::{self, Found, Login};
+use super::passfile::{self, Found};
 use super::session::{Failure, Session};
-use crate::system::Moment;
 
 const PORT: u16 = 5432;
 /// Where Debian's server and PostgreSQL's own default have their sockets.
@@ -27,16 +27,21 @@ const CONSOLE: &str = "pgbouncer";
 /// The servers of a URL and how to log in.
 pub(super) struct Servers {
     pub(super) hosts: Hosts,
+    pub(super) login: Login,
+    /// Names the servers in messages.
+    pub(super) label: String,
+}
+
+/// How to log in to each of the servers.
+pub(super) struct Login {
     config: Config,
-    /// The longest that one of them may take to let us in.
+    /// The longest that a server may take to let us in.
     patience: Duration,
     /// Names the user who logs in.
     pub(super) user: String,
     database: String,
     password: Option<String>,
     pub(super) tls: Tls,
-    /// How the server is named in messages.
-    pub(super) label: String,
 }
 
 impl Servers {
@@ -92,16 +97,9 @@ impl Servers {
         let database = database.unwrap_or_else(|| user.clone());
         config.user(&user).dbname(&database);
         let label = format!("backend {}://{}/{database}", url.scheme(), network::list(&named));
-        Ok(Self {
-            hosts: Hosts::new(hosts, access.patience),
-            config,
-            patience,
-            user,
-            database,
-            password: password.or_else(|| variable("PGPASSWORD")),
-            tls,
-            label,
-        })
+        let password = password.or_else(|| variable("PGPASSWORD"));
+        let login = Login { config, patience, user, database, password, tls };
+        Ok(Self { hosts: Hosts::new(hosts, access.patience), login, label })
     }
 
     /// The parameters of the URL that are understood here.
@@ -120,101 +118,79 @@ impl Servers {
 
     /// Connects to the first host that lets us in.
     pub(super) fn connect(&mut self) -> Result<Session, BackendError> {
-        let bound = self.hosts.attempts.begin(Moment::now());
-        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &self.config, bound));
-        self.hosts.tried(bound, answer)
+        let Self { hosts, login, .. } = self;
+        hosts.connect(|host, bound| login.connect_to(host, &login.config, bound))
     }
 
     /// Connects to what a pooler calls its own database; a server has none of this name.
     pub(super) fn connect_to_console(&mut self) -> Result<Session, BackendError> {
-        let mut config = self.config.clone();
+        let Self { hosts, login, .. } = self;
+        let mut config = login.config.clone();
         config.dbname(CONSOLE);
-        let bound = self.hosts.attempts.begin(Moment::now());
-        let answer = self.hosts.try_each(&self.label, |host| self.connect_to(host, &config, bound));
-        self.hosts.tried(bound, answer)
+        hosts.connect(|host, bound| login.connect_to(host, &config, bound))
     }
 
     /// Tells which hosts can be reached.
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
         let socket = |host: &Host| Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port.unwrap_or(PORT)));
-        probe::hosts(&self.hosts.all, PORT, self.patience, socket, tell)
+        probe::hosts(&self.hosts.all, PORT, self.login.patience, socket, tell)
     }
+}
 
+impl Login {
     fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, BackendError> {
         let mut config = config.clone();
         let port = host.port.unwrap_or(PORT);
         config.port(port);
         let mut open = None;
-        match &self.password {
-            Some(password) => _ = config.password(password),
-            None => match passfile::find(std::env::var_os("PGPASSFILE").map(Into::into), &self.login(&host.name, port))
-            {
+        if let Some(password) = &self.password {
+            config.password(password);
+        } else {
+            let wanted = passfile::Login { host: &host.name, port, database: &self.database, user: &self.user };
+            match passfile::find(std::env::var_os("PGPASSFILE").map(Into::into), &wanted) {
                 Found::Password(password) => _ = config.password(password),
                 Found::Open(path) => open = Some(path),
                 Found::Nothing => {}
-            },
-        }
-        let explain = |failure: &Failure| {
-            let error = errors::of_connecting(&self.label, &self.user, failure);
-            match &open {
-                Some(path) if error.class == ErrorClass::Permanent => {
-                    error.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
-                }
-                _ => error,
             }
+        }
+        let explain = |failure: Failure| match (errors::of_connecting(&self.user, &failure), &open) {
+            (error, Some(path)) if error.class == ErrorClass::Permanent && !matches!(failure, Failure::Ours(_)) => {
+                error.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
+            }
+            (error, _) => error,
         };
         if host.is_path() {
             config.host_path(Path::new(&host.name)).ssl_mode(SslMode::Disable);
-            let limit = bound.each(self.hosts.count()).min(self.patience);
-            return Session::open(&mut config, NoTls, limit).map_err(|failure| explain(&failure));
+            return Session::open(&mut config, NoTls, bound.each(1).min(self.patience)).map_err(explain);
         }
-        let addresses = host.addresses(PORT).map_err(|error| error.of(&self.label))?;
-        let mut met = None;
-        let limit = bound.each(self.hosts.count() * addresses.len()).min(self.patience);
-        for address in addresses {
+        let addresses = host.addresses(PORT)?;
+        let limit = bound.each(addresses.len()).min(self.patience);
+        first_of(addresses, |address| {
             let mut config = config.clone();
             config.host(&host.name).hostaddr(address.ip());
-            match self.negotiate(&mut config, limit, &explain)? {
-                Ok(session) => return Ok(session),
-                Err(error) if error.class == ErrorClass::Permanent => return Err(error),
-                Err(error) => met = Some(error),
-            }
-        }
-        Err(met.unwrap_or_else(|| BackendError::transient(format!("{}: the host has no address", self.label))))
+            self.negotiate(&mut config, limit).map_err(explain)
+        })
     }
 
     /// Connects with as much of TLS as is wanted. `allow` and `prefer` have two ways, and take the second one where the first
-    /// one is barred, as libpq does. The outer error is our own: a file that cannot be read.
-    fn negotiate(
-        &self,
-        config: &mut Config,
-        limit: Duration,
-        explain: &impl Fn(&Failure) -> BackendError,
-    ) -> Result<Result<Session, BackendError>, BackendError> {
+    /// one is barred, as libpq does.
+    fn negotiate(&self, config: &mut Config, limit: Duration) -> Result<Session, Failure> {
         let plain = |config: &mut Config| Session::open(config.ssl_mode(SslMode::Disable), NoTls, limit);
-        let secure = |config: &mut Config, mode: SslMode| -> Result<_, BackendError> {
-            let tls = MakeRustlsConnect::new(self.tls.config().map_err(|error| error.of(&self.label))?);
-            Ok(Session::open(config.ssl_mode(mode), tls, limit))
+        let secure = |config: &mut Config, mode: SslMode| {
+            Session::open(config.ssl_mode(mode), MakeRustlsConnect::new(self.tls.config()?), limit)
         };
         let first = match self.tls.mode {
             Mode::Disable | Mode::Allow => plain(config),
-            Mode::Prefer => secure(config, SslMode::Prefer)?,
-            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => secure(config, SslMode::Require)?,
+            Mode::Prefer => secure(config, SslMode::Prefer),
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => secure(config, SslMode::Require),
         };
-        let answer = match (first, self.tls.mode) {
-            (Err(failure), Mode::Allow) if errors::wants_other_encryption(&failure) => {
-                secure(config, SslMode::Require)?
-            }
+        match (first, self.tls.mode) {
+            (Err(failure), Mode::Allow) if errors::wants_other_encryption(&failure) => secure(config, SslMode::Require),
             (Err(failure), Mode::Prefer) if errors::is_of_tls(&failure) || errors::wants_other_encryption(&failure) => {
                 plain(config)
             }
             (answer, _) => answer,
-        };
-        Ok(answer.map_err(|failure| explain(&failure)))
-    }
-
-    fn login<'a>(&'a self, host: &'a str, port: u16) -> Login<'a> {
-        Login { host, port, database: &self.database, user: &self.user }
+        }
     }
 }
 

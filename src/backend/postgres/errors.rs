@@ -87,101 +87,91 @@ fn is(failure: &Failure, code: &SqlState) -> bool {
     matches!(failure, Failure::Said(error) if error.code() == Some(code))
 }
 
-/// Says what an error means that came before any request.
-pub(super) fn of_connecting(label: &str, user: &str, failure: &Failure) -> BackendError {
-    let Failure::Said(error) = failure else { return network::said_nothing(label) };
+/// Explains an error that came before any request.
+pub(super) fn of_connecting(user: &str, failure: &Failure) -> BackendError {
+    let error = match failure {
+        Failure::Said(error) => error,
+        Failure::Ours(error) => return error.clone(),
+        _ => return network::said_nothing(),
+    };
     if let Some(answer) = error.as_db_error() {
-        return of_answer(label, user, answer);
+        return of_answer(user, answer);
     }
-    let cause = cause(error);
+    let (text, cause) = (error.to_string(), cause(error));
     if is_handshake(error) {
         if cause.contains("does not support TLS") {
-            return BackendError::permanent(format!("{label}: the server offers no TLS"))
+            return BackendError::permanent("the server offers no TLS")
                 .hint("turn it on there (ssl=on), or say sslmode=prefer, which does without where there is none");
         }
         let complaint = tls::complaint(&cause).unwrap_or_else(|| {
             BackendError::permanent(cause).hint("look whether host and port are right, and whether the server has TLS")
         });
-        return complaint.of(&format!("{label}: TLS failed"));
+        return complaint.of("TLS failed");
     }
-    if error.to_string().starts_with("invalid configuration") && cause.contains("password") {
-        return BackendError::permanent(format!("{label}: the server asks {user} for a password, and none is given"))
+    if text.starts_with("invalid configuration") && cause.contains("password") {
+        return BackendError::permanent(format!("the server asks {user} for a password, and none is given"))
             .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or write it into ~/.pgpass or a --backend-file");
     }
-    if error.to_string().starts_with("authentication error") {
-        return BackendError::permanent(format!("{label}: {user} could not log in: {cause}"));
+    if text.starts_with("authentication error") {
+        return BackendError::permanent(format!("{user} could not log in: {cause}"));
     }
-    match io_kind(error) {
-        Some(io::ErrorKind::PermissionDenied) => network::denied(label),
-        Some(io::ErrorKind::NotFound) => BackendError::transient(format!("{label}: no server listens on its socket"))
-            .hint("look whether the server runs; host=/DIRECTORY names another directory of its socket"),
-        Some(io::ErrorKind::ConnectionRefused) => network::refused(label),
-        Some(io::ErrorKind::TimedOut) => network::silence(label),
-        Some(io::ErrorKind::UnexpectedEof) => closed(label),
-        None if error.is_closed() => closed(label),
-        // Another kind of server: its first bytes read as the length of a message that never comes.
-        _ if cause == "bytes remaining on stream" => {
-            BackendError::transient(format!("{label}: what answers there is no PostgreSQL server"))
-                .hint("look whether host and port are right")
-        }
-        _ => BackendError::transient(format!("{label}: {cause}"))
-            .hint("look whether the server runs, and whether host and port are right"),
+    let kind = io_kind(error);
+    if kind == Some(io::ErrorKind::UnexpectedEof) || kind.is_none() && error.is_closed() {
+        return BackendError::transient("the server closed the connection before it let us in")
+            .hint("look at its log, and whether host and port are right");
     }
+    // Another kind of server: its first bytes read as the length of a message that never comes.
+    if cause == "bytes remaining on stream" {
+        return BackendError::transient("what answers there is no PostgreSQL server")
+            .hint("look whether host and port are right");
+    }
+    let of_system =
+        kind.and_then(|kind| network::of_system(kind, "host=/DIRECTORY names another directory of its socket"));
+    of_system.unwrap_or_else(|| {
+        BackendError::transient(cause).hint("look whether the server runs, and whether host and port are right")
+    })
 }
 
-fn closed(label: &str) -> BackendError {
-    BackendError::transient(format!("{label}: the server closed the connection before it let us in"))
-        .hint("look at its log, and whether host and port are right")
-}
-
-/// Says what an error means that came after the request was sent.
-pub(super) fn of_asking(label: &str, user: &str, table: &str, failure: &Failure) -> BackendError {
+/// Explains an error that came after the request was sent.
+pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendError {
     let error = match failure {
         Failure::Said(error) => error,
-        Failure::Silence => return network::silence(label).ambiguous(),
+        Failure::Silence => return network::silence().ambiguous(),
         Failure::Pooled => {
-            return BackendError::transient(format!("{label}: no answer in time from the server behind the pooler"))
+            return BackendError::transient("no answer in time from the server behind the pooler")
                 .hint(LOGIN_RETRY)
                 .ambiguous();
         }
-        Failure::Cancelled => return locked(label, &format!("a row of the table {table}, or all of it,")),
-        Failure::Locked { row: true, .. } => return locked(label, &format!("a row of the table {table}")),
-        Failure::Locked { row: false, .. } => return locked(label, &format!("the table {table}")),
-        Failure::ReadOnly => {
-            return BackendError::transient(format!("{label}: the server can only be read")).hint(READ_ONLY);
-        }
+        Failure::Cancelled => return locked(&format!("a row of the table {table}, or all of it,")),
+        Failure::Locked { row: true, .. } => return locked(&format!("a row of the table {table}")),
+        Failure::Locked { row: false, .. } => return locked(&format!("the table {table}")),
+        Failure::ReadOnly => return BackendError::transient("the server can only be read").hint(READ_ONLY),
         Failure::Ours(error) => return error.clone(),
     };
+    let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not one of locks: {why}"));
     match error.as_db_error() {
-        Some(_) if is_given_up(failure) => BackendError::given_up(label),
-        Some(answer) if is_of_form(answer.code()) => {
-            let said = answer.message();
-            BackendError::permanent(format!("{label}: the table {table} is not one of locks: {said}"))
-                .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
-        }
+        Some(_) if is_given_up(failure) => BackendError::given_up(),
+        Some(answer) if is_of_form(answer.code()) => not_of_locks(answer.message())
+            .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
         Some(answer) => {
-            let error = of_answer(label, user, answer);
+            let error = of_answer(user, answer);
             // The server says goodbye: it may have done its work before.
             if is_goodbye(answer.code()) { error.ambiguous() } else { error }
         }
-        None if error.to_string().starts_with("error deserializing") => {
-            BackendError::permanent(format!("{label}: the table {table} is not one of locks: {}", cause(error)))
-        }
-        None => BackendError::transient(format!("{label}: the connection was lost")).ambiguous(),
+        None if error.to_string().starts_with("error deserializing") => not_of_locks(&cause(error)),
+        None => BackendError::transient("the connection was lost").ambiguous(),
     }
 }
 
-/// The server did what was asked, and was told not to wait until its standby has done it too.
-pub(super) fn unreplicated(label: &str) -> BackendError {
-    BackendError::transient(format!(
-        "{label}: the server did not wait for its standby, and a failover would forget the lock"
-    ))
-    .hint("look whether the standbys in synchronous_standby_names run")
-    .ambiguous()
+/// Explains that the server was told not to wait until its standby has done what was asked, too.
+pub(super) fn unreplicated() -> BackendError {
+    BackendError::transient("the server did not wait for its standby, and a failover would forget the lock")
+        .hint("look whether the standbys in synchronous_standby_names run")
+        .ambiguous()
 }
 
-/// The role, or the URL, has its sessions only read, on every server.
-pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) -> BackendError {
+/// Explains that the role, or the URL, makes its sessions read-only on every server.
+pub(super) fn only_reads(source: &str, role: &str, database: &str) -> BackendError {
     const SETTING: &str = "default_transaction_read_only";
     let (whose, hint) = match source {
         "client" => {
@@ -192,11 +182,11 @@ pub(super) fn only_reads(label: &str, source: &str, role: &str, database: &str) 
         }
         _ => ("the role has", format!("run: ALTER ROLE {role} RESET {SETTING}")),
     };
-    BackendError::permanent(format!("{label}: sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
+    BackendError::permanent(format!("sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
 }
 
-fn locked(label: &str, what: &str) -> BackendError {
-    BackendError::transient(format!("{label}: another session keeps {what} locked"))
+fn locked(what: &str) -> BackendError {
+    BackendError::transient(format!("another session keeps {what} locked"))
         .hint("end the transaction that keeps it, which pg_stat_activity and pg_blocking_pids on the server show")
 }
 
@@ -223,41 +213,36 @@ fn is_goodbye(code: &SqlState) -> bool {
     code.code().starts_with("57P") || code.code().starts_with("08")
 }
 
-/// Sorts what the server said.
-fn of_answer(label: &str, user: &str, answer: &DbError) -> BackendError {
-    let said = answer.message();
-    let text = format!("{label}: {said}");
-    let code = answer.code().code();
-    match (code, code.get(..2).unwrap_or_default()) {
-        ("28000", _) if said.ends_with("no encryption") => BackendError::permanent(text).hint(format!(
-            "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full"
-        )),
-        ("28P01" | "28000", _) => BackendError::permanent(text).hint(format!(
-            "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here"
-        )),
-        ("3D000", _) => {
-            BackendError::permanent(text).hint("make the database, or name another one at the end of the URL")
+/// Sorts an answer of the server.
+fn of_answer(user: &str, answer: &DbError) -> BackendError {
+    use ErrorClass::{Overloaded, Permanent, Transient};
+    let (said, code) = (answer.message(), answer.code().code());
+    // PgBouncer has one code for all that it refuses, be it for good or for now.
+    let pooler = |part: &str| code == "08P01" && said.contains(part);
+    let is_full = code == "53300" || pooler("no more connections") || pooler("query_wait_timeout");
+    let (class, hint) = match code {
+        "28000" if said.ends_with("no encryption") => (
+            Permanent,
+            "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full",
+        ),
+        "28P01" | "28000" => {
+            (Permanent, "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here")
         }
-        ("42501", _) => {
-            BackendError::permanent(text).hint(format!("{user} needs SELECT, INSERT and UPDATE on the table"))
-        }
-        ("53300", _) => BackendError::new(ErrorClass::Overloaded, text).hint(FULL),
-        // PgBouncer has one code for all that it refuses, be it for good or for now.
-        ("08P01", _) if is_refusal(said) => {
-            BackendError::permanent(text).hint("look at the user and the database in the URL")
-        }
-        ("08P01", _) if said.contains("no more connections") || said.contains("query_wait_timeout") => {
-            BackendError::new(ErrorClass::Overloaded, text).hint(FULL)
-        }
+        "3D000" => (Permanent, "make the database, or name another one at the end of the URL"),
+        "42501" => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
+        _ if is_full => (Overloaded, FULL),
+        "08P01" if is_refusal(said) => (Permanent, "look at the user and the database in the URL"),
         // It says so for a while after the server was away. Later versions add the server's words.
-        ("08P01", _) if said.contains("server_login_retry") => {
-            BackendError::transient(text).hint(LOGIN_RETRY).lingering()
+        "08P01" if said.contains("server_login_retry") => {
+            return BackendError::transient(said).hint(LOGIN_RETRY).lingering();
         }
-        ("25006", _) => BackendError::transient(text).hint(READ_ONLY),
+        "25006" => (Transient, READ_ONLY),
         // No connection, a collision with another transaction, too few resources, an operator, the system.
-        (_, "08" | "40" | "53" | "57" | "58") | ("55P03", _) => BackendError::transient(text),
-        _ => BackendError::permanent(text),
-    }
+        "55P03" => (Transient, ""),
+        _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => (Transient, ""),
+        _ => (Permanent, ""),
+    };
+    BackendError::new(class, said).hint(hint.replace("{user}", user))
 }
 
 const READ_ONLY: &str =
@@ -269,9 +254,8 @@ const LOGIN_RETRY: &str = "PgBouncer asks a server that was away again only afte
     set that to less than --backend-timeout";
 
 fn is_refusal(said: &str) -> bool {
-    ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"]
-        .iter()
-        .any(|part| said.contains(part) && !said.contains("no more connections"))
+    let parts = ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"];
+    parts.iter().any(|part| said.contains(part))
 }
 
 /// The innermost reason, in one line.

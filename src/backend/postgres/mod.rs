@@ -19,7 +19,7 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros};
+use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros, survey};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, ErrorClass, FOR_EVER, Kept, Opened, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Grant, Holder, LockState, Wanted};
@@ -69,7 +69,7 @@ impl Postgres {
     /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
     fn judge(&mut self, session: &mut Session, end: End, lease: Duration) -> Result<(), Failure> {
         if session.is_unreplicated() {
-            return Err(errors::unreplicated(&self.servers.label).into());
+            return Err(errors::unreplicated().into());
         }
         let is_early = end.left + ROUNDING < lease;
         if !is_early && !end.is_round() {
@@ -87,26 +87,20 @@ impl Postgres {
         }
     }
 
-    /// The lock would be free before the job is dead. It was taken, and is to be given back.
+    /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> BackendError {
         let message = "keeps no milliseconds, and a lock would end before its time";
-        BackendError::permanent(format!(
-            "{}: the table {} {message}",
-            self.servers.label,
-            self.tables.name(Table::Locks)
-        ))
-        .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
-        .ambiguous()
+        BackendError::permanent(format!("the table {} {message}", self.tables.name(Table::Locks)))
+            .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
+            .ambiguous()
     }
 
-    /// As too coarse, and the column is not to blame.
+    /// Explains the same of a table whose columns are not to blame.
     fn too_early(&self) -> BackendError {
-        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        BackendError::permanent(format!(
-            "{label}: the table {table} stores an earlier end of the lock than it was given"
-        ))
-        .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
-        .ambiguous()
+        let table = self.tables.name(Table::Locks);
+        BackendError::permanent(format!("the table {table} stores an earlier end of the lock than it was given"))
+            .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
+            .ambiguous()
     }
 
     /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
@@ -126,17 +120,17 @@ impl Postgres {
         if rows.first().is_some_and(is_kept_back) { Err(self.kept_back().into()) } else { Ok(rows) }
     }
 
-    /// The server took the statement and left our row as it was.
+    /// Explains that the server took the statement and left the lock's row as it was.
     fn kept_back(&self) -> BackendError {
-        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        BackendError::permanent(format!("{label}: the table {table} does not let the row of the lock be changed"))
+        let table = self.tables.name(Table::Locks);
+        BackendError::permanent(format!("the table {table} does not let the row of the lock be changed"))
             .hint(format!("look at its row security, triggers and rules: psql -c '\\d {table}'"))
     }
 
-    /// The table has no place for this name beside one that it takes for the same.
+    /// Explains that the table has no place for this name beside one that it takes for the same.
     fn spelt_otherwise(&self, name: &str, stored: &str) -> BackendError {
-        let (label, table) = (&self.servers.label, self.tables.name(Table::Locks));
-        BackendError::permanent(format!("{label}: the column name of {table} takes {name} and {stored} for one lock"))
+        let table = self.tables.name(Table::Locks);
+        BackendError::permanent(format!("the column name of {table} takes {name} and {stored} for one lock"))
             .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
     }
 }
@@ -152,7 +146,7 @@ impl Database for Postgres {
     }
 
     fn user(&self) -> String {
-        self.servers.user.clone()
+        self.servers.login.user.clone()
     }
 
     fn name(&self, table: Table) -> String {
@@ -164,7 +158,7 @@ impl Database for Postgres {
     }
 
     fn schema(&self) -> String {
-        self.tables.schema(&self.servers.user)
+        self.tables.schema(&self.servers.login.user)
     }
 
     fn servers(&self) -> usize {
@@ -213,7 +207,7 @@ impl Database for Postgres {
             Failure::Locked { place, .. } => self.tables.missing(place),
             _ => Table::Locks,
         };
-        errors::of_asking(&self.servers.label, &self.servers.user, self.tables.name(table), failure)
+        errors::of_asking(&self.servers.login.user, self.tables.name(table), failure)
     }
 
     fn said(&self, failure: &Failure) -> String {
@@ -247,7 +241,7 @@ impl Database for Postgres {
             Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
             // By chance it may have become free just now.
             Some(_) => BackendError { class: ErrorClass::Transient, ..self.kept_back() },
-            None => BackendError::transient(format!("{}: others were quicker each time", self.servers.label)),
+            None => BackendError::transient("others were quicker each time"),
         }
         .into())
     }
@@ -347,11 +341,11 @@ impl Database for Postgres {
         if let Failure::Ours(error) = failure {
             return Some(error.clone());
         }
-        let (label, name, create) = (&self.servers.label, self.tables.name(table), self.tables.create(table));
+        let (name, create) = (self.tables.name(table), self.tables.create(table));
         let (schema, _) = name.split_once('.').filter(|_| errors::is_no_schema(failure))?;
-        Some(BackendError::permanent(format!("{label}: there is no schema {schema} for the table {name}")).hint(
-            format!("look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"),
-        ))
+        Some(BackendError::permanent(format!("there is no schema {schema} for the table {name}")).hint(format!(
+            "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"
+        )))
     }
 
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
@@ -363,7 +357,7 @@ impl Database for Postgres {
     }
 
     fn survey(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        self.probe(session, tell)
+        survey(self, session, tell)
     }
 
     fn describe(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {

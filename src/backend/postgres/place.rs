@@ -41,8 +41,8 @@ impl Postgres {
         }
         let [locks, runs] = TABLES.map(|table| places.of(&self.tables.bare(table)));
         let Some(locks) = locks.or_else(|| places.path.iter().find(|schema| !schema.starts_with("pg_"))) else {
-            let (label, name) = (&self.servers.label, self.tables.name(Table::Locks));
-            let message = format!("{label}: there is no schema for the table {name} in the search_path of the role");
+            let name = self.tables.name(Table::Locks);
+            let message = format!("there is no schema for the table {name} in the search_path of the role");
             return Err(BackendError::permanent(message).hint(format!("name the schema: ?table=SCHEMA.{name}")).into());
         };
         self.tables.place(locks, runs.unwrap_or(locks));

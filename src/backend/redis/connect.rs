@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ::redis::{Script, ServerError, Value, cmd};
 
-use super::super::network::{Attempts, Bound, Host};
+use super::super::hosts::{Attempts, Bound};
+use super::super::network::Host;
 use super::super::probe::{self, Distance, Tell};
 use super::super::{BackendError, ErrorClass};
 use super::errors;

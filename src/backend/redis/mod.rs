@@ -203,7 +203,7 @@ impl Backend for Redis {
         let (answer, mut unrecorded) =
             self.run(ACQUIRE, &beside, claim, &more).inspect_err(|error| self.doubtful |= error.ambiguous)?;
         if answer == Value::Array(vec![Value::Int(2)]) {
-            return Err(BackendError::given_up(&format!("backend {}", self.address)));
+            return Err(BackendError::given_up().named(&self.address));
         }
         let (acquired, failure) = answer::of_acquire(&answer, lease).ok_or_else(|| self.strange(&answer))?;
         if matches!(acquired, Acquired::Granted(_)) {

@@ -60,9 +60,7 @@ impl<D: Database> SqlLocks<D> {
         if error.class != ErrorClass::Permanent {
             return Err(error);
         }
-        let seen = Finding::of_trouble("table", error).seen;
-        let advice = "whether a lock can be taken shows below";
-        tell(Finding::unwise("table", format!("it cannot be looked at: {seen}"), advice));
+        tell(Finding::refused("table", error));
         Ok(())
     }
 

@@ -7,6 +7,8 @@
 mod check;
 mod columns;
 mod rows;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod survey;
 
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ pub(super) use columns::Dialect;
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;
 pub(super) use rows::{Cell, Row};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use survey::{About, Server, survey};
 
 /// One of the two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,8 +205,18 @@ impl<D: Database> SqlLocks<D> {
         Self { database, session: None, unrecorded: None }
     }
 
-    /// Asks one server after the other, as long as they can only be read.
+    /// Does the work, and names the database where that fails.
     fn perform<T>(
+        &mut self,
+        history: History,
+        absent: Absent<T>,
+        work: impl FnMut(&mut D, &mut D::Session, History) -> Result<T, D::Failure>,
+    ) -> Result<T, BackendError> {
+        self.ask_each(history, absent, work).map_err(|error| error.of(&self.database.label()))
+    }
+
+    /// Asks one server after the other, as long as they can only be read.
+    fn ask_each<T>(
         &mut self,
         history: History,
         absent: Absent<T>,
@@ -239,7 +253,7 @@ impl<D: Database> SqlLocks<D> {
                 return Err(self.database.explain(&failure));
             }
         }
-        Err(BackendError::permanent(format!("{}: there is no server to ask", self.database.label())))
+        Err(BackendError::permanent("there is no server to ask"))
     }
 
     /// Asks a server, and again with its tables made or without the history.
@@ -342,15 +356,13 @@ impl<D: Database> SqlLocks<D> {
         if table == Table::Runs {
             return Self::no_history(database, &format!("it is not there, {why}"), lacking);
         }
-        let (label, name, create) = (database.label(), database.name(table), database.creation(table));
-        BackendError::permanent(format!("{label}: there is no table {name}, {why}"))
-            .hint(format!("have somebody who may run: {create}"))
+        BackendError::permanent(format!("there is no table {}, {why}", database.name(table)))
+            .hint(format!("have somebody who may run: {}", database.creation(table)))
     }
 
     /// Explains that the table of locks was there, and is not any more.
     fn gone(&self) -> BackendError {
-        let (label, name) = (self.database.label(), self.database.name(Table::Locks));
-        BackendError::permanent(format!("{label}: there is no table {name} any more"))
+        BackendError::permanent(format!("there is no table {} any more", self.database.name(Table::Locks)))
             .hint("only a taking makes it: look who has dropped or renamed it")
     }
 
@@ -361,9 +373,8 @@ impl<D: Database> SqlLocks<D> {
     /// Explains why the table of runs is of no use. `lacking` are the rights that are needed where it, or one of them, is missing;
     /// otherwise something else is in its place.
     fn no_history(database: &D, why: &str, lacking: Option<&str>) -> BackendError {
-        let (label, name, create) = (database.label(), database.name(Table::Runs), database.creation(Table::Runs));
-        let error = BackendError::permanent(format!("{label}: no history in the table {name}: {why}"));
-        error.hint(match lacking {
+        let (name, create) = (database.name(Table::Runs), database.creation(Table::Runs));
+        BackendError::permanent(format!("no history in the table {name}: {why}")).hint(match lacking {
             Some(_) if database.user().is_empty() => format!("have somebody who may run: {create}"),
             Some(rights) => {
                 format!("have somebody who may run: {create}; GRANT {rights} ON {name} TO {}", database.grantee())
@@ -382,7 +393,8 @@ impl<D: Database> SqlLocks<D> {
     /// Adds to an answer why this claim has no record; a pause would have none anyway.
     fn remarked<T>(&self, claim: &Claim, reply: Reply<T>) -> Reply<T> {
         let barred = self.unrecorded.clone().filter(|_| claim.purpose == Purpose::Run);
-        Reply { answer: reply.answer, remark: Remark { unrecorded: barred, ..reply.remark } }
+        let unrecorded = barred.map(|error| error.of(&self.database.label()));
+        Reply { answer: reply.answer, remark: Remark { unrecorded, ..reply.remark } }
     }
 }
 
@@ -397,7 +409,8 @@ impl<D: Database> Backend for SqlLocks<D> {
         }
         let is_untold = reply.remark.unrecorded.is_none() && claim.purpose == Purpose::Run;
         if matches!(reply.answer, Acquired::Granted(grant) if grant.token.is_none() && is_untold) {
-            reply.remark.unrecorded = Some(Self::no_history(&self.database, "its column id draws no number", None));
+            let error = Self::no_history(&self.database, "its column id draws no number", None);
+            reply.remark.unrecorded = Some(error.of(&self.database.label()));
         }
         Ok(reply)
     }

@@ -52,27 +52,23 @@ impl Entry {
             FileType::CharacterDevice | FileType::BlockDevice => "a device",
             _ => return self.refuse_second_name(path),
         };
-        Err(BackendError::permanent(format!("backend {}: is {kind}, and not a file", path.display()))
+        Err(BackendError::permanent(format!("is {kind}, and not a file"))
             .hint("name a file, which is made if it is not there"))
     }
 
     fn refuse_second_name(self, path: &Path) -> Result<(), BackendError> {
-        let path = path.display();
         if self.kind != FileType::RegularFile {
             return Ok(());
         }
         if self.is_mount {
-            return Err(BackendError::permanent(format!(
-                "backend {path}: the file itself is mounted there, so its log is not the one that others use"
-            ))
-            .hint("mount the directory that the file is in, in each container that uses the lock"));
+            let message = "the file itself is mounted there, so its log is not the one that others use";
+            return Err(BackendError::permanent(message)
+                .hint("mount the directory that the file is in, in each container that uses the lock"));
         }
         if self.links > 1 {
-            return Err(BackendError::permanent(format!(
-                "backend {path}: the file has {} names (hard links), and under each a log of its own",
-                self.links
-            ))
-            .hint(format!(
+            let (path, links) = (path.display(), self.links);
+            let message = format!("the file has {links} names (hard links), and under each a log of its own");
+            return Err(BackendError::permanent(message).hint(format!(
                 "`find DIRECTORY -xdev -samefile {path}` lists them; remove all but the one that jobs use"
             )));
         }

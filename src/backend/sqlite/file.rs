@@ -15,16 +15,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::entry::Entry;
 use super::fold::Log;
-use super::{limits, mount};
-use crate::backend::{BackendError, ErrorClass};
-use crate::system::error_text;
-use crate::system::user;
+use super::{mount, refusal};
+use crate::backend::BackendError;
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
-
-/// More than one run makes any of the files grow, in bytes.
-const ONE_RUN: u64 = 64 * 1024;
 
 /// What is not any user's own.
 const SYSTEM: &str = "/var";
@@ -102,8 +97,7 @@ impl File {
         match mount::network(&self.path, self.directory()) {
             None => Ok(()),
             Some(name) => Err(BackendError::permanent(format!(
-                "backend {}: SQLite is refused on the network file system {name}, where its locks do not hold",
-                self.path.display()
+                "SQLite is refused on the network file system {name}, where its locks do not hold"
             ))
             .hint("name a file on a local disk; several hosts need a server as backend")),
         }
@@ -152,12 +146,9 @@ impl File {
             (_, Some(_)) => 0,
             (_, None) => 0o600,
         };
-        let Some(umask) = limits::umask().filter(|umask| umask & needed != 0) else { return Ok(()) };
-        let path = self.path.display();
-        Err(BackendError::permanent(format!(
-            "backend {path}: with the umask {umask:04o} not even its own user could use it"
-        ))
-        .hint("set another before shedlock, such as `umask 077`"))
+        let Some(umask) = refusal::umask().filter(|umask| umask & needed != 0) else { return Ok(()) };
+        Err(BackendError::permanent(format!("with the umask {umask:04o} not even its own user could use it"))
+            .hint("set another before shedlock, such as `umask 077`"))
     }
 
     /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is
@@ -231,7 +222,7 @@ impl File {
         file.sync_all()
     }
 
-    fn directory(&self) -> &Path {
+    pub(super) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
@@ -243,129 +234,11 @@ impl File {
         }
     }
 
-    fn cannot_make(&self, error: &io::Error) -> BackendError {
-        let directory = self.directory();
-        let path = self.path.display();
-        match error.kind() {
-            // Else it would have been made absolute.
-            io::ErrorKind::NotFound if self.path.is_relative() => {
-                BackendError::permanent(format!("backend {path}: the directory that we were started in is gone"))
-                    .hint("name the file with its whole path, sqlite:///DIRECTORY/FILE")
-            }
-            io::ErrorKind::NotFound if !directory.exists() => {
-                BackendError::permanent(format!("backend {path}: the directory {} does not exist", directory.display()))
-                    .hint(format!("make it with `mkdir -p -m 0700 {}`", directory.display()))
-            }
-            io::ErrorKind::WouldBlock => BackendError::transient(format!(
-                "backend {path}: another process is making it, or has {} locked",
-                directory.display()
-            )),
-            io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
-                BackendError::permanent(format!("backend {path}: no permission to make it in {}", directory.display())).hint(
-                    "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
-                )
-            }),
-            io::ErrorKind::FileTooLarge if limits::largest_file().is_some() => self.too_large(),
-            _ => {
-                let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
-                let class = if passes { ErrorClass::Transient } else { ErrorClass::Permanent };
-                BackendError::new(class, format!("backend {path}: it cannot be made: {}", error_text(error)))
-            }
-        }
-    }
-
-    /// Why SQLite may not read or write the file.
-    pub(super) fn explain_refusal(&self) -> BackendError {
-        let path = self.path.display();
-        let directory = self.directory().display();
-        if let Err(error) = fs::metadata(&self.path) {
-            return match error.kind() {
-                io::ErrorKind::NotFound => BackendError::transient(format!("backend {path}: the file is gone")),
-                io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
-                    BackendError::permanent(format!("backend {path}: no permission to enter its directory"))
-                        .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
-                }),
-                _ => BackendError::permanent(format!("backend {path}: {}", error_text(&error))),
-            };
-        }
-        if self.path.is_dir() {
-            return BackendError::permanent(format!("backend {path}: is a directory")).hint("name a file in it");
-        }
-        match access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).err() {
-            Some(nix::errno::Errno::EROFS) => {
-                BackendError::permanent(format!("backend {path}: its file system is mounted read-only"))
-            }
-            Some(_) => self.shut().unwrap_or_else(|| {
-                let owner = user::name_of(fs::metadata(&self.path).map_or(0, |data| data.uid()));
-                BackendError::permanent(format!(
-                    "backend {path}: no permission to read and write it; it belongs to user {owner}"
-                ))
-                .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
-            }),
-            None if access(self.directory(), AccessFlags::W_OK).is_err() => self.shut().unwrap_or_else(|| {
-                BackendError::permanent(format!(
-                    "backend {path}: no permission to write to {directory}, where its -wal and -shm files go"
-                ))
-            }),
-            None => {
-                // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
-                let class = if self.is_all_ours() { ErrorClass::Transient } else { ErrorClass::Permanent };
-                BackendError::new(class, format!("backend {path}: it cannot be opened or is read-only")).hint(format!(
-                    "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
-                ))
-            }
-        }
-    }
-
-    /// A mode that keeps us out of what is ours, if that is why the file cannot be used.
-    fn shut(&self) -> Option<BackendError> {
-        let (place, mode) = limits::shut(&self.path)?;
-        let (path, place) = (self.path.display(), place.display());
-        Some(
-            BackendError::permanent(format!(
-                "backend {path}: the mode {mode:04o} of {place} leaves its own user too few rights"
-            ))
-            .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
-        )
-    }
-
-    /// The file, or one beside it, may not become as large as it has to.
-    fn too_large(&self) -> BackendError {
-        let (path, limit) = (self.path.display(), limits::largest_file().unwrap_or_default() / 1024);
-        BackendError::permanent(format!(
-            "backend {path}: no file may have more than {limit} KiB here, which is too little"
-        ))
-        .hint("raise the limit with `ulimit -f`")
-    }
-
-    /// Whether what is written next to the file, or to those beside it, exceeds a limit.
-    fn is_at_the_limit(&self) -> bool {
-        let sizes = ["", "-wal", "-shm"].map(|end| fs::metadata(self.beside(end)).map_or(0, |data| data.len()));
-        limits::largest_file().is_some_and(|limit| limit < sizes.into_iter().max().unwrap_or_default() + ONE_RUN)
-    }
-
     /// The file whose name ends so in addition.
-    fn beside(&self, end: &str) -> PathBuf {
+    pub(super) fn beside(&self, end: &str) -> PathBuf {
         let mut beside = self.path.clone().into_os_string();
         beside.push(end);
         beside.into()
-    }
-
-    /// Whether we may read and write what lies beside the file, as far as that is there.
-    fn is_all_ours(&self) -> bool {
-        ["-wal", "-shm"].iter().all(|end| {
-            let refused = access(&self.beside(end), AccessFlags::R_OK | AccessFlags::W_OK).err();
-            refused.is_none_or(|error| error == nix::errno::Errno::ENOENT)
-        })
-    }
-
-    /// It may be gone in a moment, when somebody has made room, or a disk has been given a second chance.
-    pub(super) fn explain_io(&self, error: &rusqlite::Error) -> BackendError {
-        if self.is_at_the_limit() {
-            return self.too_large();
-        }
-        BackendError::transient(format!("backend {}: {error}", self.path.display()))
-            .hint("the disk may be full or failing; `dmesg` and `df` tell more")
     }
 }
 

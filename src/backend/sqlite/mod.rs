@@ -18,8 +18,8 @@ mod entry;
 mod file;
 mod fold;
 mod history;
-mod limits;
 mod mount;
+mod refusal;
 mod statements;
 
 use std::path::PathBuf;
@@ -139,29 +139,27 @@ impl Sqlite {
         Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
     }
 
-    /// Says in one line what SQLite means, and what to do.
+    /// Explains an error of SQLite.
     fn explain_error(&self, error: &rusqlite::Error) -> BackendError {
         let path = self.file.path().display();
-        let Some(code) = error.sqlite_error_code() else {
-            return BackendError::permanent(format!("backend {path}: {error}"));
-        };
         if error.to_string().contains("duplicate column name") {
-            return BackendError::transient(format!("backend {path}: another process is adding columns to the table"));
+            return BackendError::transient("another process is adding columns to the table");
         }
-        match code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-                BackendError::transient(format!("backend {path}: the database is locked by another process"))
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+                BackendError::transient("the database is locked by another process")
                     .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
             }
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                BackendError::permanent(format!("backend {path}: the file is damaged or is no SQLite database"))
-                    .hint(DAMAGED)
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                BackendError::permanent("the file is damaged or is no SQLite database").hint(DAMAGED)
             }
-            ErrorCode::DiskFull => BackendError::transient(format!("backend {path}: no space left on its disk"))
+            Some(ErrorCode::DiskFull) => BackendError::transient("no space left on its disk")
                 .hint(format!("make room; `df {path}` shows how much there is")),
-            ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => self.file.explain_refusal(),
-            ErrorCode::SystemIoFailure => self.file.explain_io(error),
-            _ => BackendError::permanent(format!("backend {path}: {error}")),
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                self.file.explain_refusal()
+            }
+            Some(ErrorCode::SystemIoFailure) => self.file.explain_io(error),
+            _ => BackendError::permanent(error.to_string()),
         }
     }
 }
@@ -230,12 +228,10 @@ impl Database for Sqlite {
 
     fn explain(&self, failure: &Failure) -> BackendError {
         match failure {
-            Failure::Lock(error) if is_of_schema(error) => BackendError::permanent(format!(
-                "{}: the table {} is not one of locks: {error}",
-                self.label(),
-                self.table
-            ))
-            .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
+            Failure::Lock(error) if is_of_schema(error) => {
+                BackendError::permanent(format!("the table {} is not one of locks: {error}", self.table))
+                    .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
+            }
             Failure::Lock(error) | Failure::History(error) => self.explain_error(error),
             Failure::Ours(error) => error.clone(),
         }

@@ -1,0 +1,203 @@
+//! Connecting to the hosts of a URL: in which order, and how long each of them may take.
+
+use std::time::Duration;
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use super::network::Host;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use super::{BackendError, ErrorClass, note_reached};
+use crate::system::Moment;
+
+/// Bound of the first attempt to connect, and the least that any attempt gets.
+const FIRST: Duration = Duration::from_secs(1);
+/// After an attempt that used its time up the next one gets so many times as much.
+const GROWTH: f64 = 1.5;
+/// The part of its time that an attempt may get more, at random.
+const SPREAD: f64 = 0.5;
+
+/// The hosts of a URL in the order in which they are tried.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) struct Hosts {
+    pub(super) all: Vec<Host>,
+    /// The one that comes first: the one that worked.
+    first: usize,
+    pub(super) attempts: Attempts,
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl Hosts {
+    /// Makes the hosts of a URL, of which one is to let us in within `patience`.
+    pub(super) fn new(all: Vec<Host>, patience: Duration) -> Self {
+        Self { all, first: 0, attempts: Attempts::new(patience) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Tries the next host first from now on, since the first one cannot be written.
+    pub(super) fn pass_over(&mut self) {
+        self.first = (self.first + 1) % self.all.len();
+    }
+
+    /// Returns the host that is tried first.
+    pub(super) fn first(&self) -> &Host {
+        &self.all[self.first]
+    }
+
+    /// Connects to the first host that lets us in, and tries that one first from now on.
+    pub(super) fn connect<T>(
+        &mut self,
+        connect: impl Fn(&Host, Bound) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        let (count, bound) = (self.count(), self.attempts.begin(Moment::now()));
+        let bound = Bound { hosts: count, ..bound };
+        let places = (self.first..self.first + count).map(|place| place % count);
+        let opened = first_of(places, |place| connect(&self.all[place], bound).map(|connection| (place, connection)));
+        let (place, connection) = opened.inspect_err(|_| self.attempts.failed(bound, Moment::now()))?;
+        note_reached();
+        self.first = place;
+        self.attempts.succeeded();
+        Ok(connection)
+    }
+}
+
+/// Returns the first connection that is made. A refusal for good ends the search, since the other places lead to copies.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn first_of<P, T>(
+    places: impl IntoIterator<Item = P>,
+    mut connect: impl FnMut(P) -> Result<T, BackendError>,
+) -> Result<T, BackendError> {
+    let mut met = BackendError::transient("there is no server to ask");
+    for place in places {
+        match connect(place) {
+            Err(error) if error.class == ErrorClass::Permanent => return Err(error),
+            // That one is full says more than that another is down.
+            Err(error) if met.class != ErrorClass::Overloaded => met = error,
+            Err(_) => {}
+            connected => return connected,
+        }
+    }
+    Err(met)
+}
+
+/// Bounds each attempt to connect, so that a server which accepts and says nothing is left and tried again. A server that
+/// speaks first, as MySQL does, and whose accept queue overflowed leaves its client waiting on a connection that only the
+/// client believes in.
+///
+/// An attempt gets a second at first. After one that used its time up the next gets half as much again, so that a server that
+/// is slow to let in is reached too; the last one gets all that is left. Up to a half is added at random: clients that were
+/// turned away together would come back together, and overrun the server again.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    /// For all attempts of one request.
+    patience: Duration,
+    /// When the first of the attempts began that have failed since a server let us in.
+    begun: Option<Moment>,
+    bound: Duration,
+}
+
+/// How long one attempt may take, through all hosts of the URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bound {
+    started: Moment,
+    wanted: Duration,
+    left: Duration,
+    /// How many hosts share it.
+    hosts: usize,
+}
+
+impl Attempts {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, begun: None, bound: FIRST }
+    }
+
+    /// Lets the next attempt take all the time there is, for a caller that makes only one.
+    pub(super) fn make_one(&mut self) {
+        (self.begun, self.bound) = (Some(Moment::now()), self.patience);
+    }
+
+    /// Begins an attempt.
+    pub(super) fn begin(&mut self, now: Moment) -> Bound {
+        let begun = match self.begun {
+            Some(begun) if now.since(begun) < self.patience => begun,
+            _ => {
+                self.bound = FIRST;
+                *self.begun.insert(now)
+            }
+        };
+        let wanted = self.bound.mul_f64(1.0 + SPREAD * chance(now));
+        Bound { started: now, wanted, left: (begun + self.patience).since(now), hosts: 1 }
+    }
+
+    /// Notes that the attempt failed. A refusal is quick, and says nothing about the time that a server needs.
+    pub(super) fn failed(&mut self, bound: Bound, now: Moment) {
+        if now.since(bound.started) >= FIRST {
+            self.bound = self.bound.mul_f64(GROWTH);
+        }
+    }
+
+    /// Notes that a server let us in.
+    pub(super) fn succeeded(&mut self) {
+        (self.begun, self.bound) = (None, FIRST);
+    }
+}
+
+/// Returns a number from 0 to 1 at random, without a system call: the last digits of the clock.
+fn chance(now: Moment) -> f64 {
+    f64::from(now.since_boot().subsec_nanos() % 1000) / 1000.0
+}
+
+impl Bound {
+    /// Returns how long each address may take of a host that has so many.
+    pub(super) fn each(self, addresses: usize) -> Duration {
+        let places = self.hosts.max(1) * addresses.max(1);
+        let share = self.left / u32::try_from(places).unwrap_or(u32::MAX);
+        // What would be left for another attempt is too little for one.
+        if share < self.wanted * 2 { share.max(FIRST) } else { self.wanted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bounds of attempts that all use their time up, in milliseconds.
+    fn bounds(patience: u64, places: usize) -> Vec<u128> {
+        let secs = Duration::from_secs;
+        let (start, mut now) = (Moment::at(secs(100)), Moment::at(secs(100)));
+        let mut attempts = Attempts::new(secs(patience));
+        let mut bounds = Vec::new();
+        while now.since(start) < secs(patience) {
+            let bound = attempts.begin(now);
+            bounds.push(bound.each(places).as_millis());
+            now = now + bound.each(places) * u32::try_from(places).unwrap();
+            attempts.failed(bound, now);
+        }
+        bounds
+    }
+
+    #[test]
+    fn attempts_that_meet_silence_grow_and_the_last_gets_what_is_left() {
+        assert_eq!(bounds(10, 1), [1000, 1500, 2250, 5250]);
+        assert_eq!(bounds(10, 2), [1000, 1500, 2500]);
+        assert_eq!(bounds(2, 1), [1000, 1000]);
+        assert_eq!(bounds(3, 5), [1000], "no place gets less than a second");
+        assert!(bounds(60, 1).is_sorted() && bounds(60, 1).len() == 8, "{:?}", bounds(60, 1));
+    }
+
+    #[test]
+    fn a_refusal_and_a_success_leave_the_next_attempt_a_second() {
+        let (start, secs) = (Moment::at(Duration::from_secs(100)), Duration::from_secs);
+        let mut attempts = Attempts::new(secs(60));
+        let bound = attempts.begin(start);
+        attempts.failed(bound, start + Duration::from_millis(5));
+        assert_eq!(attempts.begin(start + secs(1)).each(1), secs(1));
+        attempts.failed(bound, start + secs(1));
+        assert_eq!(attempts.begin(start + secs(1)).each(1), Duration::from_millis(1500));
+        attempts.succeeded();
+        assert_eq!(attempts.begin(start + secs(2)).each(1), secs(1));
+        attempts.make_one();
+        assert_eq!(attempts.begin(Moment::now()).each(1).as_secs(), 59);
+    }
+}

@@ -1,0 +1,86 @@
+//! Checks a server that is reached by network, before its tables.
+
+use super::{Database, Making, Row};
+use crate::backend::hosts::Hosts;
+use crate::backend::probe::{self, Distance};
+use crate::backend::{BackendError, ErrorClass, Finding, Reached, Tell};
+
+/// A database on one of several servers.
+pub(in crate::backend) trait Server: Database {
+    /// Asks for the server's time in microseconds since 1970.
+    const CLOCK: &str;
+
+    fn hosts(&mut self) -> &mut Hosts;
+    /// Tells which hosts can be reached.
+    fn look(&self, tell: Tell<'_>) -> Distance;
+    fn ask(&mut self, session: &mut Self::Session, question: &str) -> Result<Vec<Row>, Self::Failure>;
+    fn about(&mut self, session: &mut Self::Session, distance: Distance) -> Result<About, Self::Failure>;
+
+    /// Judges an answer that the server may refuse. The error is that it does not answer any more.
+    fn if_told(&self, subject: &'static str, told: Result<Finding, Self::Failure>) -> Result<Finding, Self::Failure> {
+        told.or_else(|failure| match self.explain(&failure) {
+            error if error.class == ErrorClass::Permanent => Ok(Finding::refused(subject, error)),
+            _ => Err(failure),
+        })
+    }
+}
+
+/// Describes a server and its user.
+pub(in crate::backend) struct About {
+    pub(in crate::backend) tls: Finding,
+    pub(in crate::backend) user: String,
+    pub(in crate::backend) database: String,
+    pub(in crate::backend) version: Finding,
+    /// Another server of the URL may take changes.
+    pub(in crate::backend) read_only: bool,
+    pub(in crate::backend) writing: Finding,
+    pub(in crate::backend) more: Vec<Finding>,
+}
+
+/// Tells of the first server that takes changes, or of the last one. The error is that it does not answer any more.
+pub(in crate::backend) fn survey<S: Server>(
+    server: &mut S,
+    kept: &mut Option<S::Session>,
+    tell: Tell<'_>,
+) -> Result<Reached, BackendError> {
+    let distance = server.look(tell);
+    if distance == Distance::Unreached {
+        return Ok(Reached::No);
+    }
+    server.hosts().attempts.make_one();
+    let mut opened = match server.connect(Making::No) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tell(Finding::of_trouble(probe::subject(&error), error));
+            return Ok(Reached::No);
+        }
+    };
+    for left in (0..server.servers()).rev() {
+        let Some(mut session) = opened.take() else { break };
+        let about = server.about(&mut session, distance).map_err(|failure| server.explain(&failure))?;
+        if about.read_only && left > 0 {
+            let seen = format!("{} can only be read, and is passed over", server.hosts().first());
+            tell(Finding::good("writable", seen));
+            server.close(session);
+            server.pass_over();
+            opened = server.connect(Making::No)?;
+            continue;
+        }
+        tell(about.tls);
+        tell(Finding::good("login", format!("as {} to the database {}", about.user, about.database)));
+        tell(about.version);
+        probe::clock(|| clock(server, &mut session), tell)?;
+        let reached = probe::reached(&about.writing);
+        tell(about.writing);
+        about.more.into_iter().for_each(tell);
+        *kept = Some(session);
+        return Ok(reached);
+    }
+    Ok(Reached::No)
+}
+
+fn clock<S: Server>(server: &mut S, session: &mut S::Session) -> Result<u64, BackendError> {
+    let rows = server.ask(session, S::CLOCK).map_err(|failure| server.explain(&failure))?;
+    let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
+    time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
+}

@@ -1,0 +1,144 @@
+//! Explains why the file cannot be made or used: the modes of files, the umask, the limit on the size of files, the disk.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{fs, io, mem};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::unistd::{AccessFlags, access, geteuid};
+
+use super::file::File;
+use crate::backend::{BackendError, ErrorClass};
+use crate::system::{error_text, user};
+
+/// More than one run makes any of the files grow, in bytes.
+const ONE_RUN: u64 = 64 * 1024;
+
+impl File {
+    /// Explains why the file could not be made.
+    pub(super) fn cannot_make(&self, error: &io::Error) -> BackendError {
+        let directory = self.directory();
+        let named = directory.display();
+        match error.kind() {
+            // Else it would have been made absolute.
+            io::ErrorKind::NotFound if self.path().is_relative() => {
+                BackendError::permanent("the directory that we were started in is gone")
+                    .hint("name the file with its whole path, sqlite:///DIRECTORY/FILE")
+            }
+            io::ErrorKind::NotFound if !directory.exists() => {
+                BackendError::permanent(format!("the directory {named} does not exist"))
+                    .hint(format!("make it with `mkdir -p -m 0700 {named}`"))
+            }
+            io::ErrorKind::WouldBlock => {
+                BackendError::transient(format!("another process is making it, or has {named} locked"))
+            }
+            io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
+                BackendError::permanent(format!("no permission to make it in {named}")).hint(
+                    "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
+                )
+            }),
+            io::ErrorKind::FileTooLarge if largest_file().is_some() => too_large(),
+            _ => {
+                let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
+                let class = if passes { ErrorClass::Transient } else { ErrorClass::Permanent };
+                BackendError::new(class, format!("it cannot be made: {}", error_text(error)))
+            }
+        }
+    }
+
+    /// Explains why SQLite may not read or write the file.
+    pub(super) fn explain_refusal(&self) -> BackendError {
+        let (path, directory) = (self.path().display(), self.directory().display());
+        let owner = match fs::metadata(self.path()) {
+            Ok(data) => data.uid(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return BackendError::transient("the file is gone");
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return self.shut().unwrap_or_else(|| {
+                    BackendError::permanent("no permission to enter its directory")
+                        .hint("run as a user who may, or name a file of your own with --backend sqlite:PATH")
+                });
+            }
+            Err(error) => return BackendError::permanent(error_text(&error)),
+        };
+        if self.path().is_dir() {
+            return BackendError::permanent("is a directory").hint("name a file in it");
+        }
+        match may_use(self.path()) {
+            Err(Errno::EROFS) => BackendError::permanent("its file system is mounted read-only"),
+            Err(_) => self.shut().unwrap_or_else(|| {
+                let owner = user::name_of(owner);
+                BackendError::permanent(format!("no permission to read and write it; it belongs to user {owner}"))
+                    .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
+            }),
+            Ok(()) if access(self.directory(), AccessFlags::W_OK).is_err() => self.shut().unwrap_or_else(|| {
+                let message = format!("no permission to write to {directory}, where its -wal and -shm files go");
+                BackendError::permanent(message)
+            }),
+            Ok(()) => {
+                // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
+                let is_all_ours = ["-wal", "-shm"]
+                    .iter()
+                    .all(|end| matches!(may_use(&self.beside(end)), Ok(()) | Err(Errno::ENOENT)));
+                let class = if is_all_ours { ErrorClass::Transient } else { ErrorClass::Permanent };
+                BackendError::new(class, "it cannot be opened or is read-only").hint(format!(
+                    "check the modes of {path}, {path}-wal and {path}-shm, the free space, and the limit of open files"
+                ))
+            }
+        }
+    }
+
+    /// Explains an error of the disk. It may pass, when somebody makes room or the disk gets another chance.
+    pub(super) fn explain_io(&self, error: &rusqlite::Error) -> BackendError {
+        let sizes = ["", "-wal", "-shm"].map(|end| fs::metadata(self.beside(end)).map_or(0, |data| data.len()));
+        let needed = sizes.into_iter().max().unwrap_or_default() + ONE_RUN;
+        if largest_file().is_some_and(|limit| limit < needed) {
+            return too_large();
+        }
+        BackendError::transient(error.to_string()).hint("the disk may be full or failing; `dmesg` and `df` tell more")
+    }
+
+    /// Explains that a mode keeps us out of what is ours, if that is why the file cannot be used. It looks at the file and then at
+    /// the directories above it.
+    fn shut(&self) -> Option<BackendError> {
+        // Into the last directory we write, and the others we only pass.
+        let mut of_directory = 0o300;
+        let mut there = self.path().ancestors().filter_map(|place| Some((place, fs::metadata(place).ok()?)));
+        let (place, mode) = there.find_map(|(place, data)| {
+            let needed = if data.is_dir() { mem::replace(&mut of_directory, 0o100) } else { 0o600 };
+            let is_shut = data.uid() == geteuid().as_raw() && data.mode() & needed != needed;
+            is_shut.then(|| (place.display(), data.mode() & 0o7777))
+        })?;
+        Some(
+            BackendError::permanent(format!("the mode {mode:04o} of {place} leaves its own user too few rights"))
+                .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
+        )
+    }
+}
+
+fn may_use(path: &Path) -> nix::Result<()> {
+    access(path, AccessFlags::R_OK | AccessFlags::W_OK)
+}
+
+/// Explains that the file, or one beside it, may not become as large as it has to.
+fn too_large() -> BackendError {
+    let limit = largest_file().unwrap_or_default() / 1024;
+    BackendError::permanent(format!("no file may have more than {limit} KiB here, which is too little"))
+        .hint("raise the limit with `ulimit -f`")
+}
+
+/// Returns how many bytes a file that we write may have, if there is a limit.
+fn largest_file() -> Option<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
+    (limit != RLIM_INFINITY).then_some(limit)
+}
+
+/// Reads the umask, where /proc tells it.
+pub(super) fn umask() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let text = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(text.trim(), 8).ok()
+}
