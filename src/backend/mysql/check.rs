@@ -6,7 +6,7 @@ use mysql::Conn;
 
 use super::MySql;
 use super::answer;
-use super::errors::Failure;
+use super::errors::{DENIED, Failure};
 use super::statements::{Step, quoted};
 use crate::backend::Finding;
 use crate::backend::hosts::Hosts;
@@ -137,7 +137,7 @@ impl MySql {
         for (right, statement) in rights {
             // That a column is missing is another matter.
             let answer = rows(session, &statement.replace("{table}", &quoted(&name)));
-            if answer.is_err_and(|failure| failure.is_denied()) {
+            if answer.is_err_and(|failure| failure.is(&DENIED)) {
                 lacking.push((*right).to_owned());
             }
         }

@@ -40,32 +40,14 @@ impl Failure {
         of_answer("", answer).class == ErrorClass::Permanent && !EXHAUSTED.contains(&answer.code)
     }
 
-    /// Somebody else may do it.
-    pub(super) fn is_denied(&self) -> bool {
-        self.code().is_some_and(|code| DENIED.contains(&code))
-    }
-
-    /// The server has answered, if only to complain.
+    /// Tells whether the server has answered, if only to complain.
     pub(super) fn is_answer(&self) -> bool {
         self.code().is_some()
     }
 
-    pub(super) fn is_missing_table(&self) -> bool {
-        self.code() == Some(1146)
-    }
-
-    pub(super) fn is_missing_database(&self) -> bool {
-        self.code() == Some(1049)
-    }
-
-    /// The server can be read only, as a replica can.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.code().is_some_and(|code| READ_ONLY.contains(&code))
-    }
-
-    /// Another session keeps a row or a table, and the server has waited for it.
-    pub(super) fn is_locked(&self) -> bool {
-        self.code() == Some(1205)
+    /// Tells whether the server said one of these.
+    pub(super) fn is(&self, codes: &[u16]) -> bool {
+        self.code().is_some_and(|code| codes.contains(&code))
     }
 
     /// Returns the table that the statement was about.
@@ -89,13 +71,19 @@ impl Failure {
     }
 }
 
+pub(super) const NO_TABLE: u16 = 1146;
+pub(super) const NO_DATABASE: u16 = 1049;
+/// Another session keeps a row or a table, and the server has waited for it.
+pub(super) const LOCKED: u16 = 1205;
+
 /// No right to it.
-const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
+pub(super) const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
 /// The server has run out of something: disk, memory, locks, places for transactions.
 const EXHAUSTED: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 
-const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
+/// The server can only be read, as a replica can.
+pub(super) const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
 /// Too many connections: of all, of this user, or for this hour; and no thread for another one.
 const FULL: [u16; 4] = [1040, 1203, 1226, 1135];
@@ -105,7 +93,7 @@ const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
 
 /// A collision with another transaction or with whoever alters the table, a statement that was ended, a cluster that is not
 /// ready, a connection that was idle for too long.
-const PASSING: [u16; 14] = [1205, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
+const PASSING: [u16; 14] = [LOCKED, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
 
 /// Explains an error that came before any request.
 pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
@@ -182,7 +170,7 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
             Permanent,
             "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it",
         ),
-        1049 => {
+        NO_DATABASE => {
             (Permanent, "make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
         }
         1129 => (Permanent, "once the network is mended, run FLUSH HOSTS on the server"),

@@ -22,7 +22,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::probe::Tell;
-use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, survey};
+use super::sql::{Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, Table, survey};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, Kept, Opened, Reached, Remark, Reply, Url};
 use crate::duration::brief;
@@ -130,7 +130,7 @@ impl MySql {
         let mut rows = Vec::new();
         if let Err(error) = answer::read(session, statements, &mut rows) {
             let failure = Failure::new(error, step);
-            if !failure.is_missing_table() {
+            if !failure.is(&[errors::NO_TABLE]) {
                 return Err(failure);
             }
             session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, step))?;
@@ -201,34 +201,24 @@ impl Database for MySql {
         session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, Step::Lock))
     }
 
-    fn fault(&self, failure: &Failure) -> Fault {
-        match failure {
-            failure if failure.is_read_only() => Fault::ReadOnly,
-            failure if failure.is_missing_table() => Fault::Missing(failure.table()),
+    fn explain(&self, failure: &Failure) -> Explained {
+        let (said, is_denied) = (failure.cause(), failure.is(&errors::DENIED));
+        let mut error = errors::of_asking(&self.servers.login.user, failure);
+        if failure.is(&[errors::LOCKED]) {
+            let what = match failure.table() {
+                Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
+                Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
+            };
+            error.message = format!("another session keeps {what} locked: {said}");
+            error = error.hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show");
+        }
+        let fault = match failure {
+            failure if failure.is(&errors::READ_ONLY) => Fault::ReadOnly,
+            failure if failure.is(&[errors::NO_TABLE]) => Fault::Missing(failure.table()),
             failure if failure.spares_the_lock() => Fault::History,
             _ => Fault::Other,
-        }
-    }
-
-    fn explain(&self, failure: &Failure) -> BackendError {
-        let error = errors::of_asking(&self.servers.login.user, failure);
-        if !failure.is_locked() {
-            return error;
-        }
-        let what = match failure.table() {
-            Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
-            Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
         };
-        BackendError { message: format!("another session keeps {what} locked: {}", failure.cause()), ..error }
-            .hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show")
-    }
-
-    fn said(&self, failure: &Failure) -> String {
-        failure.cause()
-    }
-
-    fn is_denied(&self, failure: &Failure) -> bool {
-        failure.is_denied()
+        Explained { fault, error, said, is_denied }
     }
 
     fn acquire(&mut self, session: &mut Conn, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
@@ -341,7 +331,7 @@ impl Database for MySql {
     }
 
     fn no_place(&self, _: Table, failure: &Failure) -> Option<BackendError> {
-        failure.is_missing_database().then(|| BackendError { ambiguous: false, ..self.explain(failure) })
+        failure.is(&[errors::NO_DATABASE]).then(|| BackendError { ambiguous: false, ..self.explain(failure).error })
     }
 
     /// Whether the table can be seen. If not, it is missing, or making it meets the same trouble and tells of it.

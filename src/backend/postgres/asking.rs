@@ -51,7 +51,9 @@ impl Postgres {
     ) -> Result<Listing, Failure> {
         let rows = match self.query(session, statement, History::Without, values) {
             // A standby need not have the table yet.
-            Err(failure) if errors::is_no_table(&failure) => self.query(session, &NOW, History::Without, &[])?,
+            Err(failure) if errors::is(&failure, errors::NO_TABLE) => {
+                self.query(session, &NOW, History::Without, &[])?
+            }
             answer => answer?,
         };
         if rows.iter().any(|row| row.try_get(1).unwrap_or(false)) {
@@ -86,7 +88,7 @@ impl Postgres {
                     return self.answered(Ok(rows));
                 }
                 // The lock is lost, the table is missing, or this was not a session of our own.
-                Err(failure) if !errors::is_no_table(&failure) => return Err(failure),
+                Err(failure) if !errors::is(&failure, errors::NO_TABLE) => return Err(failure),
                 answer => {
                     self.place(session)?;
                     if !self.tables.are_placed() {

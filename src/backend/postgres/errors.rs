@@ -9,12 +9,27 @@ use tokio_postgres::error::{DbError, SqlState};
 use super::super::{BackendError, ErrorClass, network, tls};
 use super::session::Failure;
 
-/// The server says that it wants TLS, or no TLS.
-pub(super) fn wants_other_encryption(failure: &Failure) -> bool {
-    is(failure, &SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
+const OTHER_ENCRYPTION: &str = "28000";
+pub(super) const NO_TABLE: &str = "42P01";
+pub(super) const NO_SCHEMA: &str = "3F000";
+/// The right is missing.
+pub(super) const DENIED: &str = "42501";
+/// The taking was given back before it came, which the statement says by dividing by zero.
+pub(super) const GIVEN_UP: &str = "22012";
+/// Another process made the table at the same time: the key, the table or its type is there.
+pub(super) const MADE_ALREADY: [&str; 3] = ["23505", "42P07", "42710"];
+const ONLY_READ: &str = "25006";
+
+pub(super) fn is(failure: &Failure, code: &str) -> bool {
+    matches!(failure, Failure::Said(error) if error.code().is_some_and(|found| found.code() == code))
 }
 
-/// TLS failed, as opposed to what is sent through it.
+/// Tells whether the server wants TLS, or no TLS.
+pub(super) fn wants_other_encryption(failure: &Failure) -> bool {
+    is(failure, OTHER_ENCRYPTION)
+}
+
+/// Tells whether TLS failed, as opposed to what is sent through it.
 pub(super) fn is_of_tls(failure: &Failure) -> bool {
     matches!(failure, Failure::Said(error) if is_handshake(error))
 }
@@ -23,36 +38,9 @@ fn is_handshake(error: &Error) -> bool {
     error.to_string().starts_with("error performing TLS handshake")
 }
 
-/// The server can be read only, as a standby can.
+/// Tells whether the server can only be read, as a standby can.
 pub(super) fn is_read_only(failure: &Failure) -> bool {
-    matches!(failure, Failure::ReadOnly) || is(failure, &SqlState::READ_ONLY_SQL_TRANSACTION)
-}
-
-/// There is no such table.
-pub(super) fn is_no_table(failure: &Failure) -> bool {
-    is(failure, &SqlState::UNDEFINED_TABLE)
-}
-
-/// Another process made the table at the same time.
-pub(super) fn is_made_already(failure: &Failure) -> bool {
-    [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT]
-        .iter()
-        .any(|code| is(failure, code))
-}
-
-/// The schema of the table is missing.
-pub(super) fn is_no_schema(failure: &Failure) -> bool {
-    is(failure, &SqlState::INVALID_SCHEMA_NAME)
-}
-
-/// The taking was given back before it came, which the statement says by dividing by zero.
-pub(super) fn is_given_up(failure: &Failure) -> bool {
-    is(failure, &SqlState::DIVISION_BY_ZERO)
-}
-
-/// The right is missing.
-pub(super) fn is_forbidden(failure: &Failure) -> bool {
-    is(failure, &SqlState::INSUFFICIENT_PRIVILEGE)
+    matches!(failure, Failure::ReadOnly) || is(failure, ONLY_READ)
 }
 
 /// The server has answered, if only to complain.
@@ -81,10 +69,6 @@ pub(super) fn is_end_of_session(failure: &Failure) -> bool {
         Some(answer) => is_goodbye(answer.code()),
         None => error.is_closed() || io_kind(error).is_some(),
     }
-}
-
-fn is(failure: &Failure, code: &SqlState) -> bool {
-    matches!(failure, Failure::Said(error) if error.code() == Some(code))
 }
 
 /// Explains an error that came before any request.
@@ -150,7 +134,7 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
     };
     let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not one of locks: {why}"));
     match error.as_db_error() {
-        Some(_) if is_given_up(failure) => BackendError::given_up(),
+        Some(_) if is(failure, GIVEN_UP) => BackendError::given_up(),
         Some(answer) if is_of_form(answer.code()) => not_of_locks(answer.message())
             .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
         Some(answer) => {
@@ -229,14 +213,14 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
             (Permanent, "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here")
         }
         "3D000" => (Permanent, "make the database, or name another one at the end of the URL"),
-        "42501" => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
+        DENIED => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
         _ if is_full => (Overloaded, FULL),
         "08P01" if is_refusal(said) => (Permanent, "look at the user and the database in the URL"),
         // It says so for a while after the server was away. Later versions add the server's words.
         "08P01" if said.contains("server_login_retry") => {
             return BackendError::transient(said).hint(LOGIN_RETRY).lingering();
         }
-        "25006" => (Transient, READ_ONLY),
+        ONLY_READ => (Transient, READ_ONLY),
         // No connection, a collision with another transaction, too few resources, an operator, the system.
         "55P03" => (Transient, ""),
         _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => (Transient, ""),

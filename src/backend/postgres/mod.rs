@@ -19,7 +19,9 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros, survey};
+use super::sql::{
+    Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros, survey,
+};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, ErrorClass, FOR_EVER, Kept, Opened, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Grant, Holder, LockState, Wanted};
@@ -77,7 +79,7 @@ impl Postgres {
         }
         // Either by chance, or because the column keeps no more.
         let asked = self.query(session, &DIGITS, History::Without, &[]);
-        let rows = asked.map_err(|failure| self.explain(&failure).ambiguous())?;
+        let rows = asked.map_err(|failure| self.explain(&failure).error.ambiguous())?;
         let Some(row) = rows.first() else { return Ok(()) };
         let is_coarse = matches!(row.try_get(0), Ok(0..MILLISECONDS)) || matches!(row.try_get(1), Ok(true));
         match (is_coarse, is_early) {
@@ -189,33 +191,24 @@ impl Database for Postgres {
         errors::is_answer(failure) && !session.is_over()
     }
 
-    fn fault(&self, failure: &Failure) -> Fault {
-        match failure {
-            failure if errors::is_read_only(failure) => Fault::ReadOnly,
-            failure if errors::is_no_table(failure) => Fault::Missing(self.tables.missing(&errors::said(failure))),
-            // Whose fault it is shows without the history.
-            failure if errors::is_said(failure) && !errors::is_given_up(failure) => match self.explain(failure).class {
-                ErrorClass::Permanent => Fault::History,
-                _ => Fault::Other,
-            },
-            _ => Fault::Other,
-        }
-    }
-
-    fn explain(&self, failure: &Failure) -> BackendError {
+    fn explain(&self, failure: &Failure) -> Explained {
         let table = match failure {
             Failure::Locked { place, .. } => self.tables.missing(place),
             _ => Table::Locks,
         };
-        errors::of_asking(&self.servers.login.user, self.tables.name(table), failure)
-    }
-
-    fn said(&self, failure: &Failure) -> String {
-        errors::said(failure)
-    }
-
-    fn is_denied(&self, failure: &Failure) -> bool {
-        errors::is_forbidden(failure)
+        let error = errors::of_asking(&self.servers.login.user, self.tables.name(table), failure);
+        let said = errors::said(failure);
+        let fault = match failure {
+            failure if errors::is_read_only(failure) => Fault::ReadOnly,
+            failure if errors::is(failure, errors::NO_TABLE) => Fault::Missing(self.tables.missing(&said)),
+            // Whose fault it is shows without the history.
+            failure if errors::is_said(failure) && !errors::is(failure, errors::GIVEN_UP) => match error.class {
+                ErrorClass::Permanent => Fault::History,
+                _ => Fault::Other,
+            },
+            _ => Fault::Other,
+        };
+        Explained { fault, error, said, is_denied: errors::is(failure, errors::DENIED) }
     }
 
     fn acquire(&mut self, session: &mut Session, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
@@ -321,7 +314,7 @@ impl Database for Postgres {
         let limit = self.limit(session);
         match session.execute(&self.tables.create(table), limit) {
             Ok(()) => Ok(true),
-            Err(failure) if errors::is_made_already(&failure) => Ok(false),
+            Err(failure) if errors::MADE_ALREADY.iter().any(|code| errors::is(&failure, code)) => Ok(false),
             Err(failure) => Err(self.sort(session, failure)),
         }
     }
@@ -342,7 +335,7 @@ impl Database for Postgres {
             return Some(error.clone());
         }
         let (name, create) = (self.tables.name(table), self.tables.create(table));
-        let (schema, _) = name.split_once('.').filter(|_| errors::is_no_schema(failure))?;
+        let (schema, _) = name.split_once('.').filter(|_| errors::is(failure, errors::NO_SCHEMA))?;
         Some(BackendError::permanent(format!("there is no schema {schema} for the table {name}")).hint(format!(
             "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"
         )))

@@ -1,7 +1,7 @@
 //! Whether the tables are what locks need: what they are made of, and what may be done with them.
 
 use super::columns::{Column, Columns, NO_ENDS, NO_TOKENS};
-use super::{Database, Fault, Making, SqlLocks, Table};
+use super::{Database, Making, SqlLocks, Table};
 use crate::backend::{BackendError, ErrorClass, Finding, Grade, Reached, Tell};
 
 /// Lists the columns of a history.
@@ -56,7 +56,7 @@ impl<D: Database> SqlLocks<D> {
             self.session = opened;
         }
         // One that refuses to be asked leaves open what a taking shows.
-        let error = self.database.explain(&failure);
+        let error = self.database.explain(&failure).error;
         if error.class != ErrorClass::Permanent {
             return Err(error);
         }
@@ -77,25 +77,20 @@ impl<D: Database> SqlLocks<D> {
             match Self::create_first(&mut self.database, session, table) {
                 Ok(true) => made = "was missing, and is made",
                 Ok(false) => {}
-                Err(failure) => return Ok((self.judge_making(table, subject, failure)?, None)),
+                Err(failure) => {
+                    let finding = Finding::of_trouble(subject, self.lasting(failure)?);
+                    let worse = Finding {
+                        grade: Grade::Unwise,
+                        seen: format!("{}; {NO_TOKENS}", finding.seen),
+                        ..finding.clone()
+                    };
+                    return Ok((if table == Table::Locks { finding } else { worse }, None));
+                }
             }
             facts = self.database.describe(session, table)?;
         }
         let good = Finding::good(subject, format!("the table {} {made}", self.database.name(table)));
         Ok((facts.as_mut().and_then(|facts| facts.kind.take()).unwrap_or(good), facts))
-    }
-
-    /// Judges that a table could not be made, unless that may pass.
-    fn judge_making(&self, table: Table, subject: &'static str, failure: D::Failure) -> Result<Finding, D::Failure> {
-        let error = self.database.explain(&failure);
-        if error.class != ErrorClass::Permanent || self.database.fault(&failure) == Fault::ReadOnly {
-            return Err(failure);
-        }
-        let finding = Finding::of_trouble(subject, error);
-        Ok(match table {
-            Table::Locks => finding,
-            Table::Runs => Finding { grade: Grade::Unwise, seen: format!("{}; {NO_TOKENS}", finding.seen), ..finding },
-        })
     }
 
     fn probe_locks(&mut self, session: &mut D::Session, tell: Tell<'_>) -> Result<(), D::Failure> {

@@ -18,7 +18,7 @@ pub(in crate::backend) trait Server: Database {
 
     /// Judges an answer that the server may refuse. The error is that it does not answer any more.
     fn if_told(&self, subject: &'static str, told: Result<Finding, Self::Failure>) -> Result<Finding, Self::Failure> {
-        told.or_else(|failure| match self.explain(&failure) {
+        told.or_else(|failure| match self.explain(&failure).error {
             error if error.class == ErrorClass::Permanent => Ok(Finding::refused(subject, error)),
             _ => Err(failure),
         })
@@ -57,7 +57,7 @@ pub(in crate::backend) fn survey<S: Server>(
     };
     for left in (0..server.servers()).rev() {
         let Some(mut session) = opened.take() else { break };
-        let about = server.about(&mut session, distance).map_err(|failure| server.explain(&failure))?;
+        let about = server.about(&mut session, distance).map_err(|failure| server.explain(&failure).error)?;
         if about.read_only && left > 0 {
             let seen = format!("{} can only be read, and is passed over", server.hosts().first());
             tell(Finding::good("writable", seen));
@@ -80,7 +80,7 @@ pub(in crate::backend) fn survey<S: Server>(
 }
 
 fn clock<S: Server>(server: &mut S, session: &mut S::Session) -> Result<u64, BackendError> {
-    let rows = server.ask(session, S::CLOCK).map_err(|failure| server.explain(&failure))?;
+    let rows = server.ask(session, S::CLOCK).map_err(|failure| server.explain(&failure).error)?;
     let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
     time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
 }

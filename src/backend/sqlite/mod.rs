@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::sql::{Database, Dialect, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
+use super::sql::{Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
 use super::url::percent_decode;
 use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reached, Reply, Tell, Url};
 use crate::lock::{Change, Claim, Closing, Wanted};
@@ -217,28 +217,23 @@ impl Database for Sqlite {
         failure.error().is_none_or(is_busy) && session.is_autocommit()
     }
 
-    fn fault(&self, failure: &Failure) -> Fault {
-        match failure {
+    fn explain(&self, failure: &Failure) -> Explained {
+        let fault = match failure {
             Failure::Lock(error) if is_no_table(error) => Fault::Missing(Table::Locks),
             Failure::History(error) if is_no_table(error) => Fault::Missing(Table::Runs),
             Failure::History(error) if history::is_foreign(error) => Fault::History,
             _ => Fault::Other,
-        }
-    }
-
-    fn explain(&self, failure: &Failure) -> BackendError {
-        match failure {
+        };
+        let error = match failure {
             Failure::Lock(error) if is_of_schema(error) => {
                 BackendError::permanent(format!("the table {} is not one of locks: {error}", self.table))
                     .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
             }
             Failure::Lock(error) | Failure::History(error) => self.explain_error(error),
             Failure::Ours(error) => error.clone(),
-        }
-    }
-
-    fn said(&self, failure: &Failure) -> String {
-        failure.error().map_or_else(|| self.explain(failure).message, ToString::to_string)
+        };
+        let said = failure.error().map_or_else(|| error.message.clone(), ToString::to_string);
+        Explained { fault, error, said, is_denied: false }
     }
 
     fn acquire(
