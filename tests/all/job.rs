@@ -316,11 +316,11 @@ fn signal_is_what_the_job_gets_first() {
     }
 }
 
-/// How long before the lock's end the job gets its first signal, of which it dies, in milliseconds, with at-most 3s.
+/// How long before the lock's end the job gets its first signal, of which it dies, in milliseconds, with at-most 20s.
 fn first_signal_before_the_end(options: &[&str]) -> i64 {
     let place = Place::new();
     let job = ["bash", "-c", &heartbeat("beats")];
-    let started = detached(&place, "run", &limited(&place, "job", "3s", options.iter().copied().chain(job)));
+    let started = detached(&place, "run", &limited(&place, "job", "20s", options.iter().copied().chain(job)));
     let until = millis(&wait_until_held(&place, "job").lock_until);
     assert_eq!(started.finish().code(), Some(124));
     until - last_beat(&place, "beats")
@@ -330,13 +330,14 @@ fn first_signal_before_the_end(options: &[&str]) -> i64 {
 fn kill_after_is_the_time_to_clean_up_and_at_most_a_fifth() {
     let (whole, short, none) = std::thread::scope(|scope| {
         let measure = |options: &'static [&str]| scope.spawn(|| first_signal_before_the_end(options));
-        let (whole, short) = (measure(&[]), measure(&["--kill-after", "300ms"]));
+        let (whole, short) = (measure(&[]), measure(&["--kill-after", "2s"]));
         let none = first_signal_before_the_end(&["--kill-after", "0"]);
         (whole.join().unwrap(), short.join().unwrap(), none)
     });
-    assert!((600..1200).contains(&whole), "{whole}");
-    assert!((300..600).contains(&short), "{short}");
-    assert!((0..300).contains(&none), "{none}");
+    // And the margin of a second; each has another one, for a machine that is busy.
+    assert!((4_000..7_000).contains(&whole), "{whole}");
+    assert!((2_000..4_000).contains(&short), "{short}");
+    assert!((0..2_000).contains(&none), "{none}");
 }
 
 #[test]

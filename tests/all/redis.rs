@@ -128,7 +128,7 @@ fn a_running_job_has_a_key_with_its_owner_and_an_end() {
     let (time, owner) = value.strip_prefix("ADDED:").unwrap().split_once('@').unwrap();
     assert!(time.len() == 24 && time.ends_with('Z'), "{value}");
     assert!(owner.contains(&format!(":{}:", holder.pid())), "{value}");
-    assert!((50_000..=60_000).contains(&left), "{left}");
+    assert!((30_000..=60_000).contains(&left), "{left}");
     // The server's clock says the same, to the second at least.
     let now = database.cli(&["time"]).lines().next().unwrap().parse::<u64>().unwrap();
     let date = Command::new("date").args(["-u", "-d", time, "+%s"]).output().unwrap();
@@ -146,7 +146,7 @@ fn at_least_is_kept_by_the_server_under_an_owner_that_has_ended() {
     let (place, database) = (Place::new(), servers::redis().database());
     finish(&mut on(&place, &database.url(), "a", &["--at-least", "20s", "--", "true"])).is_silent_with(0);
     assert!(value(&database, "a").ends_with(":ended"), "{}", value(&database, "a"));
-    assert!((10_000..=20_000).contains(&left(&database, "a")));
+    assert!((1..=20_000).contains(&left(&database, "a")));
     skipped(&place, &database.url(), "a");
     let short = ["--at-least", "1s", "-E", "75", "--", "true"];
     finish(&mut on(&place, &database.url(), "b", &short)).is_silent_with(0);
@@ -256,7 +256,7 @@ fn a_release_that_is_repeated_finds_its_mark_and_changes_nothing() {
     let left: i64 = database.cli(&["pttl", "a"]).parse().unwrap();
     assert_eq!(release("20000"), "1");
     assert!(database.cli(&["get", "a"]).ends_with("@me:ended"));
-    assert!(left - database.cli(&["pttl", "a"]).parse::<i64>().unwrap() < 10_000);
+    assert!(left - database.cli(&["pttl", "a"]).parse::<i64>().unwrap() < 25_000);
     // The owner that has ended is not the one that takes again.
     assert!(database.cli(&["eval", &acquire, "1", "a", "me", "60000"]).starts_with("0\n"));
 }

@@ -12,7 +12,7 @@ fn a_lock_is_a_row_that_is_taken_and_given_back() {
 
     let held = row(&database, "nightly");
     assert_eq!((&held.owner, held.held), (&job.owner, true));
-    assert!((55..=60).contains(&held.left), "{held:?}");
+    assert!((30..=60).contains(&held.left), "{held:?}");
     let parts: Vec<&str> = held.owner.rsplitn(3, ':').collect();
     assert_eq!(parts[1], job.started.pid().to_string(), "HOST:PID:RANDOM");
     finish(&mut site.run("nightly", ["echo", "no"])).is_silent_with(75);
@@ -48,7 +48,7 @@ fn at_least_and_every_keep_the_lock_after_the_job() {
     let site = Site::new(database.url());
     finish(&mut site.run("least", ["--at-least", "30s", "true"])).is_silent_with(0);
     let Row { owner, held, left } = row(&database, "least");
-    assert!(owner.ends_with(":ended") && held && (20..=30).contains(&left), "{owner} {held} {left}");
+    assert!(owner.ends_with(":ended") && held && (1..=30).contains(&left), "{owner} {held} {left}");
     assert!(!site.is_free("least"));
 
     finish(&mut site.run("every", ["--every", "1h", "true"])).is_silent_with(0);
