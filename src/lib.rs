@@ -22,9 +22,6 @@ mod job;
 mod lock;
 mod report;
 mod run;
-#[cfg(test)]
-#[path = "../tests/servers/mod.rs"]
-mod servers;
 mod supervise;
 mod system;
 mod variables;

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::measure::{SHEDLOCK, command, end, hold, quantile, run};
-use crate::servers::{MariaDb, PgBouncer, Postgres, Server};
 use crate::{HELD, Place};
+use servers::{MariaDb, PgBouncer, Postgres, Server};
 
 const PROCESSES: usize = 300;
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::relay::Conversation;
-use crate::servers::Server;
+use servers::Server;
 
 const THREADS: usize = 16;
 const LONG: Duration = Duration::from_secs(2);

@@ -4,16 +4,13 @@
 //! start to end, every command once in every round; what goes over the network; what a server stands; and a herd, many
 //! processes at once. Nothing is asserted. `benches/README.md` has results.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot run says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run says so by panicking")]
 
 mod herd;
 mod load;
 #[path = "../measure/mod.rs"]
 mod measure;
 mod relay;
-#[path = "../../tests/servers/mod.rs"]
-#[expect(dead_code, reason = "the tests ask for more")]
-mod servers;
 
 use std::fs;
 use std::process::Stdio;

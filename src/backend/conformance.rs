@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::{Access, Acquired, Admin, Backend, BackendError, ErrorClass, Kept, from_url};
 use crate::lock::{Claim, Closing, Grant, Lock, LockName, LockState, Owner, Purpose, RunOutcome};
-use crate::servers::stores::{Run, Store, Stored};
+use servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing takes so long unless something is broken.

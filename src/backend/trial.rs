@@ -206,7 +206,7 @@ impl Admin for Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::stores::{self, Run, Stored};
+    use servers::stores::{self, Run, Stored};
 
     crate::backend::conformance::conformance!(super::TrialStore::new);
 
@@ -215,7 +215,7 @@ mod tests {
 
     impl TrialStore {
         fn new() -> Self {
-            Self(crate::servers::unique("trial"))
+            Self(servers::unique("trial"))
         }
 
         fn with<T: Default>(&self, work: impl FnOnce(&mut Store) -> T) -> T {

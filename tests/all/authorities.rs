@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use super::servers::{self, MariaDbDatabase, PostgresDatabase, RedisDatabase};
 use super::stage::by_root;
 use super::support::process::under;
 use super::support::{Finished, Place, finish};
+use servers::{MariaDbDatabase, PostgresDatabase, RedisDatabase};
 
 /// A database on a server of each kind. Their certificates are for `localhost` and from an authority of ours.
 fn secure() -> (PostgresDatabase, MariaDbDatabase, RedisDatabase) {

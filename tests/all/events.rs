@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore};
-use super::servers::stores::{SqliteStore, Store};
 use super::stage::{Holder, edit, hold, open};
 use super::support::process::{beside, children, detached, limited, touch, until_exists, wait_until_held};
 use super::support::schema::Schema;
 use super::support::{Finished, PATIENCE, Place, finish, kill, wait_until};
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore};
+use servers::stores::{SqliteStore, Store};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -4,11 +4,11 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::servers::stores::Store;
 use super::site::{Site, on_every_backend};
 use super::stage::Holder;
 use super::support::process::{DETACHED, detached, under, wait_for_end};
 use super::support::{Finished, finish, finish_child, finish_in_time, is_alive, kill, start, wait_until};
+use servers::stores::Store;
 
 const MINUTE: i64 = 60_000;
 

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use super::generated::{ROOT, script, text};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
-use super::servers;
 use super::support::process::write_script;
 use super::support::{Place, finish};
 

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 #[cfg(feature = "postgres")]
-use super::servers;
-#[cfg(feature = "postgres")]
 use super::support::finish;
 use super::support::{Finished, Place, finish_child, start, wait_until};
 

@@ -6,11 +6,11 @@ mod ways;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::servers::stores::{SqliteStore, Store};
 use super::site::{Site, on_every_backend};
 use super::stage::Holder;
 use super::support::process::{DETACHED, detached, under, wait_until_it_listens};
 use super::support::{Finished, Place, finish, finish_child, kill, start, wait_until};
+use servers::stores::{SqliteStore, Store};
 
 impl<S: Store> Site<S> {
     /// `shedlock acquire --name NAME --at-most 1m OPTIONS`.

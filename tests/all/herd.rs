@@ -2,10 +2,10 @@
 
 use std::process::{Child, Command};
 
-use super::servers::{MariaDb, Postgres, Redis};
 use super::stage::Holder;
 use super::support::process::{under, wait_for_state};
 use super::support::{Finished, Place, finish_child, start, turn_of_a_herd, wait_until};
+use servers::{MariaDb, Postgres, Redis};
 
 /// Those who fire together.
 const HERD: usize = 300;

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "postgres")]
-use super::servers::stores::PostgresStore;
-use super::servers::stores::{SqliteStore, Store, Stored};
-#[cfg(any(feature = "postgres", feature = "redis"))]
-use super::servers::unique;
-#[cfg(feature = "redis")]
-use super::servers::{redis, stores::RedisStore};
 use super::site::{Site, on_every_backend};
 use super::stage::wait_until_signals_are_caught;
 use super::support::process::{DETACHED, Started, under, wait_for_state};
 use super::support::pty::Terminal;
 use super::support::{Finished, Place, finish, finish_child, finish_in_time, is_alive, kill, row, start, wait_until};
+#[cfg(feature = "postgres")]
+use servers::stores::PostgresStore;
+use servers::stores::{SqliteStore, Store, Stored};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use servers::unique;
+#[cfg(feature = "redis")]
+use servers::{redis, stores::RedisStore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How far, in milliseconds, a time in the store may be from the one that is wanted, since commands lie between.

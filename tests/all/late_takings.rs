@@ -4,9 +4,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::relay::{Act, Chunk, Relay};
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 use super::support::process::touch;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 
 const NAME: &str = "late";
 /// In every taking, and only there: for MySQL in hexadecimal digits.

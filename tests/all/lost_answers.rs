@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Run, Store};
 use super::support::{Place, finish};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Run, Store};
 
 /// Which requests for the lock lose their answers, counted from 0.
 type Plan = fn(usize) -> bool;

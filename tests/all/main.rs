@@ -48,8 +48,6 @@ mod relay;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod relay_sweep;
 mod security;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod servers_start;
 mod showing;
 mod signals;

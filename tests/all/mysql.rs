@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::servers::{self, MariaDb, MariaDbDatabase};
 use super::stage::Holder;
 use super::support::{Finished, Place, finish, finish_child, finish_in_time, start, wait_until};
+use servers::{MariaDb, MariaDbDatabase};
 
 /// The Java library's table.
 const JAVA_TABLE: &str = "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \

@@ -15,9 +15,9 @@ mod zones;
 use std::ffi::OsStr;
 use std::process::Command;
 
-use crate::servers::PostgresDatabase;
 use crate::support::process::Started;
 use crate::support::{Finished, Place, finish, finish_in_time};
+use servers::PostgresDatabase;
 
 /// The password in these tests. No output may ever show it.
 const SECRET: &str = "s3cret";
@@ -45,7 +45,7 @@ impl Site {
 
     /// Starts a run whose job goes on until [`Job::end`], and waits until it goes.
     fn job<A: AsRef<OsStr>>(&self, name: &str, arguments: impl IntoIterator<Item = A>) -> Job<'_> {
-        let tag = crate::servers::unique("job");
+        let tag = servers::unique("job");
         let script = format!(
             "echo $SHEDLOCK_LOCK_OWNER > {tag}.ready; while [ ! -e {tag}.done ] && [ -e {tag}.ready ]; do sleep 0.02; \
              done; exit $(cat {tag}.done)"

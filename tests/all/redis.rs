@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::servers::{self, Redis, RedisCluster, RedisDatabase, RedisSentinel, unique};
 use super::stage::Holder;
 use super::support::{Finished, Place, finish, finish_child, finish_in_time, start, wait_until};
+use servers::{Redis, RedisCluster, RedisDatabase, RedisSentinel, unique};
 
 /// `shedlock run --name NAME --at-most 1m ARGUMENTS` on this URL.
 fn on(place: &Place, url: &str, name: &str, arguments: &[&str]) -> Command {

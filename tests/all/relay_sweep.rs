@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::relay::{Act, Relay};
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 use super::support::{Place, finish, wait_until};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 
 /// How many places the usual run tries, for each kind of harm.
 const SAMPLE: usize = 24;

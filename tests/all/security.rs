@@ -9,8 +9,6 @@ use std::process::Command;
 use std::process::Stdio;
 
 use super::generated::{ROOT, script, text};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
-use super::servers::{self, unique};
 #[cfg(feature = "redis")]
 use super::stage::Holder;
 use super::stage::{by_root, change, mode};
@@ -21,6 +19,8 @@ use super::support::process::write_script;
 use super::support::{Finished, Place, finish};
 #[cfg(feature = "redis")]
 use super::support::{is_alive, wait_until};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+use servers::unique;
 
 const DOCUMENT: &str = "docs/security.md";
 

@@ -9,8 +9,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::servers::{self, MariaDb, PgBouncer, Postgres, Redis, RedisSentinel, Server};
 use crate::support::{PATIENCE, is_alive, kill, wait_until};
+use servers::{MariaDb, PgBouncer, Postgres, Redis, RedisSentinel, Server};
 
 #[test]
 fn plain_servers_answer() {

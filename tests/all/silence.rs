@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::relay::{Act, Chunk, Relay};
-use super::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 use super::support::{Place, finish};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 
 macro_rules! on_every_server {
     ($($test:ident)*) => {

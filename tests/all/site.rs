@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use super::servers::stores::{Store, Stored};
 use super::stage::Holder;
 use super::support::Place;
 use super::support::process::{DETACHED, under};
+use servers::stores::{Store, Stored};
 
 /// A place, and a store on one of the backends.
 pub(crate) struct Site<S> {
@@ -63,7 +63,7 @@ macro_rules! on_every_backend {
     };
     ($backend:ident: $store:ident; $($test:ident)*) => {
         mod $backend {
-            use $crate::servers::stores::$store;
+            use servers::stores::$store;
             use $crate::site::Site;
             $(
                 #[test]

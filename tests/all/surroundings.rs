@@ -3,10 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use super::servers::stores::{MariaDbStore, PostgresStore, Store};
-use super::servers::{self, MariaDb, Postgres};
 use super::stage::{Holder, among_mounts};
 use super::support::{Place, finish};
+use servers::stores::{MariaDbStore, PostgresStore, Store};
+use servers::{MariaDb, Postgres};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;

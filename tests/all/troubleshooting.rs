@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::generated::{ROOT, script, text};
-#[cfg(feature = "postgres")]
-use super::servers::stores::PostgresStore;
-use super::servers::stores::{SqliteStore, Store};
 use super::support::markdown::{Document, run_by};
 use super::support::{Place, finish};
+#[cfg(feature = "postgres")]
+use servers::stores::PostgresStore;
+use servers::stores::{SqliteStore, Store};
 
 const DOCUMENT: &str = "docs/troubleshooting.md";
 

@@ -1,9 +1,9 @@
 //! Tables that take every statement and keep their rows as they were: the commands that change a lock do not say that they did.
 
-use super::servers::stores::{MariaDbStore, PostgresStore, Store};
-use super::servers::unique;
 use super::site::Site;
 use super::support::{Finished, finish};
+use servers::stores::{MariaDbStore, PostgresStore, Store};
+use servers::unique;
 
 /// The lock `job`, and the users with this URL who would change it.
 struct Case<S> {

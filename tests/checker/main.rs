@@ -21,9 +21,6 @@ mod plan;
 mod proof;
 mod random;
 mod record;
-#[path = "../servers/mod.rs"]
-#[expect(dead_code, reason = "the other tests ask for more")]
-mod servers;
 mod store;
 mod summary;
 mod variant;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::plan::NAME;
-use super::servers::{MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
 use super::world::ADDRESS;
+use servers::{MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use super::name_server::{Manner, NameServer, leave_the_network};
 use super::root::{RUN, Root, programs};
-use super::servers::{self, CLUSTER, ClientCertificates, MariaDb, Postgres, Redis, SERVICE};
 use super::support::process::{Started, children, stat, wait_for_child, wait_for_end, wait_until_it_listens};
 use super::support::{Finished, Place, finish, is_alive, kill, wait_until};
+use servers::{CLUSTER, ClientCertificates, MariaDb, Postgres, Redis, SERVICE};
 
 /// The shortest job there is where nothing else can be executed.
 const JOB: [&str; 3] = ["--", "/shedlock", "--version"];

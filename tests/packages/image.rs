@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use super::container::{Store, everything_in, texts, yaml};
-use super::servers;
 use super::support::process::Started;
 use super::support::{Place, finish, wait_until};
 

@@ -29,9 +29,6 @@ mod recipes;
 mod releasing;
 mod root;
 mod rpm;
-#[path = "../servers/mod.rs"]
-#[expect(dead_code, reason = "the other tests ask for more")]
-mod servers;
 #[path = "../all/stage.rs"]
 #[expect(dead_code, reason = "the other tests ask for more")]
 mod stage;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::container::{texts, yaml};
 use super::made::binary;
 use super::root::{Root, repository};
-use super::servers::{self, PostgresDatabase};
 use super::support::process::{Started, wait_for_child, write_script};
 use super::support::{Finished, Place, kill, wait_until};
+use servers::PostgresDatabase;
 
 const MANIFESTS: [&str; 3] = ["cronjob", "cronjob-image-volume", "cronjob-init-container"];
 

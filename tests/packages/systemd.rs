@@ -86,7 +86,7 @@ impl Systemd {
         let directory = directory.to_str().unwrap().trim_end_matches('/');
         // A user that only systemd knows has to get at the program and the units.
         super::stage::change("chmod", "0755", &place.path(""));
-        let group = super::servers::unique("shedlock-units");
+        let group = servers::unique("shedlock-units");
         let mut script = Command::new("sh");
         script.args(["-c", GROUP, "sh", directory, &group, STAGE]);
         let log = fs::File::create(place.path("systemd.log")).unwrap();

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use super::example;
-use super::servers::{self, PostgresDatabase};
 use super::stage::{among_mounts, names_in};
 use super::support::process::write_script;
 use super::support::{Place, finish, wait_until};
 use super::systemd::Systemd;
+use servers::PostgresDatabase;
 
 /// All units among the examples.
 const UNITS: [&str; 7] = [

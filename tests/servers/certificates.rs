@@ -5,16 +5,16 @@ use std::sync::OnceLock;
 use super::directory::Directory;
 
 /// Files in PEM, readable for the servers and for us.
-pub(crate) struct Certificates {
+pub struct Certificates {
     directory: Directory,
 }
 
 /// A name that the server's certificate is for and that no machine knows, alone and in full, as of a service in Kubernetes.
-pub(crate) const SERVICE: &str = "locks-db";
-pub(crate) const CLUSTER: &str = "ops.svc.cluster.example";
+pub const SERVICE: &str = "locks-db";
+pub const CLUSTER: &str = "ops.svc.cluster.example";
 
 /// The same for all servers of this process.
-pub(crate) fn certificates() -> &'static Certificates {
+pub fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(Certificates::new)
 }
@@ -43,30 +43,30 @@ impl Certificates {
     }
 
     /// The authority that signed the server's and the client's certificate.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         self.directory.file("authority.crt")
     }
 
     /// Another authority, which signed nothing.
-    pub(crate) fn stranger(&self) -> String {
+    pub fn stranger(&self) -> String {
         self.directory.file("stranger.crt")
     }
 
     /// The certificate of the server, for `localhost`, `127.0.0.1` and [`SERVICE`].
-    pub(crate) fn server(&self) -> String {
+    pub fn server(&self) -> String {
         self.directory.file("server.crt")
     }
 
-    pub(crate) fn server_key(&self) -> String {
+    pub fn server_key(&self) -> String {
         self.directory.file("server.key")
     }
 
     /// The certificate of a client that is called `jobs`.
-    pub(crate) fn client(&self) -> String {
+    pub fn client(&self) -> String {
         self.directory.file("client.crt")
     }
 
-    pub(crate) fn client_key(&self) -> String {
+    pub fn client_key(&self) -> String {
         self.directory.file("client.key")
     }
 

@@ -44,14 +44,14 @@ rm -rf "$1"
 "#;
 
 /// A directory that is gone, with all that runs in it, soon after it is dropped or this process has ended.
-pub(crate) struct Directory {
+pub struct Directory {
     path: PathBuf,
     /// The janitor waits for its end.
     _pipe: ChildStdin,
 }
 
 impl Directory {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let path = tempfile::Builder::new().prefix("shl").tempdir_in(base()).unwrap();
         let mut janitor = Command::new(program::find("setsid"))
             .args(["--fork", "sh", "-c", JANITOR, "janitor"])
@@ -74,17 +74,17 @@ impl Directory {
         Self { path, _pipe: pipe }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// A path in the directory, as text for an argument; nothing is made.
-    pub(crate) fn file(&self, name: &str) -> String {
+    pub fn file(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
 
     /// A command that runs in this directory as the servers' user.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = program::command(program);
         command.current_dir(&self.path).env("HOME", &self.path);
         if is_root() {
@@ -94,18 +94,18 @@ impl Directory {
     }
 
     /// Runs a program to its end; its output without the last line's end, or what it complains of.
-    pub(crate) fn try_run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
+    pub fn try_run(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         program::output(self.command(program).args(arguments))
     }
 
     /// Like `try_run`, for what has to succeed.
     #[track_caller]
-    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> String {
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.try_run(program, arguments).unwrap_or_else(|complaint| panic!("{program} {arguments:?}: {complaint}"))
     }
 
     /// The processes whose working directory is here.
-    pub(crate) fn processes(&self) -> Vec<i32> {
+    pub fn processes(&self) -> Vec<i32> {
         let is_here =
             |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&self.path));
         let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());

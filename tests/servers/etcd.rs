@@ -8,12 +8,12 @@ use super::program;
 use super::server::{Plan, Server};
 
 /// A cluster of one.
-pub(crate) struct Etcd {
+pub struct Etcd {
     server: Server,
 }
 
 impl Etcd {
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         let server = Server::new(|directory, port| {
             let (client, peer) =
                 (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", program::free_port()));

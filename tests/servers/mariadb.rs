@@ -11,14 +11,14 @@ use super::program;
 use super::server::{Plan, Server};
 
 /// A server whose `root` has no password.
-pub(crate) struct MariaDb {
+pub struct MariaDb {
     server: Server,
 }
 
 /// A database of a server, and who works in it.
 #[derive(Debug, Clone)]
-pub(crate) struct MariaDbDatabase {
-    pub(crate) name: String,
+pub struct MariaDbDatabase {
+    pub name: String,
     port: u16,
     /// The server's socket.
     socket: String,
@@ -40,28 +40,28 @@ const DATA: [&str; 4] =
 
 impl MariaDb {
     /// A server of a test's own. Arguments are such as `--max-connections=20`.
-    pub(crate) fn fresh(arguments: &[&str]) -> Self {
+    pub fn fresh(arguments: &[&str]) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, arguments)) }
     }
 
     /// A server whose clock is off by so much, such as `-1h`.
-    pub(crate) fn with_clock(offset: &str) -> Self {
+    pub fn with_clock(offset: &str) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
     }
 
     /// A server whose clock began at this time, such as `2037-01-01 12:00:00`, and a day has as many seconds there as here.
-    pub(crate) fn started_at(time: &str, arguments: &[&str]) -> Self {
+    pub fn started_at(time: &str, arguments: &[&str]) -> Self {
         let clock = format!("@{time}");
         Self { server: Server::new(|directory, port| plan(directory, port, arguments).with_clock(&clock)) }
     }
 
     /// A server whose clock can be moved, with `set_clock`.
-    pub(crate) fn with_moving_clock() -> Self {
+    pub fn with_moving_clock() -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }
     }
 
     /// A server whose system is in a time zone, as the variable TZ has it, and which goes by that.
-    pub(crate) fn in_zone(zone: &str) -> Self {
+    pub fn in_zone(zone: &str) -> Self {
         let in_zone = |mut plan: Plan| {
             plan.start[0] = program::find(&plan.start[0]).display().to_string();
             plan.start.splice(0..0, ["env".to_owned(), format!("TZ={zone}")]);
@@ -72,7 +72,7 @@ impl MariaDb {
 
     /// A server with TLS. `root` may do without it; `clerk` with the password `s3cret` may not, and `jobs` needs the
     /// client certificate.
-    pub(crate) fn fresh_with_tls(arguments: &[&str]) -> Self {
+    pub fn fresh_with_tls(arguments: &[&str]) -> Self {
         let certificates = certificates();
         let tls = [
             &format!("--ssl-cert={}", certificates.server()),
@@ -85,7 +85,7 @@ impl MariaDb {
     }
 
     /// A new, empty database.
-    pub(crate) fn database(&self) -> MariaDbDatabase {
+    pub fn database(&self) -> MariaDbDatabase {
         let name = program::unique("test");
         self.mariadb(&format!("create database {name}"));
         MariaDbDatabase { name, ..self.own_database() }
@@ -93,7 +93,7 @@ impl MariaDb {
 
     /// What the client answers as root in the database `mysql`.
     #[track_caller]
-    pub(crate) fn mariadb(&self, sql: &str) -> String {
+    pub fn mariadb(&self, sql: &str) -> String {
         self.own_database().mariadb(sql)
     }
 
@@ -110,34 +110,34 @@ impl MariaDb {
 
 impl MariaDbDatabase {
     /// `mysql://root@127.0.0.1:PORT/NAME`, with the login that was set.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url_at("127.0.0.1")
     }
 
     /// The same with another name of the host, such as `localhost`.
-    pub(crate) fn url_at(&self, host: &str) -> String {
+    pub fn url_at(&self, host: &str) -> String {
         format!("mysql://{}@{host}:{}/{}", self.login, self.port, self.name)
     }
 
     /// The server's socket.
-    pub(crate) fn socket(&self) -> &str {
+    pub fn socket(&self) -> &str {
         &self.socket
     }
 
     /// The same database for `USER` or `USER:PASSWORD`, percent-encoded where need be. It is for the URL only. The server
     /// knows users by address and resolves no names: create them as `name@'127.0.0.1'`.
-    pub(crate) fn login(&self, login: &str) -> Self {
+    pub fn login(&self, login: &str) -> Self {
         Self { login: login.to_owned(), ..self.clone() }
     }
 
     /// What the client answers as root, through the socket: rows as lines, columns with a tab between them.
     #[track_caller]
-    pub(crate) fn mariadb(&self, sql: &str) -> String {
+    pub fn mariadb(&self, sql: &str) -> String {
         self.try_mariadb(sql).unwrap_or_else(|complaint| panic!("{complaint}"))
     }
 
     /// Like `mariadb`; what it complains of if it fails.
-    pub(crate) fn try_mariadb(&self, sql: &str) -> Result<String, String> {
+    pub fn try_mariadb(&self, sql: &str) -> Result<String, String> {
         let mut client = program::command("mariadb");
         client.args(["--no-defaults", "-N", "-B", "--socket", &self.socket, "-u", "root"]);
         program::output(client.args(["-D", &self.name, "-e", sql]))

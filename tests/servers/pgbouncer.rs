@@ -10,13 +10,13 @@ use super::server::{Plan, Server};
 
 /// A pooler in transaction mode that trusts everybody and works as `postgres`. A database's URL through it is
 /// `database.at_port(pgbouncer.port()).url()`.
-pub(crate) struct PgBouncer {
+pub struct PgBouncer {
     server: Server,
 }
 
 impl PgBouncer {
     /// A pooler of a test's own, before the PostgreSQL server at that port. Settings are such as `pool_mode=session`.
-    pub(crate) fn fresh(postgres: u16, settings: &[&str]) -> Self {
+    pub fn fresh(postgres: u16, settings: &[&str]) -> Self {
         let server = Server::new(|directory, port| {
             let (file, socket) = (directory.file("pgbouncer.ini"), directory.path().display().to_string());
             let settings = settings.join("\n");
@@ -38,7 +38,7 @@ impl PgBouncer {
     }
 
     /// The URL of a database of the server behind it.
-    pub(crate) fn url(&self, database: &PostgresDatabase) -> String {
+    pub fn url(&self, database: &PostgresDatabase) -> String {
         database.at_port(self.port()).url()
     }
 }

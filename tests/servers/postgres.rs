@@ -13,14 +13,14 @@ use super::program;
 use super::server::{Plan, Server};
 
 /// A server that trusts everybody who comes through its socket, and `postgres` on 127.0.0.1 unless it has TLS.
-pub(crate) struct Postgres {
+pub struct Postgres {
     server: Server,
 }
 
 /// A database of a server, and who works in it.
 #[derive(Debug, Clone)]
-pub(crate) struct PostgresDatabase {
-    pub(crate) name: String,
+pub struct PostgresDatabase {
+    pub name: String,
     /// The directory of the server's socket, and the server's port, which is in the socket's name.
     socket: (String, u16),
     /// The port that the URL has.
@@ -45,23 +45,23 @@ alter role postgres password 's3cret';
 
 impl Postgres {
     /// A server of a test's own. Settings are such as `max_connections=20`.
-    pub(crate) fn fresh(settings: &[&str]) -> Self {
+    pub fn fresh(settings: &[&str]) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, settings)) }
     }
 
     /// A server whose clock is off by so much, such as `-1h`.
-    pub(crate) fn with_clock(offset: &str) -> Self {
+    pub fn with_clock(offset: &str) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }
     }
 
     /// A server whose clock can be moved, with `set_clock`.
-    pub(crate) fn with_moving_clock() -> Self {
+    pub fn with_moving_clock() -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_moving_clock(directory)) }
     }
 
     /// A server with TLS. Over TLS it lets in `jobs` with the client certificate, everybody else (`clerk`, `postgres`) with
     /// the password `s3cret`; without TLS only `clerk`, with the password.
-    pub(crate) fn fresh_with_tls(settings: &[&str]) -> Self {
+    pub fn fresh_with_tls(settings: &[&str]) -> Self {
         let certificates = certificates();
         let tls = [
             "ssl=on",
@@ -82,8 +82,7 @@ impl Postgres {
     }
 
     /// A server of a test's own that can only be read, with an empty database of this name.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the tests of several hosts want two"))]
-    pub(crate) fn only_read(database: &str) -> Self {
+    pub fn only_read(database: &str) -> Self {
         let server = Self::fresh(&[]);
         server.psql(&format!("create database {database}"));
         server.psql("alter system set default_transaction_read_only = on");
@@ -96,8 +95,7 @@ impl Postgres {
     }
 
     /// A copy of this server that follows it.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only the tests of several hosts want two"))]
-    pub(crate) fn standby(&self) -> Self {
+    pub fn standby(&self) -> Self {
         let standby = Self::fresh(&[]);
         standby.stop();
         let copy = format!(
@@ -112,12 +110,12 @@ impl Postgres {
     }
 
     /// A new, empty database.
-    pub(crate) fn database(&self) -> PostgresDatabase {
+    pub fn database(&self) -> PostgresDatabase {
         self.database_of("postgres")
     }
 
     /// A new, empty database that belongs to a role.
-    pub(crate) fn database_of(&self, owner: &str) -> PostgresDatabase {
+    pub fn database_of(&self, owner: &str) -> PostgresDatabase {
         let name = program::unique("test");
         self.psql(&format!("create database {name} owner {owner}"));
         PostgresDatabase { name, ..self.own_database() }
@@ -125,7 +123,7 @@ impl Postgres {
 
     /// What psql answers as the superuser in the database `postgres`.
     #[track_caller]
-    pub(crate) fn psql(&self, sql: &str) -> String {
+    pub fn psql(&self, sql: &str) -> String {
         self.own_database().psql(sql)
     }
 
@@ -142,43 +140,43 @@ impl Postgres {
 
 impl PostgresDatabase {
     /// `postgres://postgres@127.0.0.1:PORT/NAME`, with the login that was set.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url_at("127.0.0.1")
     }
 
     /// The same with another name of the host, such as `localhost`.
-    pub(crate) fn url_at(&self, host: &str) -> String {
+    pub fn url_at(&self, host: &str) -> String {
         format!("postgres://{}@{host}:{}/{}", self.login, self.port, self.name)
     }
 
     /// `postgres://postgres@%2Ftmp%2F…:PORT/NAME`: through the server's socket.
-    pub(crate) fn socket_url(&self) -> String {
+    pub fn socket_url(&self) -> String {
         self.url_at(&self.socket.0.replace('/', "%2F"))
     }
 
     /// The same database for `USER` or `USER:PASSWORD`, percent-encoded where need be. It is for the URL only.
-    pub(crate) fn login(&self, login: &str) -> Self {
+    pub fn login(&self, login: &str) -> Self {
         Self { login: login.to_owned(), ..self.clone() }
     }
 
     /// The same database at another port, such as PgBouncer's. It is for the URL only.
-    pub(crate) fn at_port(&self, port: u16) -> Self {
+    pub fn at_port(&self, port: u16) -> Self {
         Self { port, ..self.clone() }
     }
 
     /// What psql answers as the superuser, through the socket: rows as lines, columns with `|` between them.
     #[track_caller]
-    pub(crate) fn psql(&self, sql: &str) -> String {
+    pub fn psql(&self, sql: &str) -> String {
         self.try_psql(sql).unwrap_or_else(|complaint| panic!("{complaint}"))
     }
 
     /// Like `psql`; what it complains of if it fails.
-    pub(crate) fn try_psql(&self, sql: &str) -> Result<String, String> {
+    pub fn try_psql(&self, sql: &str) -> Result<String, String> {
         self.try_psql_as("postgres", sql)
     }
 
     /// Like `try_psql`, as another user, without a password, since the socket is trusted.
-    pub(crate) fn try_psql_as(&self, user: &str, sql: &str) -> Result<String, String> {
+    pub fn try_psql_as(&self, user: &str, sql: &str) -> Result<String, String> {
         let (directory, port) = &self.socket;
         let mut client = program::command("psql");
         client.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", directory, "-p", &port.to_string()]);

@@ -89,6 +89,6 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// A name that nothing else has: for a database, a table, a role or a lock.
-pub(crate) fn unique(prefix: &str) -> String {
+pub fn unique(prefix: &str) -> String {
     format!("{prefix}_{:016x}", RandomState::new().hash_one(0))
 }

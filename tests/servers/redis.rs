@@ -13,7 +13,7 @@ use super::program;
 use super::server::{Plan, Server};
 
 /// A server. Its data outlive `stop`; they outlive `kill` only with `--appendonly yes`.
-pub(crate) struct Redis {
+pub struct Redis {
     server: Server,
     scheme: &'static str,
     /// How redis-cli logs in.
@@ -24,8 +24,8 @@ pub(crate) struct Redis {
 
 /// A numbered database of a server, and who works in it.
 #[derive(Debug, Clone)]
-pub(crate) struct RedisDatabase {
-    pub(crate) number: u16,
+pub struct RedisDatabase {
+    pub number: u16,
     port: u16,
     scheme: &'static str,
     keeper: &'static [&'static str],
@@ -35,15 +35,15 @@ pub(crate) struct RedisDatabase {
 }
 
 /// Three masters that share the slots, without replicas.
-pub(crate) struct RedisCluster {
-    pub(crate) nodes: Vec<Redis>,
+pub struct RedisCluster {
+    pub nodes: Vec<Redis>,
 }
 
 /// A master, its replica, and one sentinel that suffices to make the replica the master.
-pub(crate) struct RedisSentinel {
-    pub(crate) master: Redis,
-    pub(crate) replica: Redis,
-    pub(crate) sentinel: Redis,
+pub struct RedisSentinel {
+    pub master: Redis,
+    pub replica: Redis,
+    pub sentinel: Redis,
 }
 
 /// Enough for every test to have some of its own.
@@ -68,20 +68,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Redis {
     /// A server of a test's own. Arguments are such as `--appendonly`, `yes`.
-    pub(crate) fn fresh(arguments: &[&str]) -> Self {
+    pub fn fresh(arguments: &[&str]) -> Self {
         Self::new("redis", &[], |_, port| {
             [&["--port", port], arguments].concat().into_iter().map(str::to_owned).collect()
         })
     }
 
     /// A server whose clock can be moved, with `set_clock`.
-    pub(crate) fn with_moving_clock() -> Self {
+    pub fn with_moving_clock() -> Self {
         let arguments = |_: &Directory, port: &str| vec!["--port".to_owned(), port.to_owned()];
         Self::with_plan("redis", &[], arguments, Plan::with_moving_clock)
     }
 
     /// A server that speaks only TLS, and wants a certificate from its clients or not.
-    pub(crate) fn fresh_with_tls(clients: ClientCertificates) -> Self {
+    pub fn fresh_with_tls(clients: ClientCertificates) -> Self {
         let certificates = certificates();
         let clients = match clients {
             ClientCertificates::Required => "yes",
@@ -101,7 +101,7 @@ impl Redis {
     }
 
     /// A server that lets in `clerk` and, to read, `reader`, both with the password `s3cret`.
-    pub(crate) fn fresh_with_users() -> Self {
+    pub fn fresh_with_users() -> Self {
         Self::new("redis", &KEEPER, |directory, port| {
             let file = directory.file("users.acl");
             fs::write(&file, ACL).unwrap();
@@ -162,56 +162,56 @@ impl Redis {
     }
 
     /// A database that no other test uses.
-    pub(crate) fn database(&self) -> RedisDatabase {
+    pub fn database(&self) -> RedisDatabase {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         assert!(number < DATABASES, "every database of this server has been given away");
         self.database_number(number)
     }
 
     /// A database that others may use as well.
-    pub(crate) fn database_number(&self, number: u16) -> RedisDatabase {
+    pub fn database_number(&self, number: u16) -> RedisDatabase {
         let (port, socket) = (self.port(), self.directory().file("socket"));
         RedisDatabase { number, port, scheme: self.scheme, keeper: self.keeper, socket, login: String::new() }
     }
 
     /// What redis-cli answers, in database 0.
     #[track_caller]
-    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+    pub fn cli(&self, arguments: &[&str]) -> String {
         self.database_number(0).cli(arguments)
     }
 }
 
 /// Whether a server with TLS refuses clients that have no certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClientCertificates {
+pub enum ClientCertificates {
     Required,
     Ignored,
 }
 
 impl RedisDatabase {
     /// `redis://127.0.0.1:PORT/NUMBER`, or `rediss` for a server with TLS, with the login that was set.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url_at("127.0.0.1")
     }
 
     /// The same with another name of the host, such as `localhost`.
-    pub(crate) fn url_at(&self, host: &str) -> String {
+    pub fn url_at(&self, host: &str) -> String {
         format!("{}://{}{host}:{}/{}", self.scheme, self.login, self.port, self.number)
     }
 
     /// The same database for `USER:PASSWORD` or `:PASSWORD`, percent-encoded where need be. It is for the URL only.
-    pub(crate) fn login(&self, login: &str) -> Self {
+    pub fn login(&self, login: &str) -> Self {
         Self { login: format!("{login}@"), ..self.clone() }
     }
 
     /// What redis-cli answers, through the socket: bare values, one per line, nothing for nil.
     #[track_caller]
-    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+    pub fn cli(&self, arguments: &[&str]) -> String {
         self.try_cli(arguments).unwrap_or_else(|complaint| panic!("{arguments:?}: {complaint}"))
     }
 
     /// Like `cli`; what the server complains of if it fails.
-    pub(crate) fn try_cli(&self, arguments: &[&str]) -> Result<String, String> {
+    pub fn try_cli(&self, arguments: &[&str]) -> Result<String, String> {
         let mut client = program::command("redis-cli");
         client.args(["-e", "-s", &self.socket]).args(self.keeper);
         // A sentinel knows no databases.
@@ -224,7 +224,7 @@ impl RedisDatabase {
 
 impl RedisCluster {
     /// A cluster of a test's own.
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         let node = || Redis::fresh(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
         let cluster = Self { nodes: [node(), node(), node()].into() };
         for ((node, slots), epoch) in
@@ -247,14 +247,14 @@ impl RedisCluster {
     }
 
     /// `redis-cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis-cluster://{}", nodes.join(","))
     }
 
     /// What redis-cli answers, from the node that has the key.
     #[track_caller]
-    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+    pub fn cli(&self, arguments: &[&str]) -> String {
         let mut client = program::command("redis-cli");
         client.args(["-e", "-c", "-h", "127.0.0.1", "-p", &self.nodes[0].port().to_string()]);
         program::output(client.args(arguments)).unwrap_or_else(|complaint| panic!("{arguments:?}: {complaint}"))
@@ -263,7 +263,7 @@ impl RedisCluster {
 
 impl RedisSentinel {
     /// A master, a replica and a sentinel of a test's own.
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         let master = Redis::fresh(&[]);
         let replica = Redis::fresh(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         // A sentinel asks its master for replicas when it starts, and then only every ten seconds.
@@ -276,12 +276,12 @@ impl RedisSentinel {
     }
 
     /// `redis-sentinel://127.0.0.1:PORT/main?db=NUMBER`.
-    pub(crate) fn url(&self, database: &RedisDatabase) -> String {
+    pub fn url(&self, database: &RedisDatabase) -> String {
         format!("redis-sentinel://127.0.0.1:{}/{MASTER}?db={}", self.sentinel.port(), database.number)
     }
 
     /// The port of the server that the sentinel calls the master now.
-    pub(crate) fn master_port(&self) -> u16 {
+    pub fn master_port(&self) -> u16 {
         let address = self.sentinel.cli(&["sentinel", "get-master-addr-by-name", MASTER]);
         address.lines().last().unwrap().parse().unwrap()
     }

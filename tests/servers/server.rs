@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 }
 
 /// A server on a port of 127.0.0.1, in a directory of its own. It ends with this value or this process.
-pub(crate) struct Server {
+pub struct Server {
     port: u16,
     plan: Plan,
     /// Empty while it is stopped.
@@ -84,45 +84,45 @@ impl Server {
         }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The directory with its socket, its log and its data.
-    pub(crate) fn directory(&self) -> &Directory {
+    pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
     /// The directory's path, which is that of the PostgreSQL and PgBouncer socket as well.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// The ids of all its processes; PostgreSQL has one per connection.
-    pub(crate) fn processes(&self) -> Vec<i32> {
+    pub fn processes(&self) -> Vec<i32> {
         self.directory.processes()
     }
 
     /// The process id; that of PostgreSQL's postmaster.
-    pub(crate) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         let child = self.child();
         child.as_ref().map(|child| i32::try_from(child.id()).unwrap()).expect("the server has been started")
     }
 
     /// All that the server has written, over all its starts.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path().join("log")).unwrap_or_default()).into_owned()
     }
 
     /// Starts it again after `stop` or `kill`, and waits until it answers.
     #[track_caller]
-    pub(crate) fn start(&self) {
+    pub fn start(&self) {
         self.try_start().unwrap_or_else(|complaint| panic!("{complaint}"));
     }
 
     /// Ends it in an orderly way. PostgreSQL and PgBouncer disconnect their clients, nobody waits for them.
     #[track_caller]
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.thaw();
         let mut child = self.child();
         if let Some(mut process) = child.take() {
@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// Ends it with SIGKILL, and PostgreSQL's other processes with it, as when a machine dies, but with its sockets closed.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let mut child = self.child();
         self.signal_all(Signal::SIGKILL);
         if let Some(mut process) = child.take() {
@@ -150,7 +150,7 @@ impl Server {
     }
 
     /// Stops it where it is: connections stay open, new ones are accepted by the kernel, nobody answers.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let stands_still =
             |pid: i32| stat(pid).rsplit_once(") ").is_none_or(|(_, rest)| !rest.starts_with(['R', 'S', 'D']));
@@ -166,12 +166,12 @@ impl Server {
     }
 
     /// Lets a frozen server go on.
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.signal_all(Signal::SIGCONT);
     }
 
     /// Moves the clock of a server that was made `with_moving_clock`, such as by `+1h` from the true time.
-    pub(crate) fn set_clock(&self, offset: &str) {
+    pub fn set_clock(&self, offset: &str) {
         // Renamed into its place: a file that is empty for a moment would be a clock that goes right for a moment.
         let new = self.path().join("clock.new");
         fs::write(&new, offset).unwrap();

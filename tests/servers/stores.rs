@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{MariaDbDatabase, PostgresDatabase, RedisDatabase, mariadb, postgres, redis, unique};
 
 /// What every backend's store can show and do.
-pub(crate) trait Store: Send + Sync {
+pub trait Store: Send + Sync {
     /// The URL by which shedlock reaches it.
     fn url(&self) -> String;
 
@@ -47,14 +47,14 @@ pub(crate) trait Store: Send + Sync {
 
 /// A run as the history has it, with times in milliseconds of the store's clock since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) token: u64,
-    pub(crate) owner: String,
-    pub(crate) host: String,
-    pub(crate) started: i64,
-    pub(crate) ended: Option<i64>,
-    pub(crate) exit_code: Option<i64>,
-    pub(crate) outcome: Option<String>,
+pub struct Run {
+    pub token: u64,
+    pub owner: String,
+    pub host: String,
+    pub started: i64,
+    pub ended: Option<i64>,
+    pub exit_code: Option<i64>,
+    pub outcome: Option<String>,
 }
 
 impl Run {
@@ -77,22 +77,22 @@ impl Run {
 
 /// A stored lock, in milliseconds of the store's clock since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) owner: String,
-    pub(crate) since: i64,
-    pub(crate) until: i64,
+pub struct Stored {
+    pub owner: String,
+    pub since: i64,
+    pub until: i64,
     /// When this was read.
-    pub(crate) now: i64,
+    pub now: i64,
 }
 
 impl Stored {
     /// What Java would say of it.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         self.until > self.now
     }
 
     /// From the taking to the end, in milliseconds.
-    pub(crate) fn span(&self) -> i64 {
+    pub fn span(&self) -> i64 {
         self.until - self.since
     }
 
@@ -106,10 +106,10 @@ impl Stored {
 }
 
 /// A database of the shared PostgreSQL.
-pub(crate) struct PostgresStore(pub(crate) PostgresDatabase);
+pub struct PostgresStore(pub PostgresDatabase);
 
 impl PostgresStore {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(postgres().database())
     }
 }
@@ -213,10 +213,10 @@ impl Store for PostgresStore {
 }
 
 /// A database of the shared MariaDB.
-pub(crate) struct MariaDbStore(pub(crate) MariaDbDatabase);
+pub struct MariaDbStore(pub MariaDbDatabase);
 
 impl MariaDbStore {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(mariadb().database())
     }
 
@@ -325,17 +325,17 @@ impl Store for MariaDbStore {
 }
 
 /// A database of the shared Redis, with a prefix of its own.
-pub(crate) struct RedisStore {
+pub struct RedisStore {
     database: RedisDatabase,
     prefix: String,
 }
 
 impl RedisStore {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::of(redis().database())
     }
 
-    pub(crate) fn of(database: RedisDatabase) -> Self {
+    pub fn of(database: RedisDatabase) -> Self {
         Self { database, prefix: unique("locks") }
     }
 
@@ -438,12 +438,10 @@ impl Store for RedisStore {
 }
 
 /// A SQLite file.
-#[cfg(feature = "sqlite")]
-pub(crate) struct SqliteStore(tempfile::TempDir);
+pub struct SqliteStore(tempfile::TempDir);
 
-#[cfg(feature = "sqlite")]
 impl SqliteStore {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -458,7 +456,6 @@ impl SqliteStore {
     }
 }
 
-#[cfg(feature = "sqlite")]
 impl Store for SqliteStore {
     fn url(&self) -> String {
         format!("sqlite:{}", self.path().display())

@@ -10,8 +10,8 @@ use crate::backend::{Acquired, Admin, Backend, Kept, Remark, Reply};
 use crate::lock::{
     Change, Claim, Closing, Lock, LockName, LockState, Locks, Owner, Purpose, RunOutcome, RunRecord, Runs, Wanted,
 };
-use crate::servers::stores::{Run, Store};
 use crate::system::Timestamp;
+use servers::stores::{Run, Store};
 
 /// Asks for the locks of these names, or all.
 #[track_caller]

@@ -359,11 +359,11 @@ mod tests {
         MySql::open(&Url::parse(text).unwrap(), &Access::default())
     }
 
-    crate::backend::conformance::conformance!(crate::servers::stores::MariaDbStore::new);
+    crate::backend::conformance::conformance!(servers::stores::MariaDbStore::new);
 
     #[test]
     fn a_taking_that_was_given_up_takes_nothing() {
-        let store = || crate::servers::stores::MariaDbStore::new();
+        let store = || servers::stores::MariaDbStore::new();
         crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
         crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
     }
@@ -379,16 +379,16 @@ mod tests {
 
     #[test]
     fn taking_again_shortens_nothing() {
-        crate::backend::conformance::taking_again_shortens_nothing(&crate::servers::stores::MariaDbStore::new());
+        crate::backend::conformance::taking_again_shortens_nothing(&servers::stores::MariaDbStore::new());
     }
 
     /// Whoever scanned the history for a change would lock gaps between its records, in which others insert theirs.
     #[test]
     fn runs_under_different_names_are_not_in_each_others_way() {
         use crate::lock::{LockName, Owner, Purpose, RunOutcome};
-        use crate::servers::stores::Store;
+        use servers::stores::Store;
 
-        let store = crate::servers::stores::MariaDbStore::new();
+        let store = servers::stores::MariaDbStore::new();
         let lease = Duration::from_secs(60);
         open(&store.url()).unwrap().backend.acquire(&claim("warm", 0, lease)).unwrap();
         fn claim(name: &str, number: u64, lease: Duration) -> Claim {

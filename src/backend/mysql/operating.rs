@@ -8,9 +8,9 @@ use super::MySql;
 use crate::backend::conformance::{claim_of as claim, token_of as take};
 use crate::backend::{Access, Admin, Backend, ErrorClass, Kept, Url};
 use crate::lock::{Change, Claim, Closing, Lock, LockName, RunOutcome, RunRecord, Wanted};
-use crate::servers::stores::{MariaDbStore, Store};
-use crate::servers::{self, MariaDb};
 use crate::system::Timestamp;
+use servers::MariaDb;
+use servers::stores::{MariaDbStore, Store};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

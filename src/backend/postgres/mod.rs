@@ -425,17 +425,17 @@ mod operating;
 
 #[cfg(test)]
 mod tests {
-    crate::backend::conformance::conformance!(crate::servers::stores::PostgresStore::new);
+    crate::backend::conformance::conformance!(servers::stores::PostgresStore::new);
 
     #[test]
     fn a_taking_that_was_given_up_takes_nothing() {
-        let store = || crate::servers::stores::PostgresStore::new();
+        let store = || servers::stores::PostgresStore::new();
         crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
         crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
     }
 
     #[test]
     fn taking_again_shortens_nothing() {
-        crate::backend::conformance::taking_again_shortens_nothing(&crate::servers::stores::PostgresStore::new());
+        crate::backend::conformance::taking_again_shortens_nothing(&servers::stores::PostgresStore::new());
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::backend::{Access, Acquired, Admin, BackendError, ErrorClass, Kept, from_url};
 use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, RunOutcome, Wanted};
-use crate::servers::{Postgres, PostgresDatabase, postgres};
 use crate::system::Timestamp;
+use servers::{Postgres, PostgresDatabase, postgres};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -283,11 +283,11 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    crate::backend::conformance::conformance!(crate::servers::stores::RedisStore::new);
+    crate::backend::conformance::conformance!(servers::stores::RedisStore::new);
 
     #[test]
     fn a_taking_that_was_given_up_takes_nothing() {
-        let store = || crate::servers::stores::RedisStore::new();
+        let store = || servers::stores::RedisStore::new();
         crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());
         crate::backend::conformance::a_taking_beside_its_giving_back_takes_nothing(&store());
     }

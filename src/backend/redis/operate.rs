@@ -248,7 +248,7 @@ mod tests {
     use crate::backend::conformance::{claim_of as claim, token_of as take};
     use crate::backend::{Access, Acquired, Backend, ErrorClass, Url};
     use crate::lock::{Claim, Closing, LockName, RunOutcome};
-    use crate::servers::{self, Redis as Server, RedisCluster, RedisDatabase};
+    use servers::{Redis as Server, RedisCluster, RedisDatabase};
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -355,5 +355,5 @@ mod operating;
 
 #[cfg(test)]
 mod tests {
-    crate::backend::conformance::conformance!(crate::servers::stores::SqliteStore::new);
+    crate::backend::conformance::conformance!(servers::stores::SqliteStore::new);
 }

@@ -1,8 +1,8 @@
 //! Checks of MariaDB.
 
 use super::{a_run_fails, a_run_works, check, checked, on};
-use crate::servers::{self, MariaDb, MariaDbDatabase, certificates};
 use crate::support::{Place, finish};
+use servers::{MariaDb, MariaDbDatabase, certificates};
 
 /// The tests' servers do not wait for the disk.
 const ALWAYS: &str = "writable";

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::Command;
 
 use super::{SECRET, a_run_fails, a_run_works, check, checked, on};
-use crate::servers::{self, PgBouncer, Postgres, PostgresDatabase, certificates};
 use crate::support::{Place, finish, finish_child, start, wait_until};
+use servers::{PgBouncer, Postgres, PostgresDatabase, certificates};
 
 /// A role that may log in and nothing else, and the URL for it.
 fn clerk(database: &PostgresDatabase) -> (String, String) {

@@ -1,8 +1,8 @@
 //! Checks of Redis.
 
 use super::{a_run_fails, check, checked, on};
-use crate::servers::{self, Redis, certificates};
 use crate::support::{Place, finish};
+use servers::{Redis, certificates};
 
 /// A server whose locks outlive a restart.
 fn safe(arguments: &[&str]) -> Redis {

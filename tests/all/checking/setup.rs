@@ -19,9 +19,9 @@ fn init_makes_what_is_needed_and_again_does_no_harm() {
 #[cfg(feature = "postgres")]
 #[test]
 fn init_without_the_right_shows_the_statement() {
-    let server = crate::servers::postgres();
+    let server = servers::postgres();
     let database = server.database();
-    let user = crate::servers::unique("clerk");
+    let user = servers::unique("clerk");
     server.psql(&format!("create role {user} login"));
     database.psql(&format!(
         "revoke create on schema public from public; grant all on database {} to postgres",

@@ -72,7 +72,7 @@ fn a_host_that_says_nothing_at_all_is_waited_for_no_longer_than_wanted() {
 #[cfg(feature = "postgres")]
 #[test]
 fn a_certificate_of_another_name_is_in_the_way() {
-    use crate::servers::{certificates, postgres_tls};
+    use servers::{certificates, postgres_tls};
     let database = postgres_tls().database_of("clerk").login("clerk:s3cret");
     let url = database.url_at("[::ffff:127.0.0.1]");
     let wanted = format!("sslrootcert={}", certificates().authority());
@@ -86,11 +86,11 @@ fn checks_at_once_wait_for_each_other() {
     let urls = [
         format!("sqlite:{}", place.database().display()),
         #[cfg(feature = "postgres")]
-        crate::servers::postgres().database().url(),
+        servers::postgres().database().url(),
         #[cfg(feature = "mysql")]
-        crate::servers::mariadb().database().url(),
+        servers::mariadb().database().url(),
         #[cfg(feature = "redis")]
-        crate::servers::redis().database().url(),
+        servers::redis().database().url(),
     ];
     for url in urls {
         let check = |_| on(&place, &url, &["check", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();

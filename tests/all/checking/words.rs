@@ -120,7 +120,7 @@ fn what_cannot_be_a_backend_is_an_error_and_no_finding() {
 #[cfg(feature = "postgres")]
 #[test]
 fn each_line_comes_as_soon_as_it_is_known() {
-    let server = crate::servers::Postgres::fresh(&[]);
+    let server = servers::Postgres::fresh(&[]);
     let database = server.database();
     check(&database.url()).can_lock_but(&[]);
     server.freeze();

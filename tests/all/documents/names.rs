@@ -2,9 +2,6 @@
 
 use std::path::Path;
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
-use crate::servers;
-
 /// The beginnings of paths that are in the scene.
 const TREES: [&str; 12] = [
     "/etc",

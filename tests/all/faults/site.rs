@@ -5,9 +5,9 @@ use std::ops::Deref;
 
 use super::faults::Fault;
 use super::network::Network;
-use crate::servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
-use crate::servers::{self, MariaDb, Postgres, Redis, RedisDatabase, Server, unique};
 use crate::support::{Place, finish};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
+use servers::{MariaDb, Postgres, Redis, RedisDatabase, Server, unique};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {

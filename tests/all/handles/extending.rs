@@ -77,9 +77,9 @@ fn a_job_whose_lock_was_taken_away_is_stopped_before_its_time<S: Store>(site: &S
 #[cfg(feature = "postgres")]
 mod frozen {
     use super::*;
-    use crate::servers::Postgres;
-    use crate::servers::stores::PostgresStore;
     use crate::support::finish_in_time;
+    use servers::Postgres;
+    use servers::stores::PostgresStore;
 
     #[test]
     fn a_server_that_is_frozen_keeps_no_job_from_being_stopped_in_time() {

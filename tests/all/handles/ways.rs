@@ -99,7 +99,7 @@ fn a_file_that_names_another_backend_by_now_is_no_way() {
 #[cfg(feature = "postgres")]
 mod postgres {
     use super::*;
-    use crate::servers::{PostgresDatabase, postgres_tls};
+    use servers::{PostgresDatabase, postgres_tls};
 
     const SECRET: &str = "s3cret";
 

@@ -1,8 +1,8 @@
 //! Taking, skipping, giving back, and what psql sees of it.
 
 use super::{Row, Site, quoted, row, row_in};
-use crate::servers::{self, PgBouncer, Postgres};
 use crate::support::{finish, finish_child, start, wait_until};
+use servers::{PgBouncer, Postgres};
 
 #[test]
 fn a_lock_is_a_row_that_is_taken_and_given_back() {

@@ -4,9 +4,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Site, fails, row};
-use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::process::Started;
 use crate::support::{finish, kill, wait_until};
+use servers::{Postgres, PostgresDatabase};
 
 /// Sessions of psql that hold all places of a server but those of superusers.
 struct Crowd<'a> {

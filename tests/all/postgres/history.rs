@@ -3,8 +3,8 @@
 use std::process::Child;
 
 use super::Site;
-use crate::servers::{self, PostgresDatabase};
 use crate::support::{finish, finish_child, start, wait_until};
+use servers::PostgresDatabase;
 
 /// Notes the token, or that there is none.
 const TOKEN: [&str; 3] = ["sh", "-c", "echo ${SHEDLOCK_LOCK_TOKEN-none} >> tokens"];

@@ -1,8 +1,8 @@
 //! A role that may create in a schema of the `search_path`, and plants there what the statements of others could pick up.
 
 use super::{Site, row};
-use crate::servers::{self, PostgresDatabase};
 use crate::support::{finish, wait_until};
+use servers::PostgresDatabase;
 
 /// Plants an operator for each pair of types under each name, and a function for each list of types that a function of the
 /// server's could be taken for. Each one says that it was called, also if that is undone, and fails.

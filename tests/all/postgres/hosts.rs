@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{Site, row};
-use crate::servers::{self, Postgres};
 use crate::support::process::Started;
 use crate::support::wait_until;
+use servers::Postgres;
 
 /// A port on which nobody listens.
 fn dead_port() -> u16 {

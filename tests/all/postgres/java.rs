@@ -2,8 +2,8 @@
 //! psql.
 
 use super::{Site, row};
-use crate::servers::{self, PostgresDatabase};
 use crate::support::finish;
+use servers::PostgresDatabase;
 
 const NOW: &str = "timezone('utc', CURRENT_TIMESTAMP)";
 

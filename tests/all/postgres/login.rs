@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::{SECRET, Site, fails, fails_at_once, row, works};
-use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::{finish, is_alive};
+use servers::{Postgres, PostgresDatabase};
 
 /// A database of `clerk`, who needs a password.
 fn guarded() -> (&'static Postgres, PostgresDatabase) {

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::{Site, row};
-use crate::servers::{Postgres, PostgresDatabase};
 use crate::support::process::{Started, stat, under};
 use crate::support::{turn_of_a_herd, wait_until};
+use servers::{Postgres, PostgresDatabase};
 
 /// A server with few places, and a site of it whose table is there.
 fn narrow() -> (Postgres, PostgresDatabase, Site) {

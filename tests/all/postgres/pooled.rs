@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Site, row, row_in};
 use crate::relay::{Act, Relay};
-use crate::servers::{self, PgBouncer, Postgres, PostgresDatabase};
 use crate::support::{finish, wait_until};
+use servers::{PgBouncer, Postgres, PostgresDatabase};
 
 /// One connection to the server, which all clients of the pooler get in turn.
 const ONE: [&str; 1] = ["default_pool_size=1"];

@@ -1,8 +1,8 @@
 //! TLS in libpq's words.
 
 use super::{Site, fails, works};
-use crate::servers::{self, Certificates, Postgres, PostgresDatabase};
 use crate::support::finish;
+use servers::{Certificates, Postgres, PostgresDatabase};
 
 /// A database of `clerk` on the server with TLS, and a URL to it by a host's name.
 fn secure(host: &str) -> (PostgresDatabase, String, &'static Certificates) {

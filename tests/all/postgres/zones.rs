@@ -1,8 +1,8 @@
 //! Time zones, the type of the columns, and the transaction's isolation: whatever a server or a role has set.
 
 use super::{Site, row};
-use crate::servers::{self, Postgres, PostgresDatabase};
 use crate::support::{finish, finish_child, start};
+use servers::{Postgres, PostgresDatabase};
 
 const KINDS: [&str; 2] = ["timestamp", "timestamptz"];
 /// Far east, far west, and one with a half hour.

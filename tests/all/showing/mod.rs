@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::servers::stores::Store;
 use super::site::{Site, on_every_backend};
 use super::support::process::detached;
 use super::support::schema::Schema;
 use super::support::{Finished, finish, kill, wait_until};
+use servers::stores::Store;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,12 +1,12 @@
 //! Rows that we would not write, and tables that are not ours.
 
-#[cfg(feature = "mysql")]
-use super::super::servers::stores::MariaDbStore;
-#[cfg(feature = "postgres")]
-use super::super::servers::stores::PostgresStore;
-use super::super::servers::stores::{SqliteStore, Store};
 use super::super::support::finish;
 use super::{MINUTE, Site};
+#[cfg(feature = "mysql")]
+use servers::stores::MariaDbStore;
+#[cfg(feature = "postgres")]
+use servers::stores::PostgresStore;
+use servers::stores::{SqliteStore, Store};
 
 #[test]
 fn a_stored_text_does_nothing_to_a_terminal() {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::servers::stores::SqliteStore;
 use super::{MINUTE, Site};
-use crate::servers::stores::Store;
 use crate::support::schema::Schema;
+use servers::stores::SqliteStore;
+use servers::stores::Store;
 
 /// The value with each of its fields in turn missing, of another type, or joined by one that has no business there.
 fn broken(object: &Value) -> Vec<Value> {

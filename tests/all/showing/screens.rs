@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use super::super::servers::stores::{SqliteStore, Store};
 use super::super::support::process::{beside, wait_for_end};
 use super::super::support::pty::Terminal;
 use super::super::support::{finish, is_alive, kill, start, wait_until};
 use super::{MINUTE, Site};
+use servers::stores::{SqliteStore, Store};
 
 const LONG: &str = "a-very-long-name-of-a-job-that-reports-everything";
 

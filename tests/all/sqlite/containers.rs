@@ -73,7 +73,7 @@ fn in_nspawn(place: &Place, root: &Path, inner: &Command) -> Command {
     words.extend(["--keep-unit".to_owned(), format!("--directory={}", root.display())]);
     words.extend(["--bind-ro=/usr".to_owned(), format!("--bind-ro={}", program.display())]);
     words.extend([format!("--bind={}", here.display()), format!("--chdir={}", here.display())]);
-    words.push(format!("--machine={}", crate::servers::unique("shedlock").replace('_', "-")));
+    words.push(format!("--machine={}", servers::unique("shedlock").replace('_', "-")));
     for (key, value) in inner.get_envs() {
         words.extend(value.map(|value| format!("--setenv={}={}", key.display(), value.display())));
     }

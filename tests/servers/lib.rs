@@ -36,9 +36,10 @@
 //! `PgBouncer::fresh(port, &[])`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
 //! `processes()`. `Etcd::fresh()` is for the benchmark alone.
-//!
-//! This directory is compiled into the tests of the program and into the unit tests of the backends, so it uses nothing
-//! but std, nix and tempfile.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(missing_docs, reason = "fields and variants are named for what they are")]
+#![expect(clippy::new_without_default, reason = "each new store is another, in a database of its own")]
 
 mod certificates;
 mod directory;
@@ -49,110 +50,81 @@ mod postgres;
 mod program;
 mod redis;
 mod server;
-pub(crate) mod stores;
+pub mod stores;
 
 use std::sync::OnceLock;
 
-pub(crate) use certificates::{CLUSTER, Certificates, SERVICE, certificates};
-pub(crate) use etcd::Etcd;
-pub(crate) use mariadb::{MariaDb, MariaDbDatabase};
-pub(crate) use pgbouncer::PgBouncer;
-pub(crate) use postgres::{Postgres, PostgresDatabase};
-pub(crate) use program::unique;
-pub(crate) use redis::{ClientCertificates, Redis, RedisCluster, RedisDatabase, RedisSentinel};
-pub(crate) use server::Server;
+pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
+pub use etcd::Etcd;
+pub use mariadb::{MariaDb, MariaDbDatabase};
+pub use pgbouncer::PgBouncer;
+pub use postgres::{Postgres, PostgresDatabase};
+pub use program::unique;
+pub use redis::{ClientCertificates, Redis, RedisCluster, RedisDatabase, RedisSentinel};
+pub use server::Server;
 
 /// PostgreSQL that trusts everybody.
-pub(crate) fn postgres() -> &'static Postgres {
+pub fn postgres() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     SERVER.get_or_init(|| Postgres::fresh(&[]))
 }
 
 /// PostgreSQL with TLS and passwords.
-pub(crate) fn postgres_tls() -> &'static Postgres {
+pub fn postgres_tls() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     SERVER.get_or_init(|| Postgres::fresh_with_tls(&[]))
 }
 
 /// MariaDB whose root has no password.
-pub(crate) fn mariadb() -> &'static MariaDb {
+pub fn mariadb() -> &'static MariaDb {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     SERVER.get_or_init(|| MariaDb::fresh(&[]))
 }
 
 /// MariaDB with TLS, in another time zone.
-pub(crate) fn mariadb_tls() -> &'static MariaDb {
+pub fn mariadb_tls() -> &'static MariaDb {
     static SERVER: OnceLock<MariaDb> = OnceLock::new();
     SERVER.get_or_init(|| MariaDb::fresh_with_tls(&["--default-time-zone=+02:00"]))
 }
 
 /// Redis without users or TLS.
-pub(crate) fn redis() -> &'static Redis {
+pub fn redis() -> &'static Redis {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     SERVER.get_or_init(|| Redis::fresh(&[]))
 }
 
 /// Redis that speaks only TLS.
-pub(crate) fn redis_tls() -> &'static Redis {
+pub fn redis_tls() -> &'static Redis {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     SERVER.get_or_init(|| Redis::fresh_with_tls(ClientCertificates::Ignored))
 }
 
 /// Redis that speaks only TLS, and only with clients that have a certificate.
-pub(crate) fn redis_mutual_tls() -> &'static Redis {
+pub fn redis_mutual_tls() -> &'static Redis {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     SERVER.get_or_init(|| Redis::fresh_with_tls(ClientCertificates::Required))
 }
 
 /// Redis that asks who you are.
-pub(crate) fn redis_users() -> &'static Redis {
+pub fn redis_users() -> &'static Redis {
     static SERVER: OnceLock<Redis> = OnceLock::new();
     SERVER.get_or_init(Redis::fresh_with_users)
 }
 
 /// A Redis cluster.
-pub(crate) fn redis_cluster() -> &'static RedisCluster {
+pub fn redis_cluster() -> &'static RedisCluster {
     static SERVER: OnceLock<RedisCluster> = OnceLock::new();
     SERVER.get_or_init(RedisCluster::fresh)
 }
 
 /// Redis with a sentinel.
-pub(crate) fn redis_sentinel() -> &'static RedisSentinel {
+pub fn redis_sentinel() -> &'static RedisSentinel {
     static SERVER: OnceLock<RedisSentinel> = OnceLock::new();
     SERVER.get_or_init(RedisSentinel::fresh)
 }
 
 /// PgBouncer before the server of `postgres()`.
-pub(crate) fn pgbouncer() -> &'static PgBouncer {
+pub fn pgbouncer() -> &'static PgBouncer {
     static SERVER: OnceLock<PgBouncer> = OnceLock::new();
     SERVER.get_or_init(|| PgBouncer::fresh(postgres().port(), &[]))
 }
-
-/// Names all that this directory offers. Each of the two crates uses another part of it, and neither is to be warned of
-/// what only the other one uses.
-const _: fn() = || {
-    let _ = (postgres, postgres_tls, mariadb, mariadb_tls, redis, redis_tls, redis_mutual_tls, redis_users);
-    let _ = (redis_cluster, redis_sentinel, pgbouncer, certificates, unique);
-    let _ = (Server::pid, Server::log, Server::start, Server::stop, Server::kill, Server::freeze, Server::thaw);
-    let _ = (Server::processes, Etcd::fresh, Postgres::with_clock, MariaDb::with_clock);
-    let _ = (MariaDb::in_zone, MariaDb::started_at);
-    let _ = (Postgres::with_moving_clock, MariaDb::with_moving_clock, Redis::with_moving_clock, Server::set_clock);
-    let _ = (Postgres::fresh, Postgres::fresh_with_tls, Postgres::database, Postgres::database_of, Postgres::psql);
-    let _ = (PostgresDatabase::url, PostgresDatabase::socket_url, PostgresDatabase::login, PostgresDatabase::psql);
-    let _ = (PostgresDatabase::try_psql, |database: PostgresDatabase| database.name);
-    let _ = (MariaDb::fresh, MariaDb::fresh_with_tls, MariaDb::database, MariaDb::mariadb);
-    let _ = (MariaDbDatabase::url, MariaDbDatabase::socket, MariaDbDatabase::login, MariaDbDatabase::mariadb);
-    let _ = (MariaDbDatabase::try_mariadb, |database: MariaDbDatabase| database.name);
-    let _ = (Redis::fresh, Redis::fresh_with_tls, Redis::fresh_with_users, Redis::database, Redis::cli);
-    let _ = (RedisDatabase::url, RedisDatabase::login, RedisDatabase::try_cli);
-    let _ = (RedisCluster::url, RedisCluster::cli, |cluster: RedisCluster| cluster.nodes);
-    let _ = (RedisSentinel::url, RedisSentinel::master_port, |sentinel: RedisSentinel| sentinel.master);
-    let _ = (|sentinel: RedisSentinel| sentinel.replica, ClientCertificates::Required);
-    let _ = (PgBouncer::fresh, PgBouncer::url, certificates);
-    let _ = (stores::MariaDbStore::new, stores::PostgresStore::new, stores::RedisStore::new, stores::RedisStore::of);
-    let _ = <stores::PostgresStore as stores::Store>::make_table;
-    let _ = <stores::PostgresStore as stores::Store>::connections;
-    let _ = (<stores::PostgresStore as stores::Store>::things, <stores::PostgresStore as stores::Store>::carry_out);
-    let _ = (SERVICE, CLUSTER);
-    let _ = (Certificates::authority, Certificates::stranger, Certificates::client, Certificates::client_key);
-};
