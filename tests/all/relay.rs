@@ -52,6 +52,8 @@ struct State {
     frozen: AtomicUsize,
     thawed: Mutex<bool>,
     thaw: Condvar,
+    /// The relay was dropped, and the port is to be closed.
+    is_over: AtomicBool,
 }
 
 impl Relay {
@@ -67,10 +69,14 @@ impl Relay {
             frozen: AtomicUsize::new(0),
             thawed: Mutex::new(false),
             thaw: Condvar::new(),
+            is_over: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for (number, client) in listener.incoming().flatten().enumerate() {
+                if shared.is_over.load(Ordering::SeqCst) {
+                    return;
+                }
                 let state = Arc::clone(&shared);
                 state.connections.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || state.relay(number, &client));
@@ -116,17 +122,21 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.thaw();
+        self.state.is_over.store(true, Ordering::SeqCst);
+        // The thread that listens looks once more.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
 impl State {
     fn relay(&self, number: usize, client: &TcpStream) {
-        let Ok(server) = TcpStream::connect(("127.0.0.1", self.server)) else { return };
-        let frozen = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.pump(number, &server, client, &frozen));
-            self.pump(number, client, &server, &frozen);
-        });
+        if let Ok(server) = TcpStream::connect(("127.0.0.1", self.server)) {
+            let frozen = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| self.pump(number, &server, client, &frozen));
+                self.pump(number, client, &server, &frozen);
+            });
+        }
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
