@@ -230,9 +230,9 @@ where
     Ok(())
 }
 
-/// Waits for an answer. A statement that takes too long is taken back, and what comes of it is waited for. If it is done
-/// after all it may be so on this server only: one that waits for its standbys stops waiting for them when it is told to
-/// leave a statement, and says that all is well.
+/// Waits for an answer, and cancels a statement that takes too long. If the server then says that the statement succeeded, it may
+/// have done so on this server only: PostgreSQL stops waiting for its standbys on a cancel, and reports success. Where a cancel
+/// was sent before, none is sent again, and a late answer counts: the whole machine may have stood still.
 async fn limited<T>(
     answer: impl Future<Output = Result<T, Error>>,
     limit: Duration,
@@ -242,12 +242,39 @@ async fn limited<T>(
     if let Ok(answer) = timeout(limit, answer.as_mut()).await {
         return answer.map_err(Failure::Said);
     }
-    if let Some(cancel) = cancel.take() {
+    let cancel = cancel.take();
+    let cancels = cancel.is_some();
+    if let Some(cancel) = cancel {
         let _ = timeout(SHORTLY, cancel).await;
     }
     match timeout(SHORTLY, answer).await {
+        Ok(Ok(answer)) if !cancels => Ok(answer),
         Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Failure::Cancelled),
         Ok(Err(error)) => Err(Failure::Said(error)),
         Ok(Ok(_)) | Err(_) => Err(Failure::Silence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[test]
+    fn a_late_success_counts_only_where_nothing_was_cancelled() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let late = |mut cancel: Cancel| {
+            let limit = Duration::from_millis(20);
+            runtime.block_on(async {
+                let answer = async {
+                    sleep(limit * 3).await;
+                    Ok(())
+                };
+                limited(answer, limit, &mut cancel).await
+            })
+        };
+        assert!(late(None).is_ok());
+        assert!(matches!(late(Some(Box::pin(async { Ok(()) }))), Err(Failure::Silence)));
     }
 }
