@@ -69,12 +69,21 @@ fn remark(message: &str, hint: Option<&str>) {
 /// Says on stderr why a command failed.
 pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
-    let code = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<Errno>().copied();
-    let is_of_files = error.chain().filter_map(code).any(|code| matches!(code, Errno::EMFILE | Errno::ENFILE));
+    let code = |cause: &(dyn std::error::Error + 'static)| {
+        let of_io = || Some(Errno::from_raw(cause.downcast_ref::<io::Error>()?.raw_os_error()?));
+        cause.downcast_ref::<Errno>().copied().or_else(of_io)
+    };
+    let of_limit = error.chain().filter_map(code).find_map(|code| match code {
+        Errno::EMFILE | Errno::ENFILE => Some("raise the limit of open files with `ulimit -n`"),
+        Errno::EAGAIN => {
+            Some("this user, or its container, has too many processes: see `ulimit -u`, and pids.max of the cgroup")
+        }
+        _ => None,
+    });
     let words =
         error.chain().map(|cause| code(cause).map_or_else(|| cause.to_string(), |code| error_text(&code.into())));
     let text = words.collect::<Vec<_>>().join(": ");
-    report::error(&unnumbered(&text), hint.or(is_of_files.then_some("raise the limit of open files with `ulimit -n`")));
+    report::error(&unnumbered(&text), hint.or(of_limit));
 }
 
 /// Leaves out the number that Rust adds to what the system says, ` (os error 11)`.

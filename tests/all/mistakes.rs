@@ -319,6 +319,18 @@ fn a_limit_on_open_files_is_named() {
 }
 
 #[test]
+fn a_limit_on_processes_is_named() {
+    let place = Place::new();
+    finish(&mut place.run("a", ["true"])).is_silent_with(0);
+    let inject = "inject=clone,clone3:error=EAGAIN";
+    let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3", "-e", inject];
+    let finished = finish(&mut under(&strace, &place.run("a", ["true"])));
+    finished.complains(125, "cannot start the thread that talks to the backend: resource temporarily unavailable");
+    assert!(finished.stderr.contains("\nhint: this user, or its container, has too many processes"), "{finished:?}");
+    assert!(!finished.stderr.contains("os error"), "{finished:?}");
+}
+
+#[test]
 fn a_system_without_random_numbers_is_named() {
     let place = Place::new();
     finish(&mut place.run("a", ["true"])).is_silent_with(0);
