@@ -44,10 +44,12 @@ struct Guard {
     refused: HashSet<Id>,
 }
 
-/// Is the guardian, until it is not needed any more. Whoever dismisses it kills it.
+/// Runs the guardian until its shedlock kills it because the job has ended.
 pub(crate) fn guard() -> ! {
     // Not found by who kills every `shedlock`, since that is when it is needed.
     let _ = nix::sys::prctl::set_name(c"guardian");
+    // Root's guardian is let in first on a busy machine, where its margin is the shortest. Others may not ask for that.
+    let _ = rustix::process::nice(-20);
     if close_others().is_err() {
         close_listed();
     }
