@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         return Err(format!("is empty; {GRAMMAR}"));
     }
     if text.starts_with('-') && !text.contains(|c: char| c.is_ascii_digit()) {
-        return Err(format!("needs a duration, and `{text}` is none; {GRAMMAR}"));
+        return Err(format!("needs a duration, and `{text}` is not one; {GRAMMAR}"));
     }
     if text.starts_with('-') {
         return Err(format!("`{text}` is negative"));

@@ -68,7 +68,7 @@ pub(super) fn first_of<P, T>(
     places: impl IntoIterator<Item = P>,
     mut connect: impl FnMut(P) -> Result<T, BackendError>,
 ) -> Result<T, BackendError> {
-    let mut met = BackendError::transient("there is no server to ask");
+    let mut met = BackendError::transient("there is no server to connect to");
     for place in places {
         match connect(place) {
             Err(error) if error.class == ErrorClass::Permanent => return Err(error),

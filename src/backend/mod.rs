@@ -166,7 +166,7 @@ impl Finding {
         let advice = error.hint.or_else(|| match error.class {
             ErrorClass::Permanent => None,
             ErrorClass::Transient | ErrorClass::Overloaded => {
-                Some("it may pass: try again, and look whether the store is well".to_owned())
+                Some("it may be temporary: try again, and check that the backend is healthy".to_owned())
             }
         });
         Self { grade: Grade::Bad, subject, seen, advice }
@@ -176,7 +176,7 @@ impl Finding {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     fn refused(subject: &'static str, error: BackendError) -> Self {
         let seen = format!("it cannot be looked at: {}", Self::of_trouble(subject, error).seen);
-        Self::unwise(subject, seen, "whether a lock can be taken shows below")
+        Self::unwise(subject, seen, "the test of a lock below shows whether locks work")
     }
 }
 
@@ -284,7 +284,7 @@ impl BackendError {
     /// Says that this owner has given the lock back, and can take it no more.
     #[cfg(feature = "tls")]
     pub(super) fn given_up() -> Self {
-        Self::permanent("this taking was given up, and comes too late")
+        Self::permanent("this request was given up before it arrived")
     }
 
     /// The same, met after the request had gone out.
@@ -367,7 +367,7 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
     match scheme.open {
         // What a question mark cuts off a password is not repeated.
         Some(open) => open(&url, access).map_err(|why| match url.may_be_cut_in_its_password() {
-            true => "is wrong after its question mark; in a password, write %3F for it".to_owned(),
+            true => "is wrong after its question mark; in a password, write it as %3F".to_owned(),
             false => why,
         }),
         None => Err(format!("has the scheme `{}:`, which was left out of this build", url.scheme())),

@@ -36,7 +36,7 @@ impl Authority {
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if path.contains('@') {
-            return Err("has a slash before its @; in a password, write %2F for it".to_owned());
+            return Err("has a slash before its @; in a password, write it as %2F".to_owned());
         }
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (Some(login), hosts),
@@ -60,7 +60,8 @@ impl Host {
             Some((name, port)) => (name, Some(port.strip_prefix(':').ok_or("has something after the ] of a host")?)),
             None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
         };
-        let port = port.map(|port| port.parse().map_err(|_| "has a port that is no number from 1 to 65535".to_owned()));
+        let port =
+            port.map(|port| port.parse().map_err(|_| "has a port that is not a number from 1 to 65535".to_owned()));
         let name = filled(name, "host")?.ok_or("has a port without a host")?;
         Ok(Self { name, port: port.transpose()? })
     }
@@ -72,7 +73,7 @@ impl Host {
         match found.map(Iterator::collect::<Vec<_>>) {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
             _ => Err(BackendError::transient(format!("the host {} has no address", self.name))
-                .hint("look whether the name is right, with `getent hosts NAME`")),
+                .hint("check the name with `getent hosts NAME`")),
         }
     }
 
@@ -109,8 +110,8 @@ pub(super) fn list(hosts: &[Host]) -> String {
 /// Returns the error for a server that took the connection, or whose kernel did, and has not answered to it.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn said_nothing() -> BackendError {
-    BackendError::transient("no answer in time: it accepted the connection and said nothing").hint(
-        "look whether the server is well and not overrun, and the port its own; --backend-timeout sets how long to try",
+    BackendError::transient("no answer in time: the server accepted the connection but did not reply").hint(
+        "check that the server is healthy and not overloaded, and that the port is right; --backend-timeout sets how long to try",
     )
 }
 
@@ -118,18 +119,18 @@ pub(super) fn said_nothing() -> BackendError {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn silence() -> BackendError {
     BackendError::transient("no answer in time")
-        .hint("look whether the server is well and the port its own; --backend-timeout sets how long to try")
+        .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
 /// Explains why the system makes no connection; `socket` says how a URL names another socket.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendError> {
     Some(match kind {
-        io::ErrorKind::PermissionDenied => BackendError::permanent("permission to use the server's socket denied"),
-        io::ErrorKind::NotFound => BackendError::transient("no server listens on its socket")
+        io::ErrorKind::PermissionDenied => BackendError::permanent("no permission to use the server's socket"),
+        io::ErrorKind::NotFound => BackendError::transient("no server is listening on its socket")
             .hint(format!("look whether the server runs; {socket}")),
         io::ErrorKind::ConnectionRefused => BackendError::transient("connection refused")
-            .hint("look whether the server runs, and whether host and port are right"),
+            .hint("check that the server is running, and that host and port are right"),
         io::ErrorKind::TimedOut => silence(),
         _ => return None,
     })
@@ -137,7 +138,7 @@ pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendErro
 
 /// Undoes percent-encoding; `None` for what is empty.
 fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
-    let text = percent_decode(text).map_err(|_| format!("has a {what} that is no text"))?;
+    let text = percent_decode(text).map_err(|_| format!("has a {what} that is not text"))?;
     if text.contains('\0') {
         return Err(format!("has a {what} with a zero byte"));
     }

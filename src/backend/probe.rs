@@ -56,7 +56,11 @@ pub(super) fn hosts(
         }
     }
     if distance == Distance::Unreached && hosts.len() > 1 {
-        tell(Finding::bad("address", "none of the hosts answers", "look whether the servers run and what is between"));
+        tell(Finding::bad(
+            "address",
+            "no host answers",
+            "check that the servers are running, and the network in between",
+        ));
     }
     distance
 }
@@ -69,7 +73,7 @@ fn knock(path: &std::path::Path) -> Found {
         Ok(_) => Ok((format!("the socket {} answers", path.display()), true)),
         Err(error) => Err((
             format!("the socket {} does not answer: {}", path.display(), error_text(&error)),
-            "look whether the server runs, and where its socket is".to_owned(),
+            "check that the server is running, and where its socket is".to_owned(),
         )),
     }
 }
@@ -84,7 +88,7 @@ fn reach(host: &Host, port: u16, limit: Duration) -> Found {
             Err(error) => why = format!("{} does not answer: {}", named(host, *address), error_text(&error)),
         }
     }
-    let advice = "look whether the server runs, whether host and port are right, and what firewalls are between";
+    let advice = "check that the server is running, that host and port are right, and that no firewall is in between";
     Err((why, advice.to_owned()))
 }
 
@@ -111,11 +115,11 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
     let mode = wanted.map_or(Mode::Disable, |tls| tls.mode);
     let Some(version) = version else {
         return match distance {
-            Distance::Here => Finding::good("TLS", "off; the connection stays on this machine"),
+            Distance::Here => Finding::good("TLS", "off; the connection stays on this host"),
             _ => Finding::unwise(
                 "TLS",
-                "off: password and locks go over the network in the clear",
-                "give the server TLS, and write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
+                "off: the password and the locks cross the network unencrypted",
+                "turn on TLS on the server, and use sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
             ),
         };
     };
@@ -125,12 +129,12 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
             Finding::good("TLS", format!("{version}; the server's certificate is verified, but not its name"))
         }
         Checks::Nothing if distance == Distance::Here && mode < Mode::Require => {
-            Finding::good("TLS", format!("{version}, without verification; the connection stays on this machine"))
+            Finding::good("TLS", format!("{version}, without verification; the connection stays on this host"))
         }
         Checks::Nothing => Finding::unwise(
             "TLS",
-            format!("{version}, but the server is not verified: anybody in between could pass for it"),
-            "write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
+            format!("{version}, but the server is not verified: an attacker in between could pose as it"),
+            "use sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
         ),
     }
 }
@@ -163,7 +167,7 @@ fn round_trip(median: Duration) -> Finding {
     let seen = format!("{}, the median of {TRIPS}", brief(median));
     match median > SLOW {
         false => Finding::good("round trip", seen),
-        true => Finding::unwise("round trip", seen, "choose a --lease of a minute or more, or a server that is nearer"),
+        true => Finding::unwise("round trip", seen, "choose a --lease of a minute or more, or a closer server"),
     }
 }
 
@@ -181,8 +185,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
         true => Finding::unwise(
             "clock",
             seen,
-            "locks go by the server's clock and stay safe, but crons of two hosts may fire one after the other: \
-             have the clocks set by NTP, or make --at-least or --every longer than the difference",
+            "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference",
         ),
     }
 }

@@ -81,7 +81,7 @@ impl Tls {
         };
         if roots == Some(Roots::System) && mode != Mode::VerifyFull {
             return Err("has sslrootcert=system, which needs sslmode=verify-full: \
-                        anybody can have a certificate of a public authority"
+                        anybody can get a certificate from a public authority"
                 .to_owned());
         }
         let identity = match (find("sslcert"), find("sslkey")) {
@@ -170,8 +170,8 @@ impl Tls {
         let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().unwrap_or_default();
         match (store.add_parsable_certificates(found).0, &self.roots) {
             (0, Some(Roots::File(path))) => {
-                Err(BackendError::permanent(format!("sslrootcert {} has no certificate in it", path.display()))
-                    .hint("it must be a file in PEM, which begins with -----BEGIN CERTIFICATE-----"))
+                Err(BackendError::permanent(format!("sslrootcert {} contains no certificate", path.display()))
+                    .hint("it must be a PEM file, which begins with -----BEGIN CERTIFICATE-----"))
             }
             _ => Ok(store),
         }
@@ -193,10 +193,10 @@ impl Identity {
             .ok()
             .filter(|chain| !chain.is_empty())
             .ok_or_else(|| {
-                BackendError::permanent(format!("sslcert {} has no certificate in it", self.certificate.display()))
+                BackendError::permanent(format!("sslcert {} contains no certificate", self.certificate.display()))
             })?;
         let key = PrivateKeyDer::from_pem_slice(&read("sslkey", &self.key)?).map_err(|_| {
-            BackendError::permanent(format!("sslkey {} has no key in it that can be used", self.key.display()))
+            BackendError::permanent(format!("sslkey {} contains no usable key", self.key.display()))
                 .hint("it must be in PEM and without a passphrase")
         })?;
         Ok((chain, key))
@@ -206,7 +206,7 @@ impl Identity {
 pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, BackendError> {
     std::fs::read(path).map_err(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            std::io::ErrorKind::NotFound => "no such file".to_owned(),
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
             _ => error.to_string(),
@@ -219,23 +219,23 @@ pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, BackendError
 pub(super) fn complaint(text: &str) -> Option<BackendError> {
     let has = |part: &str| text.contains(part);
     Some(if has("UnknownIssuer") {
-        BackendError::permanent("the server's certificate is from an authority that is not believed")
+        BackendError::permanent("the server's certificate is from an authority that is not trusted")
             .hint("name the file of the authority that signed it with sslrootcert=FILE")
     } else if has("not valid for name") || has("NotValidForName") {
         BackendError::permanent("the server's certificate is for another name than the URL's")
-            .hint("use the name it is for, or sslmode=verify-ca, which does not look at it")
+            .hint("use the name in the certificate, or sslmode=verify-ca, which does not check the name")
     } else if has("Expired") || has("certificate expired") {
-        BackendError::permanent("the server's certificate has expired").hint("have the server given a new one")
+        BackendError::permanent("the server's certificate has expired").hint("renew the server's certificate")
     } else if has("CaUsedAsEndEntity") {
-        BackendError::permanent("the server's certificate is one of an authority, and not of a server")
-            .hint("have the server given one that it signed, or say sslmode=require, which looks at none")
+        BackendError::permanent("the server's certificate is an authority's, not a server's")
+            .hint("use a certificate that this authority signed, or sslmode=require, which verifies none")
     } else if has("CertificateRequired") || has("HandshakeFailure") {
-        BackendError::permanent("the server wants a certificate from its clients")
+        BackendError::permanent("the server requires a client certificate")
             .hint("name one with sslcert=FILE&sslkey=FILE")
     } else if has("invalid peer certificate") {
-        BackendError::permanent(format!("the server's certificate cannot be believed: {text}"))
+        BackendError::permanent(format!("the server's certificate cannot be verified: {text}"))
     } else if has("received fatal alert") {
-        BackendError::permanent(format!("the server refuses TLS with us: {text}"))
+        BackendError::permanent(format!("the server refuses the TLS connection: {text}"))
     } else {
         return None;
     })
@@ -349,9 +349,9 @@ mod tests {
             format!("sslcert={0}&sslkey={0}", empty.display()),
         ] {
             let error = take(&query).unwrap().config().unwrap_err();
-            assert!(error.message.contains("empty.pem has no certificate"), "{error:?}");
+            assert!(error.message.contains("empty.pem contains no certificate"), "{error:?}");
         }
         let missing = take("sslmode=verify-ca&sslrootcert=/no/such/file").unwrap().config().unwrap_err();
-        assert_eq!(missing.message, "sslrootcert /no/such/file cannot be read: there is no such file");
+        assert_eq!(missing.message, "sslrootcert /no/such/file cannot be read: no such file");
     }
 }

@@ -36,7 +36,7 @@ impl Url {
                     false => format!("has the parameter `{key}` twice"),
                 });
             }
-            let value = percent_decode(value).map_err(|_| "has bytes that are no text after its `?`".to_owned())?;
+            let value = percent_decode(value).map_err(|_| "has bytes that are not text after its `?`".to_owned())?;
             parameters.push((key.to_owned(), value));
         }
         Ok(Self {

@@ -82,7 +82,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "NAME",
         "",
         LOCK,
-        "The name of the lock: 1 to 64 characters, without control characters or spaces at either end. Required",
+        "The name of the lock: 1 to 64 characters, no control characters, no space at either end. Required",
     )),
     value(
         "at-most",

@@ -52,13 +52,9 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
         [] => None,
         // Nobody has written them.
         _ if unknown.iter().all(|name| is_of_a_service(name)) => {
-            Some(Finding::good("variables", format!("{}: Kubernetes makes them for services", seen())))
+            Some(Finding::good("variables", format!("{}: Kubernetes sets them for services", seen())))
         }
-        _ => Some(Finding::unwise(
-            "variables",
-            seen(),
-            "shedlock-run(1) lists the variables; unset those that are not meant",
-        )),
+        _ => Some(Finding::unwise("variables", seen(), "shedlock-run(1) lists the variables; unset the others")),
     }
 }
 
@@ -76,8 +72,8 @@ impl Trial<'_> {
         let (Ok(ours), Ok(other)) = (claim(), claim()) else {
             return self.findings.tell(Finding::bad(
                 "take",
-                "this system has no random numbers",
-                "look at /dev/urandom",
+                "the system returned no random number",
+                "check /dev/urandom",
             ));
         };
         let Some(token) = self.take(&ours) else { return };
@@ -104,10 +100,8 @@ impl Trial<'_> {
                     "take",
                     format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
                     match record.left <= LEASE {
-                        true => {
-                            "it is another check's, or that of one that died: check again when it is over".to_owned()
-                        }
-                        false => format!("no job may have this name; free it with `shedlock unlock {NAME}`"),
+                        true => "another check is running or has died: check again when that time is over".to_owned(),
+                        false => format!("no job may use this name; free it with `shedlock unlock {NAME}`"),
                     },
                 ),
                 Err(error) => {
@@ -136,7 +130,7 @@ impl Trial<'_> {
         let (answer, took) = self.acquire(other);
         self.tell("refuse", answer, |reply| match reply.answer {
             Acquired::Held(_) => Ok(format!("a second owner was refused in {}", brief(took))),
-            Acquired::Granted(_) => Err("a second owner got the lock while the first one had it".to_owned()),
+            Acquired::Granted(_) => Err("a second owner got the lock while the first one held it".to_owned()),
         })
     }
 
@@ -147,7 +141,7 @@ impl Trial<'_> {
                 Ok(format!("found it held by us in {}", brief(took)))
             }
             Some(lock) => Err(format!("the lock's owner is {}", lock.state.owner)),
-            None => Err("the lock that was taken is not there".to_owned()),
+            None => Err("the lock is missing after it was taken".to_owned()),
         })
     }
 
@@ -155,13 +149,15 @@ impl Trial<'_> {
     fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
         let (answer, took) = self.acquire(claim);
         self.tell("again", answer, |reply| match (reply.answer, before) {
-            (Acquired::Held(record), _) => Err(format!("its own owner was refused; it is held by {}", record.owner)),
+            (Acquired::Held(record), _) => {
+                Err(format!("the lock's own owner was refused; the lock is held by {}", record.owner))
+            }
             (Acquired::Granted(grant), Some(before)) if grant.token.is_some_and(|token| token <= before) => {
                 Err(format!("the token {} does not follow {before}", grant.token.unwrap_or_default()))
             }
             (Acquired::Granted(grant), _) => {
                 let with = grant.token.map(|token| format!(", with the larger token {token}")).unwrap_or_default();
-                Ok(format!("took it once more in {}{with}", brief(took)))
+                Ok(format!("took it again in {}{with}", brief(took)))
             }
         })
     }
@@ -185,8 +181,8 @@ impl Trial<'_> {
             |operator: &mut Operator| operator.try_ask(|backend| backend.release(claim, Duration::ZERO, closing));
         let (answer, took) = self.timed(release);
         self.tell("release", answer, |reply| match reply.answer {
-            Kept::Kept => Ok(format!("gave it back in {}", brief(took))),
-            Kept::Lost => Err("the lock was lost before it was given back".to_owned()),
+            Kept::Kept => Ok(format!("released it in {}", brief(took))),
+            Kept::Lost => Err("the lock was lost before it was released".to_owned()),
         });
     }
 
@@ -206,9 +202,11 @@ impl Trial<'_> {
         let answered = answer.is_ok();
         self.findings.tell(match answer.map(judge) {
             Ok(Ok(seen)) => Finding::good(subject, seen),
-            Ok(Err(seen)) => {
-                Finding::bad(subject, seen, "something else writes to this store, or it forgets; jobs would overlap")
-            }
+            Ok(Err(seen)) => Finding::bad(
+                subject,
+                seen,
+                "something else writes to this backend, or the backend loses writes; jobs would overlap",
+            ),
             Err(error) => Finding::of_trouble(subject, error),
         });
         answered
@@ -236,6 +234,6 @@ fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -
             let why = Finding::of_trouble("take", why);
             Finding { grade: Grade::Unwise, seen: format!("{seen}, without a token: {}", why.seen), ..why }
         }
-        (None, None) => Finding::unwise("take", format!("{seen}, without a token"), "look at the table of the history"),
+        (None, None) => Finding::unwise("take", format!("{seen}, without a token"), "check the table of the history"),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn extend(matches: &ArgMatches) -> anyhow::Result<Exit> {
     Ok(match reply.answer {
         Kept::Kept => {
             if let Some(until) = reply.remark.cut {
-                remark(&format!("warning: the lock ends at {until}, the latest time that the backend holds"), None);
+                remark(&format!("warning: the lock ends at {until}, the latest time that the backend can store"), None);
             }
             Exit { code: 0, raise: None }
         }

@@ -84,9 +84,9 @@ pub(super) fn must_be(
     if after.held().filter(|record| is_left(record) || is_longer(record)).is_none() {
         return Ok(());
     }
-    let message = format!("the backend did not change the lock `{name}` as it was asked to: it {}", after.state());
+    let message = format!("the backend did not change the lock `{name}` as requested: it {}", after.state());
     Err(Mistake::new(message)
-        .hint("a trigger or row security of its table may do that; `shedlock check` looks for them")
+        .hint("a trigger or row security on the table may cause this; `shedlock check` looks for them")
         .into())
 }
 

@@ -104,7 +104,7 @@ fn shape(matches: &ArgMatches) -> Result<Shape, Mistake> {
     let timeline = matches.get_flag("timeline");
     let svg = matches.get_one::<String>("svg").cloned();
     let exclusive = |one: &str, other: &str| {
-        Err(Mistake::new(format!("{one} and {other} exclude each other")).hint("give one of them"))
+        Err(Mistake::new(format!("{one} and {other} exclude each other")).hint("give only one of them"))
     };
     match &svg {
         Some(_) if json => return exclusive("--json", "--svg"),
@@ -127,7 +127,7 @@ fn limit(matches: &ArgMatches) -> Result<Option<u32>, Mistake> {
     let Some(text) = matches.get_one::<String>("limit") else { return Ok(None) };
     match text.trim().parse() {
         Ok(number @ 1..) => Ok(Some(number)),
-        _ => Err(Mistake::new(format!("--limit `{text}` is no number of runs; write one from 1"))),
+        _ => Err(Mistake::new(format!("--limit `{text}` is not a number of runs; write 1 or more"))),
     }
 }
 
@@ -136,7 +136,7 @@ fn warn_of_older(shown: usize, left_out: bool) {
     if left_out {
         remark(
             &format!("only the newest {shown} runs are shown"),
-            Some("--limit N shows N of them, --since 7d all of a week"),
+            Some("--limit N shows N runs, --since 7d all runs of a week"),
         );
     }
 }

@@ -49,8 +49,8 @@ pub(crate) fn random() -> Result<u64, Mistake> {
     getrandom::u64().map_err(|error| {
         let why = error.raw_os_error().map(|code| error_text(&io::Error::from_raw_os_error(code)));
         let why = why.unwrap_or_else(|| error.to_string());
-        Mistake::new(format!("the system gives no random number: {why}"))
-            .hint("shedlock needs getrandom(2); a filter of system calls, such as a container's, may forbid it")
+        Mistake::new(format!("the system returned no random number: {why}"))
+            .hint("shedlock needs getrandom(2); a seccomp filter, such as a container's, may block it")
     })
 }
 

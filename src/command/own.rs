@@ -28,8 +28,8 @@ pub(super) fn own(matches: &ArgMatches) -> anyhow::Result<(Handle, Operator)> {
 /// The lock that this process runs under.
 fn of_job() -> Result<Handle, Mistake> {
     let Some((name, owner)) = variables::lock() else {
-        return Err(Mistake::new("no HANDLE is given, and this is no job of `shedlock run`")
-            .hint("give what `shedlock acquire` printed, NAME@OWNER"));
+        return Err(Mistake::new("no HANDLE is given, and this is not a job of `shedlock run`")
+            .hint("give the handle that `shedlock acquire` printed, NAME@OWNER"));
     };
     let name = LockName::new(&name).map_err(|why| Mistake::new(format!("{} {why}", variables::NAME)))?;
     let owner = Owner::parse(&owner).map_err(|why| Mistake::new(format!("{} {why}", variables::OWNER)))?;
@@ -58,7 +58,7 @@ pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
     let was_ours = holder.owner() == owner.as_str();
     Some(match (lock.is_held(), holder.has_ended(), was_ours) {
         (true, false, true) => return None,
-        (true, true, true) => format!("it was given back, and is kept until {until}"),
+        (true, true, true) => format!("it was released, and is kept until {until}"),
         (true, true, false) => match holder.pause() {
             Some(_) => format!("it is kept until {until} after its last run"),
             None => format!("it is kept until {until} after the run of {}", holder.owner()),
@@ -68,11 +68,11 @@ pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
             Some(pause) => format!("it is paused by {} since {since}: {}", pause.by, pause.reason),
             None => format!("it is held by {} since {since} until {until}", holder.owner()),
         },
-        (false, true, true) => "it was given back or unlocked, and is free".to_owned(),
+        (false, true, true) => "it was released or unlocked, and is free".to_owned(),
         (false, false, true) => format!("its time was up at {until}, and it is free"),
         (false, _, false) => match holder.pause() {
             Some(pause) => format!("it is free, and was paused by {} before", pause.by),
-            None => format!("it is free, and {} had it last", holder.owner()),
+            None => format!("it is free, and was last held by {}", holder.owner()),
         },
     })
 }
@@ -103,13 +103,13 @@ mod tests {
         let (since, until) = ("since 1970-01-01T00:00:00.000Z", "until 1970-01-01T00:00:01.000Z");
         for (stored, left, told) in [
             ("java", 1, format!("it is held by java {since} {until}")),
-            ("java", 0, "it is free, and java had it last".to_owned()),
+            ("java", 0, "it is free, and was last held by java".to_owned()),
             ("web2:1:00:ended", 1, format!("it is kept {until} after the run of web2:1:00")),
-            ("web2:1:00:ended", 0, "it is free, and web2:1:00 had it last".to_owned()),
+            ("web2:1:00:ended", 0, "it is free, and was last held by web2:1:00".to_owned()),
             ("", 0, "it is free".to_owned()),
             (ours.as_str(), 0, "its time was up at 1970-01-01T00:00:01.000Z, and it is free".to_owned()),
-            (&ours.ended(), 0, "it was given back or unlocked, and is free".to_owned()),
-            (&ours.ended(), 1, format!("it was given back, and is kept {until}")),
+            (&ours.ended(), 0, "it was released or unlocked, and is free".to_owned()),
+            (&ours.ended(), 1, format!("it was released, and is kept {until}")),
             (pause.as_str(), 1, format!("it is paused by ada@web2 {since}: disk")),
             (&pause.ended(), 1, format!("it is kept {until} after its last run")),
             (&pause.ended(), 0, "it is free, and was paused by ada@web2 before".to_owned()),

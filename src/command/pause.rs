@@ -75,7 +75,7 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
                             races += 1;
                             continue;
                         }
-                        Ok(Taken::Not) => held = Some("changes hands again and again".to_owned()),
+                        Ok(Taken::Not) => held = Some("keeps changing hands".to_owned()),
                         Err(error) => full = Some(error),
                     },
                 }
@@ -178,7 +178,7 @@ impl Wish {
                 Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not }))
             }
             (None, Err(error)) if ambiguous => {
-                let hint = format!("it may be paused all the same: `shedlock status {}` tells", self.name);
+                let hint = format!("the lock may be paused anyway: `shedlock status {}` shows it", self.name);
                 Err(Mistake::new(format!("{error:#}")).hint(hint).into())
             }
             (None, Err(error)) => Err(error),
@@ -194,7 +194,7 @@ impl Wish {
             line += &format!(" until {until}");
         }
         if ours.is_some_and(|record| record.left + TOLERANCE < self.lasting) {
-            line += ", which is as long as the backend can";
+            line += ", the latest time that the backend can store";
         } else if ours.is_some_and(|record| record.left > self.lasting + TOLERANCE) {
             line += ": until then it is kept after its last run anyway";
         }
@@ -216,7 +216,7 @@ impl Wish {
         let message = format!("the lock `{}` {state}; it is not paused", self.name);
         let hint = match self.wait.waits() {
             true => "its job did not end in time; --wait forever waits for as long as it takes",
-            false => "--wait DURATION waits for the end of its job",
+            false => "--wait DURATION waits for its job to end",
         };
         refuse(&message, Some(hint))
     }
@@ -236,7 +236,7 @@ fn reason(text: &str) -> Result<String, String> {
     }
     match text.chars().count() {
         length if length > Owner::LONGEST_REASON => {
-            Err(format!("has {length} characters; it may have {}", Owner::LONGEST_REASON))
+            Err(format!("has {length} characters; at most {} are allowed", Owner::LONGEST_REASON))
         }
         _ => Ok(text.to_owned()),
     }

@@ -27,6 +27,6 @@ fn unknown(word: &str) -> Mistake {
     let mistake = Mistake::new(format!("BACKEND `{word}` is not known; known are {}, or a URL", kinds.join(", ")));
     match operator::nearest(word, kinds.into_iter()) {
         Some(kind) => mistake.hint(format!("did you mean `{kind}`?")),
-        None => mistake.hint("without BACKEND the statements of the configured one are printed"),
+        None => mistake.hint("without BACKEND, `schema` prints the statements for the configured one"),
     }
 }

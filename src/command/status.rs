@@ -44,7 +44,7 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let mut operator = Operator::new(matches, only(&names).as_ref())?;
     let watch = matches.get_flag("watch");
     if watch && matches.get_flag("exit-code") {
-        return Err(Mistake::new("--watch and --exit-code exclude each other").hint("give one of them").into());
+        return Err(Mistake::new("--watch and --exit-code exclude each other").hint("give only one of them").into());
     }
     let view = View { names, zone: zone(matches)?, json: matches.get_flag("json"), screen: Screen::of_stdout() };
     let first = operator.ask(|backend| look(backend, &view.names))?;
@@ -116,9 +116,9 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
             &format!(
                 "the lock `{name}` was taken {} after now, by the backend's clock: {}",
                 brief(ahead),
-                "its holder writes times of another time zone, or that clock was set back"
+                "its holder writes times in another time zone, or the backend's clock was set back"
             ),
-            Some("a Java application has to use the database's time, or UTC: see shedlock-backends(7)"),
+            Some("a Java application must use the database's time, or UTC: see shedlock-backends(7)"),
         );
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();

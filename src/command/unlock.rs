@@ -41,14 +41,14 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
         let (state, effect) = (seen.state(), effect(&name, record));
         match consent {
             Consent::Missing => {
-                let message = format!("the lock `{name}` {state}; without a terminal to ask on it is left as it is");
+                let message = format!("the lock `{name}` {state}; without a terminal to ask on, it is left unchanged");
                 return Ok(refuse(&message, Some("--force frees it without asking")));
             }
             Consent::ToAsk => {
                 // Whoever is asked may be at lunch.
                 operator.disconnect();
                 if !is_agreed(&format!("the lock `{name}` {state}"), &effect) {
-                    return Ok(refuse(&format!("the lock `{name}` is left as it is"), None));
+                    return Ok(refuse(&format!("the lock `{name}` is left unchanged"), None));
                 }
             }
             Consent::Forced => {}
@@ -68,7 +68,8 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
             return say(&lines);
         }
     }
-    let message = format!("the lock `{name}` has changed hands meanwhile and is left as it is: it {}", seen.state());
+    let message =
+        format!("the lock `{name}` has changed hands in the meantime and is left unchanged: it {}", seen.state());
     Ok(refuse(&message, None))
 }
 
@@ -82,19 +83,17 @@ fn effect(name: &LockName, record: &LockState) -> String {
     let holder = Holder::of(&record.owner);
     if holder.is_paused() {
         let resume = format!("`shedlock resume {name}` ends a pause more gently");
-        return format!("{resume}: the lock is kept on for as long as its last run was to keep it");
+        return format!("{resume}: it keeps the lock for the rest of its last run's --at-least or --every");
     }
     if holder.has_ended() {
-        return "no job runs under it: what its last run kept it for, --at-least or --every, is no longer kept"
-            .to_owned();
+        return "no job runs under it: this drops the rest of its last run's --at-least or --every".to_owned();
     }
     match holder.process() {
         Some((host, pid)) => format!(
-            "a job without --lease does not learn of it and goes on running until shortly before its --at-most is used up, a \
-             script after `shedlock acquire` for as long as it likes; a job with --lease is stopped within about a third of \
-             the lease; look for it on {host}, pid {pid}"
+            "a job without --lease does not notice and runs on until shortly before its --at-most is used up, a \
+             script after `shedlock acquire` for as long as it likes; a job with --lease is stopped within about a third of the lease; find it on {host}, pid {pid}"
         ),
-        None => "the application that holds it, such as one in Java, does not learn of it and goes on".to_owned(),
+        None => "the application that holds it, such as one in Java, does not notice and runs on".to_owned(),
     }
 }
 
@@ -121,8 +120,8 @@ mod tests {
         let run = Owner::new("web1", 42, 7);
         let pause = Owner::of_pause("ada", "web1", 7, None, "");
         for (owner, said) in [
-            (run.as_str(), "look for it on web1, pid 42"),
-            (run.as_str(), "goes on running until shortly before its --at-most is used up"),
+            (run.as_str(), "find it on web1, pid 42"),
+            (run.as_str(), "runs on until shortly before its --at-most is used up"),
             (&run.ended(), "no job runs under it"),
             (pause.as_str(), "`shedlock resume job` ends a pause more gently"),
             (&pause.ended(), "no job runs under it"),

@@ -43,7 +43,7 @@ pub(crate) fn without_value(matches: &ArgMatches, arguments: &[OsString]) -> Opt
     let option = OPTIONS.iter().find(taken)?;
     let what = if option.kind == Kind::Value("DURATION") { "duration" } else { "value" };
     let message = format!("--{} needs a {what}", option.long);
-    Some(Mistake::new(message).hint("`--` stands between the options and the command"))
+    Some(Mistake::new(message).hint("`--` separates the options from the command"))
 }
 
 /// Whether a word has both the option and `--` as its value.
@@ -123,7 +123,7 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
     let argument = text(ContextKind::InvalidArg).unwrap_or_default();
     let option = argument.split([' ', '=']).next().unwrap_or_default();
     let message = match error.kind() {
-        ErrorKind::UnknownArgument if !argument.starts_with('-') => format!("`{argument}` is one word too many"),
+        ErrorKind::UnknownArgument if !argument.starts_with('-') => format!("unexpected argument `{argument}`"),
         ErrorKind::UnknownArgument => format!("unknown option `{argument}`"),
         ErrorKind::InvalidSubcommand => {
             format!("unknown command `{}`", text(ContextKind::InvalidSubcommand).unwrap_or_default())
@@ -157,19 +157,19 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
         // The message says it all.
         (ErrorKind::ArgumentConflict, ..) => return Mistake::new(message),
         (ErrorKind::UnknownArgument, Some(sub), _) => {
-            format!("the name stands without an option: shedlock {} NAME", sub.name)
+            format!("give the name without an option: shedlock {} NAME", sub.name)
         }
         (ErrorKind::UnknownArgument, ..) if command.is_none() && is_of_run(&argument) => {
-            format!("it stands after the command: shedlock run {argument}")
+            format!("put it after the command: shedlock run {argument}")
         }
         (ErrorKind::UnknownArgument, _, None) if !argument.starts_with('-') && takes_a_name(sub) => {
             let command = command.unwrap_or_default();
-            format!("quote a name of several words, as in 'my job'; shedlock {command} --help tells what there is")
+            format!("quote a name of several words, as in 'my job'; see shedlock {command} --help")
         }
         (_, _, Some(known)) => format!("did you mean `{known}`?"),
         (_, _, None) => match command {
-            Some(command) => format!("shedlock {command} --help tells what there is"),
-            None => "shedlock --help and shedlock run --help tell what there is".to_owned(),
+            Some(command) => format!("see shedlock {command} --help"),
+            None => "see shedlock --help and shedlock run --help".to_owned(),
         },
     };
     Mistake::new(message).hint(hint)

@@ -67,14 +67,14 @@ impl Reader<'_> {
         if option.place != Place::Anywhere {
             let message = format!("`{key}` cannot be set in a file");
             let hint = if key == "name" {
-                "the settings of one job stand in [jobs.NAME]"
+                "put the settings of one job into [jobs.NAME]"
             } else {
                 "use --config or SHEDLOCK_CONFIG"
             };
             return Err(self.mistake(place, &message).hint(hint));
         }
         let text = scalar(value.get_ref())
-            .ok_or_else(|| self.mistake(place, &format!("`{key}` must be a text, a number or true or false")))?;
+            .ok_or_else(|| self.mistake(place, &format!("`{key}` must be a string, a number, true or false")))?;
         let source = Source::File { key: key.to_owned(), path: self.path.to_owned(), line: self.line(place) };
         layer.insert(option.long, Given { text, source });
         Ok(())
@@ -173,11 +173,11 @@ mod tests {
     #[test]
     fn what_is_no_setting_is_refused_with_its_line() {
         assert!(refusal("\nat-most = \n").0.starts_with("/etc/x.toml:2: not valid TOML: "));
-        assert_eq!(refusal("name = 'x'").1, "the settings of one job stand in [jobs.NAME]");
-        assert!(refusal("[at-most]\nx = 1").0.contains("`at-most` must be a text"));
+        assert_eq!(refusal("name = 'x'").1, "put the settings of one job into [jobs.NAME]");
+        assert!(refusal("[at-most]\nx = 1").0.contains("`at-most` must be a string"));
         assert!(refusal("jobs = 3").0.contains("must be a table"));
         assert!(refusal("[jobs]\nnightly = 3").0.contains("must be a table"));
-        assert!(refusal("at-most = 1979-05-27").0.contains("must be a text"));
-        assert!(refusal("[jobs.' x']\n").0.contains("begins or ends with a blank"));
+        assert!(refusal("at-most = 1979-05-27").0.contains("must be a string"));
+        assert!(refusal("[jobs.' x']\n").0.contains("begins or ends with a space"));
     }
 }

@@ -196,7 +196,7 @@ fn from_variable(option: &Opt, value: OsString) -> Result<Option<Given>, Mistake
 }
 
 fn exclusive(one: &Given, other: &Given) -> Mistake {
-    Mistake::new(format!("{} and {} exclude each other", one.source, other.source)).hint("give one of them")
+    Mistake::new(format!("{} and {} exclude each other", one.source, other.source)).hint("give only one of them")
 }
 
 fn is_set(given: &Given) -> Result<bool, Mistake> {
@@ -219,7 +219,7 @@ fn is_absent(error: &io::Error) -> bool {
 /// Why a file cannot be read.
 pub(super) fn error_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData {
-        return "it is no text".to_owned();
+        return "it is not text".to_owned();
     }
     crate::system::error_text(error)
 }

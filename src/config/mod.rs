@@ -105,8 +105,8 @@ impl Settings {
         let (layers, name) = layers("shedlock acquire --name NAME --at-most DURATION", matches)?;
         let policy = policy(&layers, surroundings)?;
         if let (OnBackendError::Run, Some(given)) = (policy.on_backend_error, layers.get("on-backend-error")) {
-            return Err(Mistake::new(format!("{} is `run`, and there is no job to run", given.source))
-                .hint("with `acquire` it is --on-backend-error fail or skip"));
+            return Err(Mistake::new(format!("{} is `run`, but there is no job to run", given.source))
+                .hint("with `acquire` use --on-backend-error fail or skip"));
         }
         let code = match layers
             .get("conflict-exit-code")
@@ -115,7 +115,7 @@ impl Settings {
         {
             // What is exported or written for `run` is no mistake here.
             Some((given, 0)) if matches!(given.source, Source::Option(_)) => {
-                return Err(Mistake::new(format!("{} is 0, which would say that the lock was taken", given.source))
+                return Err(Mistake::new(format!("{} is 0, which would mean that the lock was taken", given.source))
                     .hint("with `acquire` choose another code with -E, such as 1"));
             }
             Some((_, 0)) | None => exit::NO,
@@ -180,16 +180,15 @@ fn of_the_command(name: &LockName, command: &[OsString]) -> Option<Mistake> {
     let is_at_most = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some("--at-most"));
     let first = first.to_string_lossy();
     rest.iter().any(is_at_most).then(|| {
-        Mistake::new(format!("--at-most is missing: it stands after the command, which is `{first}`"))
+        Mistake::new(format!("--at-most is missing: it comes after the command, which is `{first}`"))
             .hint(format!("if `{first}` is a part of the name, quote it: --name '{name} {first}'"))
     })
 }
 
 fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistake> {
     let Some(given) = layers.get("at-most") else {
-        return Err(
-            Mistake::new("--at-most is missing").hint("say how long the job may run at the most, such as --at-most 1h")
-        );
+        return Err(Mistake::new("--at-most is missing")
+            .hint("set the longest time that the job may run, such as --at-most 1h"));
     };
     let at_most = given.read(at_least_a_second)?;
     let shortest = layers.get("at-least");
@@ -287,7 +286,7 @@ pub(crate) fn patience(text: &str) -> Result<Patience, String> {
 
 /// Reads an exit code.
 pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
-    text.trim().parse().map_err(|_| format!("`{text}` is no exit code; write a number from 0 to 255"))
+    text.trim().parse().map_err(|_| format!("`{text}` is not an exit code; write a number from 0 to 255"))
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {

@@ -69,7 +69,7 @@ impl Reach {
         };
         if let (BackendRef::File(path) | BackendRef::Config(path), true) = (&way, found.address != address) {
             let (path, now) = (path.display(), found.address);
-            return Err(Mistake::new(format!("{path} names {now} by now, and the job's lock is in {address}"))
+            return Err(Mistake::new(format!("{path} now names {now}, but the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
         }
         let unknown_variables = layers.unknown_variables();
@@ -126,7 +126,7 @@ pub(super) fn password() -> Result<Option<String>, Mistake> {
     let Some(password) = std::env::var_os(unknown::PASSWORD).filter(|password| !password.is_empty()) else {
         return Ok(None);
     };
-    password.into_string().map(Some).map_err(|_| Mistake::new(format!("{} is no text", unknown::PASSWORD)))
+    password.into_string().map(Some).map_err(|_| Mistake::new(format!("{} is not UTF-8 text", unknown::PASSWORD)))
 }
 
 /// The backend whose URL a file holds, and the password in it.
@@ -143,9 +143,9 @@ fn backend_from_file(path: &Path, access: &Access) -> Result<(Opened, Option<Str
 
 /// Refuses to look for a job's backend in what its run has read before.
 fn read_once(path: &Path) -> Mistake {
-    let what = if path.exists() { "can be read only once" } else { "is not there any more" };
-    Mistake::new(format!("the job's backend stood in {}, which {what}", path.display()))
-        .hint("give the run a file that stays, or name the backend here with --backend or --backend-file")
+    let what = if path.exists() { "can be read only once" } else { "no longer exists" };
+    Mistake::new(format!("the job's backend was read from {}, which {what}", path.display()))
+        .hint("give the run a permanent file, or name the backend here with --backend or --backend-file")
 }
 
 /// What the file says of the backend of this job.
@@ -155,7 +155,7 @@ fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<
     let file = file::parse(&text, path, Some(name))?;
     match file.job.get("backend").or_else(|| file.defaults.get("backend")) {
         Some(given) if given.text != NONE => given.read(|url| backend::from_url(url, access)),
-        _ => Err(Mistake::new(format!("{} names no backend of {name} any more", path.display()))),
+        _ => Err(Mistake::new(format!("{} no longer names a backend for {name}", path.display()))),
     }
 }
 
@@ -169,7 +169,7 @@ fn turned_off(given: &Given) -> Mistake {
 fn default_backend() -> Result<Opened, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
-            "a file in a pod excludes nobody; name a backend that all pods reach with --backend or SHEDLOCK_BACKEND",
+            "a file in a pod excludes nobody; name a backend that all pods can reach, with --backend or SHEDLOCK_BACKEND",
         ));
     }
     #[cfg(feature = "sqlite")]
@@ -181,5 +181,5 @@ fn default_backend() -> Result<Opened, Mistake> {
 
 fn runs(text: &str) -> Result<u32, String> {
     let number = text.trim().parse().ok().filter(|number| *number <= MOST_RUNS);
-    number.ok_or_else(|| format!("`{text}` is no number of runs; write one from 0 to {MOST_RUNS}"))
+    number.ok_or_else(|| format!("`{text}` is not a number of runs; write a number from 0 to {MOST_RUNS}"))
 }

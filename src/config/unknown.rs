@@ -26,7 +26,7 @@ pub(super) fn judge(name: &str) -> Result<Option<String>, Mistake> {
     let known = if is_of_a_service(name) || !name.starts_with(PREFIX) { None } else { nearest(name) };
     match known {
         Some(known) => Err(Mistake::new(format!("unknown variable `{name}`"))
-            .hint(format!("did you mean `{known}`? if it is not for shedlock, give it another name"))),
+            .hint(format!("did you mean `{known}`? if it is not meant for shedlock, rename it"))),
         None => Ok(Some(name.to_owned())),
     }
 }

@@ -65,7 +65,7 @@ impl Guardian {
     /// ends the job at `at`, as with [`Guardian::kill_at`].
     pub(crate) fn start(owner: &str, job: Option<&mut Job>, at: Option<Moment>) -> io::Result<Self> {
         if !tree::is_visible() {
-            return Err(io::Error::other("/proc is not there, or that of another pid namespace"));
+            return Err(io::Error::other("/proc is not mounted, or belongs to another pid namespace"));
         }
         let unrelated_children =
             job.as_ref().map_or_else(tree::children_from_before, |job| job.unrelated_children.clone());
@@ -214,7 +214,7 @@ fn executed(launched: &Launched<Plan>) -> io::Result<Id> {
     }
     if !launched.has_left() {
         // It would guard nothing yet, and nobody would know when.
-        return Err(io::Error::other("its program cannot be read in time"));
+        return Err(io::Error::other("its program could not be read in time"));
     }
     let process = Process::find(launched.pid.as_raw()).ok_or_else(|| io::Error::other("it was killed"))?;
     Ok(process.id)

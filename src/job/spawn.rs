@@ -116,8 +116,7 @@ impl Command {
     fn not_executed(&self, error: i32) -> SpawnError {
         if error == TOO_LATE {
             let reason = "the lock's time was up before it began".to_owned();
-            let hint =
-                "this host was too busy, or shedlock stood still; choose a longer --at-most or --lease".to_owned();
+            let hint = "this host was too busy, or shedlock stalled; choose a longer --at-most or --lease".to_owned();
             return SpawnError {
                 command: self.name.clone(),
                 kind: SpawnErrorKind::NoProcess,
@@ -133,24 +132,23 @@ impl Command {
         let path = std::path::Path::new(&self.name);
         let by_path = self.name.as_bytes().contains(&b'/');
         let hint = match kind {
-            SpawnErrorKind::NotFound if by_path && has_crlf(path) => Some(
-                "its first line ends with a carriage return; `sed -i 's/\\r$//' FILE` makes a Unix file of it"
-                    .to_owned(),
-            ),
+            SpawnErrorKind::NotFound if by_path && has_crlf(path) => {
+                Some("its first line ends with a carriage return; `sed -i 's/\\r$//' FILE` converts it".to_owned())
+            }
             SpawnErrorKind::NotFound if by_path && path.exists() => {
-                Some("the file is there, but the interpreter in its first line or its loader is not".to_owned())
+                Some("the file exists, but the interpreter in its first line or its loader does not".to_owned())
             }
             SpawnErrorKind::NotFound if self.name.as_bytes().contains(&b' ') => Some(
                 "the command and its arguments are separate words; a shell command line needs sh -c '…'".to_owned(),
             ),
             SpawnErrorKind::NotFound if BUILTINS.contains(&self.name.to_string_lossy().as_ref()) => {
-                Some("it is a command of the shell; give it to one: sh -c '…'".to_owned())
+                Some("it is a shell built-in; run it in a shell: sh -c '…'".to_owned())
             }
             SpawnErrorKind::NotFound if !self.name.as_bytes().starts_with(b"/") && std::env::current_dir().is_err() => {
                 Some("the directory that shedlock was started in has been removed".to_owned())
             }
             SpawnErrorKind::NotFound if !by_path => {
-                Some("it is looked for in PATH, which is short under cron; give the full path".to_owned())
+                Some("shedlock searches PATH, which is short under cron; give the full path".to_owned())
             }
             SpawnErrorKind::CannotExecute if path.is_dir() => Some("it is a directory".to_owned()),
             SpawnErrorKind::CannotExecute if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -160,10 +158,8 @@ impl Command {
                 return SpawnError {
                     command: self.name.clone(),
                     kind,
-                    reason: "this user, or its container, may have no more processes".to_owned(),
-                    hint: Some(
-                        "look at `ulimit -u`, pids.max of the cgroup, and for processes that were left".to_owned(),
-                    ),
+                    reason: "this user or its container has reached its limit of processes".to_owned(),
+                    hint: Some("check `ulimit -u`, pids.max of the cgroup, and leftover processes".to_owned()),
                 };
             }
             _ => None,

@@ -15,7 +15,8 @@ impl Handle {
     /// Reads a handle; the error is the end of a sentence that begins with where it came from.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         // A name may have an @ in it. The owner of a run has none, but that of a pause has.
-        let (name, owner) = text.rsplit_once('@').ok_or("is no handle; `shedlock acquire` prints one, NAME@OWNER")?;
+        let (name, owner) =
+            text.rsplit_once('@').ok_or("is not a handle; `shedlock acquire` prints one, NAME@OWNER")?;
         let owner = Owner::parse(owner).or_else(|why| {
             let mut pauses = text.match_indices('@').map(|(at, _)| Owner::parse(&text[at + 1..]));
             pauses.find(|found| *found == Err(Owner::IS_PAUSE.to_owned())).unwrap_or(Err(why))
@@ -52,13 +53,13 @@ mod tests {
         let pause = Owner::of_pause("ada", "web1", 7, None, "disk @ 90:%");
         let owner = "web1:1:0123456789abcdef";
         for (text, why) in [
-            ("", "is no handle"),
-            ("job", "is no handle"),
-            (owner, "is no handle"),
+            ("", "is not a handle"),
+            ("job", "is not a handle"),
+            (owner, "is not a handle"),
             ("@web1:1:0123456789abcdef", "is empty"),
             ("job@java-host", "does not end with an owner"),
             ("job@", "does not end with an owner"),
-            (" job@web1:1:0123456789abcdef", "begins or ends with a blank"),
+            (" job@web1:1:0123456789abcdef", "begins or ends with a space"),
             ("job@web1:1:0123456789abcdef:ended", "has ended"),
             (&format!("job@{pause}"), "shedlock resume"),
             (&format!("{}@{owner}", "x".repeat(65)), "65 characters"),

@@ -25,7 +25,7 @@ impl LockName {
             return Err(format!("{name:?} contains a control character"));
         }
         if name.trim() != name {
-            return Err(format!("`{name}` begins or ends with a blank"));
+            return Err(format!("`{name}` begins or ends with a space"));
         }
         Ok(Self(name.to_owned()))
     }

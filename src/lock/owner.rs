@@ -18,7 +18,7 @@ impl Owner {
     pub(crate) const ENDED: &str = ":ended";
     /// What the owner of a pause begins with.
     pub(super) const PAUSED: &str = "paused:";
-    pub(super) const IS_PAUSE: &str = "is that of a pause, which `shedlock resume` ends";
+    pub(super) const IS_PAUSE: &str = "belongs to a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
     #[cfg(test)]
     const LONGEST: usize = 255;

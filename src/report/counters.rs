@@ -59,10 +59,10 @@ const RUNS: &str = "shedlock_runs_total";
 const HELP: [(&str, &str); 7] = [
     (AT_MOST, "The longest that the job may run, --at-most."),
     (START, "When the job was last started."),
-    (END, "When the job last ended, however it did."),
+    (END, "When the job last ended, with any outcome."),
     (SUCCESS, "When the job last ended with success."),
     (DURATION, "How long the job ran when it last ended."),
-    (EXIT_CODE, "What shedlock exited with after the last run that was not skipped."),
+    (EXIT_CODE, "The exit code of shedlock after the last run that was not skipped."),
     (RUNS, "Runs by outcome."),
 ];
 

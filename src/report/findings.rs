@@ -164,7 +164,7 @@ fn summary(found: &[Finding], reached: Reached) -> String {
     };
     match reached {
         Reached::Yes => format!("{text}\n"),
-        Reached::No => format!("{text}; nothing more can be tried before that is mended\n"),
+        Reached::No => format!("{text}; fix this before the other tests can run\n"),
     }
 }
 
@@ -226,6 +226,6 @@ mod tests {
         assert_eq!(said(&[&good]), "this host can lock here\n");
         assert_eq!(said(&[&good, &unwise]), "this host can lock here, but 1 thing is unwise\n");
         assert_eq!(said(&[&bad, &unwise, &bad]), "2 things are in the way of locking here\n");
-        assert!(summary(&[bad], Reached::No).ends_with("before that is mended\n"));
+        assert!(summary(&[bad], Reached::No).ends_with("fix this before the other tests can run\n"));
     }
 }

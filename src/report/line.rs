@@ -40,11 +40,11 @@ impl Subject {
 }
 
 const TAKEN_AWAY: &str =
-    "somebody freed or took it while the job ran, or the server has forgotten it, by a failover or a flush";
+    "somebody freed or took the lock while the job ran, or the server lost it in a failover or a flush";
 const TOO_LATE: &str =
-    "nobody need have taken it: this host was too busy, or shedlock stood still; choose a longer time";
+    "perhaps nobody else took the lock: this host was too busy, or shedlock stalled; choose a longer time";
 const SILENT: &str =
-    "the backend did not answer for most of the lease; choose a lease several times as long as that lasts";
+    "the backend did not answer for most of the lease; choose a lease several times as long as its outages";
 
 /// An event as it is told.
 pub(super) struct Line {
@@ -94,12 +94,12 @@ impl Line {
                 }
             }
             Notice::Cut(until) => {
-                let message = format!("the lock ends at {until}, the latest time that the backend holds");
+                let message = format!("the lock ends at {until}, the latest time that the backend can store");
                 Line::new(Verbosity::Info, "cut", message).field("until", until.to_string())
             }
             Notice::Unrecorded(error) => Line::error(Verbosity::Info, "unrecorded", error, "; there is no token"),
             Notice::Unclosed(error) => {
-                let consequence = "; the end of this run is not noted, and no older one goes";
+                let consequence = "; the end of this run is not recorded, and no older run is removed";
                 Line::error(Verbosity::Info, "unclosed", error, consequence)
             }
             Notice::Held(record) => Line::held("held", record, subject.undone()),
@@ -110,20 +110,20 @@ impl Line {
             Notice::Nested(record) => Line::held("nested", record, "this run is part of that one"),
             Notice::Unguarded(why) => {
                 let message =
-                    format!("there is no guardian: {why}; if shedlock is killed, only the command ends with it");
+                    format!("there is no guardian: {why}; if shedlock is killed, only the command dies with it");
                 Line::new(Verbosity::Info, "unguarded", message)
             }
             Notice::Reguarded(why) => {
-                Line::new(Verbosity::Info, "unguarded", format!("there was no guardian: {why}; another was started"))
+                Line::new(Verbosity::Info, "unguarded", format!("the guardian was lost: {why}; another was started"))
             }
             Notice::GuardianLost(why) => {
                 let message = format!(
-                    "there is no guardian any more: {why}; if shedlock is killed, only the command ends with it"
+                    "there is no guardian any more: {why}; if shedlock is killed, only the command dies with it"
                 );
                 Line::new(Verbosity::Warnings, "unguarded", message)
             }
             Notice::Checking => {
-                Line::new(Verbosity::Debug, "checking", "after a standstill the job is held until the lock is checked")
+                Line::new(Verbosity::Debug, "checking", "after a stall the job is frozen until the lock is checked")
             }
             Notice::Full(error) => Line::error(Verbosity::Debug, "waiting", error, "; waiting"),
             Notice::Backend(error, policy, held) => {
@@ -146,7 +146,7 @@ impl Line {
             Notice::NotHandedOver(why) => Line::new(
                 Verbosity::Errors,
                 "not_handed_over",
-                format!("cannot write the handle to stdout: {why}, so the lock is given back"),
+                format!("cannot write the handle to stdout: {why}, so the lock is released"),
             ),
             Notice::Expired(at_most, extended) => {
                 let limit = limit(*at_most, *extended);
@@ -167,7 +167,7 @@ impl Line {
             Notice::Extended(until) => Line::new(
                 Verbosity::Info,
                 "extended",
-                format!("the lock was extended until {until}, and so is the job"),
+                format!("the lock was extended until {until}, and so was the job"),
             )
             .field("until", until.to_string()),
             Notice::StopTimeout(timeout) => {
@@ -207,7 +207,7 @@ impl Line {
                 let (message, hint) = match kind {
                     NoticeKind::Gone => ("the lock was no longer ours when the job ended", TAKEN_AWAY),
                     NoticeKind::Late | NoticeKind::NotRenewed(_) | NoticeKind::NotAsked(_) => {
-                        ("the lock's time ran out before it could be given back", TOO_LATE)
+                        ("the lock's time ran out before it could be released", TOO_LATE)
                     }
                 };
                 Line::new(Verbosity::Warnings, "lost", message).hint(hint)
@@ -215,19 +215,19 @@ impl Line {
             Notice::Unkillable => Line::new(
                 Verbosity::Warnings,
                 "undead",
-                "SIGKILL has not ended all of the job, so the lock is kept while it lives",
+                "SIGKILL has not ended the whole job, so the lock is kept while it lives",
             )
-            .hint("look for a process in uninterruptible sleep or of another user with `ps -eo pid,user,stat,args`"),
+            .hint("find the process with `ps -eo pid,user,stat,args`: it is in uninterruptible sleep (D), or belongs to another user"),
             Notice::Ended(outcome) => {
                 let how = match outcome {
                     ExitReason::Exited(code) => format!("the job exited with code {code}"),
-                    ExitReason::Killed(signal) => format!("the job died of {signal}"),
+                    ExitReason::Killed(signal) => format!("the job was killed by {signal}"),
                     _ => "the job was stopped".to_owned(),
                 };
                 let code = outcome.exit(0).code;
                 Line::new(Verbosity::Info, "ended", how).field("exit_code", code)
             }
-            Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was given back"),
+            Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was released"),
             Notice::NotReleased(error) => {
                 Line::error(Verbosity::Warnings, "not_released", error, "; the lock frees when its time is up")
             }
@@ -256,7 +256,7 @@ impl Line {
         held: Duration,
     ) -> Self {
         let (until, lease) = (Timestamp::now() + held, duration::format(held));
-        let doubt = format!("; the lock may be held until {until}, or for {lease} from when a late request arrives");
+        let doubt = format!("; the lock may be held until {until}, or for {lease} after a late request arrives");
         Self::error(level, event, error, &format!("{consequence}{doubt}")).field("until", until.to_string())
     }
 
@@ -279,10 +279,10 @@ impl Line {
         let warning = |message| Self::new(Verbosity::Warnings, "metrics", message);
         match error {
             MetricsError::NotWritten(place, why) => warning(format!("the metrics in {place} were not written: {why}"))
-                .hint("--metrics-dir is a directory that is there, and that this user may read and write"),
+                .hint("--metrics-dir must be an existing directory that this user can read and write"),
             MetricsError::TooSlow(place) => warning(format!("the metrics in {place} were not written in time")),
             MetricsError::Foreign(file) => {
-                warning(format!("{file} was damaged or not from shedlock, so its counters begin anew"))
+                warning(format!("{file} was damaged or not from shedlock, so its counters start over"))
             }
         }
     }
@@ -300,7 +300,7 @@ impl Line {
 /// Says why a renewal was asked for so much too late, in tenths of a second.
 fn starved(late: Duration) -> String {
     let late = duration::format(late - Duration::from_nanos(u64::from(late.subsec_nanos() % 100_000_000)));
-    format!("shedlock asked {late} late: this host was too busy, or shedlock stood still; choose a longer lease")
+    format!("shedlock sent the request {late} late: this host was too busy, or shedlock stalled; choose a longer lease")
 }
 
 /// An at-most, and until when it was extended.
@@ -363,7 +363,7 @@ mod tests {
         let kinds = [
             (NoticeKind::Gone, "somebody"),
             (NoticeKind::Late, "too busy"),
-            (NoticeKind::NotAsked(Duration::from_micros(1_401_137)), "asked 1.4s late"),
+            (NoticeKind::NotAsked(Duration::from_micros(1_401_137)), "the request 1.4s late"),
             (NoticeKind::NotRenewed(None), "did not answer"),
             (NoticeKind::NotRenewed(Some(refused)), "finer"),
         ];

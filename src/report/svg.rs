@@ -255,7 +255,7 @@ fn legend(y: f64, picture: &Picture<'_>) -> Group {
         x += width + 8.0 + word.len() as f64 * LETTER + 22.0;
     }
     match picture.has_gaps() {
-        true => group.add(written("without ground: no records", x, y, "quiet")),
+        true => group.add(written("no background: no records", x, y, "quiet")),
         false => group,
     }
 }
@@ -270,7 +270,7 @@ fn described(picture: &Picture<'_>) -> String {
     let lanes = picture.lanes.len();
     let of = if picture.by == By::Job { "jobs" } else { "hosts" };
     let number = |fate| count(picture, fate);
-    let gaps = if picture.has_gaps() { "; where a line has no ground there are no records" } else { "" };
+    let gaps = if picture.has_gaps() { "; where a line has no background, there are no records" } else { "" };
     format!(
         "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}{gaps}",
         number(RunState::Success),

@@ -46,7 +46,7 @@ impl Zone {
         let zone = match variable {
             Some("") => return Ok(Self::utc()),
             Some(name) => TimeZone::from_posix_tz(name)
-                .map_err(|_| format!("cannot be had: TZ is `{name}`, which is no time zone of this host"))?,
+                .map_err(|_| format!("cannot be used: TZ is `{name}`, which is not a time zone on this host"))?,
             None => match TimeZone::local() {
                 Ok(zone) => zone,
                 Err(_) => return Ok(Self::utc()),
@@ -107,7 +107,7 @@ impl Zone {
     pub(crate) fn read(&self, text: &str, now: Timestamp) -> Result<Timestamp, String> {
         let text = text.trim();
         if text.get(4..5) == Some("-") {
-            return self.calendar(text).ok_or_else(|| format!("`{text}` is no time; {FORMS}"));
+            return self.calendar(text).ok_or_else(|| format!("`{text}` is not a time; {FORMS}"));
         }
         match duration::parse(text) {
             Ok(before) => {

@@ -126,8 +126,8 @@ impl Run {
         let error =
             BackendError::transient(format!("the backend took {} to grant the lock", crate::duration::format(age)))
                 .hint(match self.policy.lease {
-                    Some(_) => "more than half of --lease was gone, so the lock was given back",
-                    None => "more than half of --at-most was gone, so the lock was given back",
+                    Some(_) => "more than half of --lease was gone, so the lock was released",
+                    None => "more than half of --at-most was gone, so the lock was released",
                 });
         let then = self.complain(error, todo);
         self.phase = Phase::Releasing { until: now + GIVE_BACK, then };

@@ -52,7 +52,7 @@ impl Signal {
         if matches!(number, 1..32 | FIRST_REAL_TIME..=LAST) {
             Ok(Self(number))
         } else {
-            Err(format!("`{text}` is no signal; write a name such as TERM, INT or USR1, or its number"))
+            Err(format!("`{text}` is not a signal; write a name such as TERM, INT or USR1, or its number"))
         }
     }
 

@@ -31,7 +31,7 @@ fn run(place: &Place, url: &str) -> Command {
 }
 
 fn is_refused(finished: &Finished) {
-    finished.complains(125, "authority that is not believed");
+    finished.complains(125, "authority that is not trusted");
     assert!(finished.stderr.contains("sslrootcert=FILE"), "{finished:?}");
 }
 
@@ -132,7 +132,7 @@ fn a_driver_that_gets_no_random_numbers_says_so() {
         let finished = finish(&mut under(&words, &command));
         match code {
             0 => assert_eq!(finished.code(), Some(0), "{finished:?}"),
-            code => finished.complains(code, "the system gives no random number: operation not permitted"),
+            code => finished.complains(code, "the system returned no random number: operation not permitted"),
         }
     }
 }

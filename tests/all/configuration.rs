@@ -158,7 +158,7 @@ fn a_file_that_is_no_toml_names_file_and_line() {
 fn a_value_of_the_wrong_kind_names_its_line() {
     let place = Place::new();
     for (text, complaint) in [
-        ("at-most = { h = 1 }\n", "c.toml:1: `at-most` must be a text, a number or true or false"),
+        ("at-most = { h = 1 }\n", "c.toml:1: `at-most` must be a string, a number, true or false"),
         ("\nat-most = 1979-05-27\n", "c.toml:2: `at-most` must be"),
         ("\n\nat-most = true\n", "c.toml:3: `at-most` `true` is not a duration"),
         ("jobs = 1\n", "c.toml:1: `jobs` must be a table"),
@@ -393,7 +393,7 @@ fn a_message_is_one_line_whatever_the_names_in_it_are() {
     finished.complains(127, "cannot run `no\\nsuch\\u{1b}[31m`");
     let finished = finish(&mut place.run("a", ["--backend", "sqlite:/no\nsuch/x.db", "true"]));
     finished.complains(125, "the directory /no\\nsuch does not exist");
-    assert!(finished.stderr.contains("hint: make it with `mkdir -p -m 0700 /no\\nsuch`"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: create it with `mkdir -p -m 0700 /no\\nsuch`"), "{}", finished.stderr);
 }
 
 #[test]
@@ -423,12 +423,12 @@ fn a_mistake_in_the_usage_is_one_line_and_a_hint() {
         (&["run"], "--name is missing", ""),
         (&["runn"], "unknown command `runn`", "did you mean `run`?"),
         (&["--frobnicate"], "unknown option `--frobnicate`", ""),
-        (&["pause"], "NAME is missing", "shedlock pause --help tells what there is"),
+        (&["pause"], "NAME is missing", "see shedlock pause --help"),
         (&["status", "--name", "a"], "unknown option `--name`", "without an option: shedlock status NAME\n"),
         (&["history", "--sinse", "2h"], "unknown option `--sinse`", "did you mean `--since`?"),
-        (&["--name", "a", "run"], "unknown option `--name`", "it stands after the command: shedlock run --name"),
+        (&["--name", "a", "run"], "unknown option `--name`", "put it after the command: shedlock run --name"),
         (&["unlock", "--name", "a"], "unknown option `--name`", "without an option: shedlock unlock NAME\n"),
-        (&["history", "a", "b"], "`b` is one word too many", "shedlock history --help"),
+        (&["history", "a", "b"], "unexpected argument `b`", "shedlock history --help"),
         (&["pause"], "NAME is missing", "shedlock pause --help"),
         (&["status", "--at-most", "1m"], "unknown option `--at-most`", "shedlock status --help"),
         (&["resume", "a", "--timeot"], "unknown option `--timeot`", "shedlock resume --help"),

@@ -266,7 +266,7 @@ fn a_skip_says_who_holds_the_lock_on_redis() {
 #[test]
 fn a_mistake_is_text_whatever_the_format() {
     let place = Place::new();
-    finish(&mut told(&place, " a", "1m", &["true"])).complains(125, "blank");
+    finish(&mut told(&place, " a", "1m", &["true"])).complains(125, "begins or ends with a space");
     finish(&mut told(&place, "a", "soon", &["true"])).complains(125, "soon");
 }
 

@@ -135,7 +135,7 @@ fn what_fails_before_the_job_makes_125() {
     finish(place.run("a", ["true"]).env("SHEDLOCK_BACKEND", "nowhere:x")).complains(125, "unknown scheme");
     std::fs::write(place.path("file"), "this is no database, but longer than the header of one would be: ".repeat(20))
         .unwrap();
-    finish(place.run("a", ["true"]).env("SHEDLOCK_BACKEND", "sqlite:file")).complains(125, "is no SQLite database");
+    finish(place.run("a", ["true"]).env("SHEDLOCK_BACKEND", "sqlite:file")).complains(125, "is not a SQLite database");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_command_that_is_not_found_makes_127() {
     let place = Place::new();
     let missing = finish(&mut place.run("a", ["no-such-command"]));
     missing.complains(127, "cannot run `no-such-command`: no such file or directory");
-    assert!(missing.stderr.contains("hint: it is looked for in PATH"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("hint: shedlock searches PATH"), "{}", missing.stderr);
     finish(&mut place.run("a", ["./no-such-file"]))
         .complains(127, "cannot run `./no-such-file`: no such file or directory");
     finish(&mut place.run("a", ["./text/job"])).complains(127, "cannot run `./text/job`");
@@ -193,7 +193,7 @@ fn a_script_whose_interpreter_is_missing_makes_127_and_says_so() {
     write_executable(&place, "script", "#!/no/such/interpreter\n");
     let finished = finish(&mut place.run("a", ["./script"]));
     finished.complains(127, "cannot run `./script`: no such file or directory");
-    assert!(finished.stderr.contains("hint: the file is there, but the interpreter"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: the file exists, but the interpreter"), "{}", finished.stderr);
 }
 
 #[test]

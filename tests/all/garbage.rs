@@ -222,6 +222,6 @@ fn a_postgresql_that_hangs_up_is_said_to_have_closed_the_connection() {
         let url = format!("postgres://u@127.0.0.1:{port}/x?sslmode={mode}");
         let mut run = place.run("job", ["--backend-timeout", "1s", "true"]);
         let finished = finish(run.env("SHEDLOCK_BACKEND", url));
-        finished.complains(125, "the server closed the connection before it let us in");
+        finished.complains(125, "the server closed the connection before the login");
     }
 }

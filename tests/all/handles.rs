@@ -95,7 +95,7 @@ fn at_least_is_kept_after_a_release<S: Store>(site: &Site<S>) {
         let stored = site.stored("job");
         assert!(stored.is_held() && (stored.span() - 20_000).abs() <= 100, "{stored:?}");
     }
-    site.tell(&["verify", &handle]).complains(1, "the lock `job` is not ours: it was given back, and is kept until 20");
+    site.tell(&["verify", &handle]).complains(1, "the lock `job` is not ours: it was released, and is kept until 20");
     finish(&mut site.run_or_75("job", &["true"])).is_silent_with(75);
     assert!(!site.store.java_take("job", "java", Duration::from_secs(60)));
 }
@@ -113,7 +113,7 @@ fn a_handle_that_cannot_be_written_gives_the_lock_back<S: Store>(site: &Site<S>)
         let acquire = site.acquire(&name, &["--at-least", "50s"]);
         let finished = finish(&mut under(&["bash", "-c", &script, "bash"], &acquire));
         assert_eq!(site.place.read("code").trim(), "125", "{finished:?}");
-        let told = format!("shedlock: {name}: cannot write the handle to stdout: {why}, so the lock is given back\n");
+        let told = format!("shedlock: {name}: cannot write the handle to stdout: {why}, so the lock is released\n");
         assert_eq!((finished.stdout.as_str(), finished.stderr), ("", told));
         assert!(!site.is_held(&name));
         assert_eq!(site.store.history(&name), []);
@@ -222,20 +222,20 @@ fn who_has_no_handle_is_told_what_one_is() {
     let site = Site::new(SqliteStore::new());
     let handle = "job@web1:1:0123456789abcdef";
     for (words, message) in [
-        (&["verify"][..], "no HANDLE is given, and this is no job of `shedlock run`"),
+        (&["verify"][..], "no HANDLE is given, and this is not a job of `shedlock run`"),
         (&["extend", "1m"], "no HANDLE is given"),
         (&["release"], "HANDLE is missing"),
-        (&["release", "job"], "HANDLE `job` is no handle"),
+        (&["release", "job"], "HANDLE `job` is not a handle"),
         (&["verify", "job@java-host"], "HANDLE `job@java-host` does not end with an owner such as web1:4711:"),
         (&["verify", "@web1:1:0123456789abcdef"], "is empty; a lock needs a name"),
         (&["release", "job@web1:1:0123456789abcdef:ended"], "is that of a run that has ended"),
         (
             &["release", "job@paused:ada@web1:disk::0123456789abcdef"],
-            "is that of a pause, which `shedlock resume` ends",
+            "belongs to a pause, which `shedlock resume` ends",
         ),
         (&["extend", "0.5s", handle], "DURATION `0.5s` is shorter than 1s"),
         (&["extend", "soon", handle], "DURATION "),
-        (&["release", "--exit-code", "256", handle], "--exit-code `256` is no exit code"),
+        (&["release", "--exit-code", "256", handle], "--exit-code `256` is not an exit code"),
         (&["acquire", "--name", "job", "--at-most", "1m", "--on-backend-error", "run"], "--on-backend-error is `run`"),
         (&["acquire", "--name", "job", "--at-most", "1m", "-E", "0"], "--conflict-exit-code is 0"),
         (&["acquire", "--at-most", "1m"], "--name is missing"),

@@ -117,7 +117,7 @@ fn a_job_without_a_lease_goes_on_when_its_lock_is_freed<S: Store>(site: &Site<S>
     let freed = site.finish(&["unlock", "--force", "job"]);
     let (was, pid) = (format!("`job` is free now; it was held by {owner} since 20"), format!(", pid {}", holder.pid()));
     says(&freed, &[&was, &pid]);
-    assert!(freed.stdout.contains(") until 20") && freed.stdout.contains("without --lease does not learn of it"));
+    assert!(freed.stdout.contains(") until 20") && freed.stdout.contains("without --lease does not notice"));
     site.is_freed("job", &owner);
     assert!(is_alive(holder.job()));
     site.is_open("job");
@@ -138,7 +138,7 @@ fn the_lock_of_a_java_application_is_freed<S: Store>(site: &Site<S>) {
     assert!(site.store.java_take("job", "java-host", MINUTE));
     refuses(&site.finish(&["unlock", "job"]), "the lock `job` is held by java-host since", "--force");
     let freed = site.finish(&["unlock", "job", "--force"]);
-    says(&freed, &["`job` is free now; it was held by java-host since", "such as one in Java, does not learn of it"]);
+    says(&freed, &["`job` is free now; it was held by java-host since", "such as one in Java, does not notice"]);
     site.is_freed("job", "java-host");
     assert!(site.store.java_take("job", "odd \u{1b}[31m host", MINUTE));
     let freed = site.finish(&["unlock", "job", "--force"]);
@@ -176,7 +176,7 @@ fn without_force_and_without_a_terminal_nothing_is_freed<S: Store>(site: &Site<S
     refuses(&site.finish(&["unlock", "job"]), &format!("the lock `job` is held by {}", before.owner), "--force");
     // A yes in a pipe is none.
     let mut piped = under(&["sh", "-c", "yes | \"$@\"", "sh"], &site.by_ada(&["unlock", "job"]));
-    refuses(&finish(&mut piped), "without a terminal to ask on it is left as it is", "--force");
+    refuses(&finish(&mut piped), "without a terminal to ask on, it is left unchanged", "--force");
     assert_eq!(timeless(site.stored("job")), if site.remembers() { before } else { timeless(site.stored("job")) });
     assert!(site.is_held("job"));
     holder.end().is_silent_with(0);
@@ -212,7 +212,7 @@ fn who_is_asked_decides<S: Store>(site: &Site<S>) {
         wait_until("the connection to be closed", || (site.store.connections() == 0).then_some(()));
         let (code, shown) = answer(terminal, keys);
         assert_eq!(code, Some(1), "{keys:?}: {shown}");
-        assert!(shown.contains("\nshedlock: the lock `job` is left as it is\r\n"), "{keys:?}: {shown:?}");
+        assert!(shown.contains("\nshedlock: the lock `job` is left unchanged\r\n"), "{keys:?}: {shown:?}");
         assert!(site.is_held("job"));
     }
     let (code, shown) = answer(asked(site).0, "Yes\n");
@@ -229,7 +229,10 @@ fn what_was_not_shown_is_not_freed<S: Store>(site: &Site<S>) {
     site.store.steal("job", "another");
     let (code, shown) = answer(terminal, "y\n");
     assert_eq!(code, Some(1), "{shown}");
-    assert!(shown.contains("has changed hands meanwhile and is left as it is: it is held by another since"), "{shown}");
+    assert!(
+        shown.contains("has changed hands in the meantime and is left unchanged: it is held by another since"),
+        "{shown}"
+    );
     assert!(site.is_held("job"));
     // Who gave it back meanwhile has freed it.
     let (terminal, _) = asked(site);
@@ -604,7 +607,7 @@ fn what_a_pause_cannot_be_is_bad_usage() {
         (&["pause", "job", "--reason", "a\nb"], "--reason \"a\\nb\" is more than one line"),
         (&["unlock", "job", "other"], "other"),
         (&["pause", "job", "--backend", "sqlite:/no/such/directory/x.db"], "/no/such/directory"),
-        (&["resume", " job"], "NAME ` job` begins or ends with a blank"),
+        (&["resume", " job"], "NAME ` job` begins or ends with a space"),
     ] {
         finish(&mut place.shedlock(arguments)).complains(125, complaint);
     }

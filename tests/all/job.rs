@@ -494,7 +494,7 @@ fn what_sigkill_cannot_end_keeps_the_lock_with_one_warning() {
     let lines: Vec<&str> = finished.stderr.lines().collect();
     assert_eq!((finished.code(), lines.len()), (Some(124), 3), "{lines:?}");
     assert!(lines[0].contains("--at-most 5s is used up"), "{lines:?}");
-    assert!(lines[1].contains("SIGKILL has not ended all of the job"), "{lines:?}");
+    assert!(lines[1].contains("SIGKILL has not ended the whole job"), "{lines:?}");
     assert!(lines[2].starts_with("hint: "), "{lines:?}");
     is_free(&place, "job");
 }

@@ -167,6 +167,6 @@ fn says_until_when(ended: &Finished, code: i32, begin: &str) {
     let (said, hints) = lines.split_first().expect("a line");
     assert!(said.starts_with(begin), "{ended:?}");
     let (_, until) = said.split_once("; the lock may be held until ").expect("until when");
-    assert!(until.ends_with("Z, or for 1m from when a late request arrives"), "{ended:?}");
+    assert!(until.ends_with("Z, or for 1m after a late request arrives"), "{ended:?}");
     assert!(hints.len() <= 1 && hints.iter().all(|line| line.starts_with("hint: ")), "{ended:?}");
 }

@@ -233,7 +233,7 @@ fn a_guardian_that_is_killed_is_replaced_at_the_next_renewal() {
         wait_for_hearts(&place);
         kill(wait_for_guardian(&started), "KILL");
         wait_until("the message", || {
-            started.stderr().contains("no guardian: it was killed; another was").then_some(())
+            started.stderr().contains("the guardian was lost: it was killed; another was").then_some(())
         });
         let guardian = wait_for_guardian(&started);
         kill(started.pid(), "KILL");
@@ -294,7 +294,7 @@ fn a_guardian_whose_program_cannot_be_read_keeps_no_lock() {
         status.contains(&format!("TracerPid:\t{}\n", tracer.pid())).then_some(())
     });
     kill(first, "KILL");
-    wait_until("the warning", || started.stderr().contains("its program cannot be read in time").then_some(()));
+    wait_until("the warning", || started.stderr().contains("its program could not be read in time").then_some(()));
     super::support::process::touch(&place, "done");
     started.finish().complains(0, "there is no guardian any more: it was killed, and no other could be started");
     is_free(&place, "job");
@@ -482,7 +482,7 @@ fn what_another_user_runs_for_the_job_keeps_the_lock_though_proc_hides_it() {
         let hide = "mount -t proc -o hidepid=2 proc /proc && \"$@\"; exit $?";
         let unshare = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", hide, "sh"];
         let started = detached(&place, "run", &by_root(&unshare, &by_nobody(&command)));
-        wait_until("the warning", || started.stderr().contains("SIGKILL has not ended all of the job").then_some(()));
+        wait_until("the warning", || started.stderr().contains("SIGKILL has not ended the whole job").then_some(()));
         let row = super::support::row(&home.join("locks.db"), "job").unwrap();
         assert!(row.held, "{row:?}");
         super::support::process::touch(&place, "home/may-end");

@@ -217,6 +217,6 @@ fn a_person_does_not_notice_that_answers_are_lost<S: Store>(site: &Site<S>) {
 fn who_does_not_know_whether_it_is_paused_is_told_so<S: Store>(site: &Site<S>) {
     let ended = finish(&mut site.operate(&["pause", NAME, "--backend-timeout", "1s"]));
     ended.complains(125, "backend");
-    assert!(ended.stderr.contains("hint: it may be paused all the same"), "{ended:?}");
+    assert!(ended.stderr.contains("hint: the lock may be paused anyway"), "{ended:?}");
     assert!(site.is_held());
 }

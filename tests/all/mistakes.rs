@@ -14,50 +14,42 @@ const TYPED: &[(&str, &str, &str)] = &[
     // A name of several words
     (
         "run --name my job --at-most 1m true",
-        "--at-most is missing: it stands after the command, which is `job`",
+        "--at-most is missing: it comes after the command, which is `job`",
         "if `job` is a part of the name, quote it: --name 'my job'",
     ),
     (
         "run --name a report --at-most=1m",
-        "--at-most is missing: it stands after the command, which is `report`",
+        "--at-most is missing: it comes after the command, which is `report`",
         "if `report` is a part of the name, quote it: --name 'a report'",
     ),
     (
         "acquire --name my job --at-most 1m",
-        "`job` is one word too many",
-        "quote a name of several words, as in 'my job'; shedlock acquire --help tells what there is",
+        "unexpected argument `job`",
+        "quote a name of several words, as in 'my job'; see shedlock acquire --help",
     ),
     (
         "pause my job",
-        "`job` is one word too many",
-        "quote a name of several words, as in 'my job'; shedlock pause --help tells what there is",
+        "unexpected argument `job`",
+        "quote a name of several words, as in 'my job'; see shedlock pause --help",
     ),
     // An option without its value
     (
         "run --name a --at-most 1m --wait -- true",
         "--wait needs a duration",
-        "`--` stands between the options and the command",
+        "`--` separates the options from the command",
     ),
     (
         "run --name a --at-most 1m --signal -- true",
         "--signal needs a value",
-        "`--` stands between the options and the command",
+        "`--` separates the options from the command",
     ),
-    ("run --name -- true", "--name needs a value", "`--` stands between the options and the command"),
-    (
-        "run --name=-- --at-most 1m -w -- true",
-        "--wait needs a duration",
-        "`--` stands between the options and the command",
-    ),
-    (
-        "run --name -- --at-most 1m env --name=--",
-        "--name needs a value",
-        "`--` stands between the options and the command",
-    ),
-    ("acquire --name --", "--name needs a value", "`--` stands between the options and the command"),
+    ("run --name -- true", "--name needs a value", "`--` separates the options from the command"),
+    ("run --name=-- --at-most 1m -w -- true", "--wait needs a duration", "`--` separates the options from the command"),
+    ("run --name -- --at-most 1m env --name=--", "--name needs a value", "`--` separates the options from the command"),
+    ("acquire --name --", "--name needs a value", "`--` separates the options from the command"),
     (
         "run --name a --at-most 1m --wait -v true",
-        "--wait needs a duration, and `-v` is none; write for example 90s, 1.5h, 1h30m, 2days or PT1H30M",
+        "--wait needs a duration, and `-v` is not one; write for example 90s, 1.5h, 1h30m, 2days or PT1H30M",
         "",
     ),
     (
@@ -82,19 +74,19 @@ const TYPED: &[(&str, &str, &str)] = &[
     ("stauts", "unknown command `stauts`", "did you mean `status`?"),
     ("logs", "unknown command `logs`", "did you mean `history`?"),
     ("version", "unknown command `version`", "did you mean `--version`?"),
-    ("frobnicate", "unknown command `frobnicate`", "shedlock --help and shedlock run --help tell what there is"),
+    ("frobnicate", "unknown command `frobnicate`", "see shedlock --help and shedlock run --help"),
     ("help list", "unknown command `list`", "did you mean `status`?"),
     (
         "completions tcsh",
         "SHELL `tcsh` is not known; known are bash, elvish, fish, powershell, zsh",
-        "shedlock completions --help tells what there is",
+        "see shedlock completions --help",
     ),
     (
         "completions bsh",
         "SHELL `bsh` is not known; known are bash, elvish, fish, powershell, zsh",
         "did you mean `bash`?",
     ),
-    ("completions", "SHELL is missing", "shedlock completions --help tells what there is"),
+    ("completions", "SHELL is missing", "see shedlock completions --help"),
 ];
 
 #[test]
@@ -171,8 +163,8 @@ fn a_file_that_is_read_once_leads_the_job_to_its_backend_if_no_password_is_in_it
     let inner = format!("rm url; {shedlock} verify");
     let mut command = place.run("a", ["--backend-file", "url", "sh", "-c", &inner]);
     let finished = finish(command.env_remove("SHEDLOCK_BACKEND"));
-    finished.complains(125, &format!("the job's backend stood in {}, which is not there any more", file.display()));
-    assert!(finished.stderr.contains("hint: give the run a file that stays"), "{}", finished.stderr);
+    finished.complains(125, &format!("the job's backend was read from {}, which no longer exists", file.display()));
+    assert!(finished.stderr.contains("hint: give the run a permanent file"), "{}", finished.stderr);
 }
 
 #[test]
@@ -223,8 +215,8 @@ fn what_cannot_be_run_says_what_to_do() {
 
     for (words, code, said, hint) in [
         (&["./script"][..], 127, "cannot run `./script`: no such file or directory", "ends with a carriage return"),
-        (&["cd", "/tmp"], 127, "cannot run `cd`: no such file or directory", "a command of the shell"),
-        (&["export", "A=b"], 127, "cannot run `export`: no such file or directory", "a command of the shell"),
+        (&["cd", "/tmp"], 127, "cannot run `cd`: no such file or directory", "a shell built-in"),
+        (&["export", "A=b"], 127, "cannot run `export`: no such file or directory", "a shell built-in"),
     ] {
         let finished = finish(&mut place.run("a", words));
         finished.complains(code, said);
@@ -257,9 +249,9 @@ fn a_umask_that_takes_its_users_own_rights_is_named_and_nothing_is_left_behind()
         let home = open_to_nobody(&place, "home");
         for backend in ["", "--backend sqlite:locks.db"] {
             let finished = nobody(&place, &format!("umask {umask}; {RUN} {backend} true"));
-            finished.complains(125, &format!("with the umask {umask} not even its own user could use it"));
+            finished.complains(125, &format!("with the umask {umask} not even its owner could use it"));
             assert!(
-                finished.stderr.contains("\nhint: set another before shedlock, such as `umask 077`"),
+                finished.stderr.contains("\nhint: set another umask before shedlock, such as `umask 077`"),
                 "{finished:?}"
             );
             assert_eq!(names_in(&home), [""; 0]);
@@ -284,7 +276,7 @@ fn a_mode_that_keeps_out_its_own_user_is_named() {
         let place = Place::new();
         let shut = open_to_nobody(&place, "home").join(shut).display().to_string();
         let finished = nobody(&place, &format!("({make}); {RUN} true"));
-        finished.complains(125, &format!("the mode {mode} of {shut} leaves its own user too few rights"));
+        finished.complains(125, &format!("the mode {mode} of {shut} gives its owner too few rights"));
         assert!(finished.stderr.contains(&format!("\nhint: chmod u+rwX {shut}; ")), "{finished:?}");
         nobody(&place, &format!("chmod u+rwX {shut}; {RUN} true")).is_silent_with(0);
     }
@@ -300,7 +292,7 @@ fn a_limit_on_the_size_of_files_is_named() {
             }
             let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
             let finished = finish(&mut under(&["bash", "-c", &script], &place.run("a", ["true"])));
-            finished.complains(125, &format!("no file may have more than {blocks} KiB here, which is too little"));
+            finished.complains(125, &format!("files are limited to {blocks} KiB here, which is too little"));
             assert!(finished.stderr.ends_with("hint: raise the limit with `ulimit -f`\n"), "{finished:?}");
         }
     }
@@ -343,7 +335,7 @@ fn a_system_without_random_numbers_is_named() {
             &["pause", "a"],
         ] {
             let finished = finish(&mut under(&strace, &place.shedlock(words)));
-            finished.complains(125, "the system gives no random number: ");
+            finished.complains(125, "the system returned no random number: ");
             assert!(finished.stderr.contains("\nhint: shedlock needs getrandom(2)"), "{finished:?}");
         }
         for words in [&["status"][..], &["history"], &["init"]] {

@@ -185,8 +185,8 @@ fn a_table_without_a_primary_key_is_an_error() {
     database.mariadb(&JAVA_TABLE.replace(", PRIMARY KEY (name)", ""));
     let holder = hold(&place, &database.url());
     let finished = run(&database.url(), &[]);
-    finished.complains(125, "has the lock's name twice");
-    assert!(finished.stderr.contains("hint: it needs `name` as its primary key"), "{}", finished.stderr);
+    finished.complains(125, "has two rows with the lock's name");
+    assert!(finished.stderr.contains("hint: make `name` its primary key"), "{}", finished.stderr);
     holder.end().is_silent_with(0);
 }
 
@@ -203,8 +203,8 @@ fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stay
         let database = servers::mariadb().database();
         database.mariadb(&JAVA_TABLE.replace("lock_until TIMESTAMP(3)", &format!("lock_until {kind}")));
         let finished = run(&database.url(), &[]);
-        finished.complains(125, "the table keeps no milliseconds");
-        assert!(finished.stderr.contains("hint: make its columns"), "{kind}: {}", finished.stderr);
+        finished.complains(125, "the table stores no milliseconds");
+        assert!(finished.stderr.contains("hint: change its columns"), "{kind}: {}", finished.stderr);
         assert!(!is_held(&database), "{kind}");
         // What another holds is held all the same.
         database.mariadb("update shedlock set lock_until = utc_timestamp() + interval 3 day, locked_by = 'java'");
@@ -218,7 +218,7 @@ fn a_beginning_without_milliseconds_is_an_error_too() {
     database.mariadb(
         &JAVA_TABLE.replace("locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", "locked_at DATETIME"),
     );
-    run(&database.url(), &[]).complains(125, "the table keeps no milliseconds");
+    run(&database.url(), &[]).complains(125, "the table stores no milliseconds");
     assert!(!is_held(&database));
 }
 
@@ -229,7 +229,7 @@ fn a_column_that_loses_its_milliseconds_while_a_job_runs_is_refused_at_the_next_
     database.mariadb("alter table shedlock modify lock_until timestamp not null");
     let finished = holder.finish();
     assert_eq!(finished.code(), Some(123), "{finished:?}");
-    assert!(finished.stderr.contains("the table keeps no milliseconds"), "{finished:?}");
+    assert!(finished.stderr.contains("the table stores no milliseconds"), "{finished:?}");
 }
 
 // Triggers
@@ -248,9 +248,9 @@ fn a_trigger_that_shortens_a_lock_is_an_error_that_says_so() {
     let (place, database) = (Place::new(), servers::mariadb().database());
     trigger(&database, "set new.lock_until = new.locked_at + interval 900000 microsecond");
     let finished = finish(&mut on(&place, &database.url(), "a", &["--", "touch", "ran"]));
-    finished.complains(125, "the table shedlock holds the lock for ");
+    finished.complains(125, "the table shedlock stores the lock for ");
     assert!(finished.stderr.contains(" instead of 1m"), "{finished:?}");
-    assert!(finished.stderr.contains("hint: perhaps a trigger does it: SHOW TRIGGERS LIKE 'shedlock'"), "{finished:?}");
+    assert!(finished.stderr.contains("hint: check its triggers: SHOW TRIGGERS LIKE 'shedlock'"), "{finished:?}");
     assert!(!place.path("ran").exists());
 }
 
@@ -261,7 +261,7 @@ fn a_trigger_that_undoes_renewals_ends_the_job_before_its_lock() {
     let holder = Holder::start(&place, &mut on(&place, &database.url(), "a", &["--lease", "3s"]), "true");
     let finished = holder.finish();
     assert_eq!(finished.code(), Some(123), "{finished:?}");
-    assert!(finished.stderr.contains("the table shedlock holds the lock for "), "{finished:?}");
+    assert!(finished.stderr.contains("the table shedlock stores the lock for "), "{finished:?}");
 }
 
 #[test]
@@ -274,8 +274,8 @@ fn a_trigger_that_undoes_a_release_is_told_and_nobody_is_said_to_have_freed_the_
         let database = servers::mariadb().database();
         trigger(&database, action);
         let finished = run(&database.url(), &[]);
-        finished.complains(0, "the table shedlock holds the lock on although it was given back");
-        assert!(finished.stderr.contains("hint: perhaps a trigger does it"), "{finished:?}");
+        finished.complains(0, "the table shedlock keeps the lock held although it was released");
+        assert!(finished.stderr.contains("hint: check its triggers"), "{finished:?}");
         run(&database.url(), &[]).is_silent_with(75);
     }
 }
@@ -326,7 +326,7 @@ fn a_lock_never_ends_later_than_its_column_can_hold_and_that_is_said() {
             let paused = shedlock(&place, &url, &["pause", "a"]);
             assert_eq!((paused.code(), paused.stderr.as_str()), (Some(0), ""), "{paused:?}");
             assert!(paused.stdout.contains(&format!("until {}.000Z", limit.replace(' ', "T"))), "{paused:?}");
-            assert!(paused.stdout.contains("as long as the backend can"), "{paused:?}");
+            assert!(paused.stdout.contains("the latest time that the backend can store"), "{paused:?}");
             ends_last();
             run(&url, &[]).is_silent_with(75);
             assert_eq!(shedlock(&place, &url, &["resume", "a"]).code(), Some(0));
@@ -340,7 +340,8 @@ fn a_lock_never_ends_later_than_its_column_can_hold_and_that_is_said() {
         // A run, a renewal, and what is kept after a run. As many days reach beyond it from each of the years.
         let told = |finished: &Finished, code| {
             assert_eq!(finished.code(), Some(code), "{finished:?}");
-            let said = finished.stderr.lines().filter(|line| line.contains("the latest time that the backend holds"));
+            let said =
+                finished.stderr.lines().filter(|line| line.contains("the latest time that the backend can store"));
             assert!(matches!(said.collect::<Vec<_>>()[..], [line] if line.contains(&limit[..10])), "{finished:?}");
         };
         let long = |arguments: &[&str]| {
@@ -412,7 +413,7 @@ fn a_table_in_a_database_that_does_not_exist_is_an_error_that_says_so() {
     let finished = finish(&mut on(&place, &url, "a", &["true"]));
     finished.complains(125, "unknown database 'nowhere'");
     assert!(!finished.stderr.contains("there is no table"), "{}", finished.stderr);
-    assert!(finished.stderr.contains("hint: make the database, or name another one"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: create the database, or name another one"), "{}", finished.stderr);
 }
 
 // Tokens and the history
@@ -484,7 +485,7 @@ fn who_has_no_rights_to_the_history_has_the_lock_and_is_shown_the_statements() {
     holder.end().is_silent_with(0);
     assert!(!is_held(&database));
     // With some of the rights it is no other.
-    let statement = hint.strip_prefix("have somebody who may run: ").unwrap().replace("HOST", "127.0.0.1");
+    let statement = hint.strip_prefix("ask the database's owner to run: ").unwrap().replace("HOST", "127.0.0.1");
     let (create, grant) = statement.split_once("; ").unwrap();
     database.mariadb(create);
     for right in ["delete", "insert", "update", "select"] {
@@ -499,9 +500,9 @@ fn who_has_no_rights_to_the_history_has_the_lock_and_is_shown_the_statements() {
         if right == "update" {
             let told = note(&place, &jobs.url(), &["-v"]).stderr;
             let lines: Vec<&str> = told.lines().filter(|line| line.contains("no history in the table")).collect();
-            let end = "; the end of this run is not noted, and no older one goes";
+            let end = "; the end of this run is not recorded, and no older run is removed";
             assert!(matches!(lines[..], [line] if line.ends_with(end)) && !told.contains("no token"), "{told}");
-            assert!(told.contains("\nhint: have somebody who may run: "), "{told}");
+            assert!(told.contains("\nhint: ask the database's owner to run: "), "{told}");
         }
         // What only the release needs is missed by nobody but the history.
         note(&place, &jobs.url(), &[]).is_silent_with(0);
@@ -516,7 +517,7 @@ fn who_may_not_make_the_history_has_the_lock_and_is_shown_the_statement() {
     database.mariadb(JAVA_TABLE);
     let jobs = user(server, &database, &servers::unique("jobs"), "select, insert, update, delete on");
     let hint = tells_of_no_history(&place, &jobs.url(), "shedlock_history", "CREATE command denied");
-    let (create, _) = hint.strip_prefix("have somebody who may run: ").unwrap().split_once("; ").unwrap();
+    let (create, _) = hint.strip_prefix("ask the database's owner to run: ").unwrap().split_once("; ").unwrap();
     database.mariadb(create);
     note(&place, &jobs.url(), &[]).is_silent_with(0);
     assert_eq!(place.lines("tokens").last().unwrap(), "1");
@@ -529,7 +530,7 @@ fn a_table_in_the_historys_place_that_is_another_is_left_alone() {
         ("id int auto_increment primary key, name text", "key 'name' doesn't exist"),
         (
             "id int, name varchar(64), index name (name), owner text, host text, started_at datetime, ended_at datetime, exit_code int, outcome text",
-            "draws no number",
+            "generates no number",
         ),
         (
             "id int auto_increment primary key, name varchar(64), index name (name, id), owner text, host text, started_at datetime, ended_at datetime, outcome text, more int not null",
@@ -554,8 +555,8 @@ fn a_history_that_another_session_has_locked_is_waited_for_and_not_given_up() {
     let session = Session::start(&database, "lock tables shedlock_history write");
     // The server waits for a second, and its answer is to be there before the time is up.
     let finished = run(&database.url(), &["--backend-timeout", "1500ms"]);
-    finished.complains(125, "another session keeps the table shedlock_history locked: lock wait timeout exceeded");
-    assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
+    finished.complains(125, "another session has locked the table shedlock_history: lock wait timeout exceeded");
+    assert!(finished.stderr.contains("\nhint: end its transaction"), "{finished:?}");
     assert!(!is_held(&database));
     drop(session);
     database.mariadb(
@@ -716,8 +717,8 @@ fn who_may_not_make_the_table_is_shown_the_statement() {
     let database = server.database();
     let jobs = user(server, &database, &servers::unique("jobs"), "select, insert, update on");
     let finished = run(&jobs.url(), &[]);
-    finished.complains(125, "there is no table shedlock, and it cannot be made: CREATE command denied");
-    let (_, statement) = finished.stderr.split_once("hint: have somebody who may run: ").unwrap();
+    finished.complains(125, "there is no table shedlock, and it cannot be created: CREATE command denied");
+    let (_, statement) = finished.stderr.split_once("hint: ask the database's owner to run: ").unwrap();
     database.mariadb(statement);
     run(&jobs.url(), &[]).is_silent_with(0);
 }
@@ -738,7 +739,10 @@ fn who_may_not_write_is_told_what_is_needed() {
     database.mariadb(&format!("create user {name}@'127.0.0.1'; grant select on other to {name}@'127.0.0.1'"));
     let finished = run(&database.login(&name).url(), &[]);
     finished.complains(125, "command denied to user");
-    assert!(finished.stderr.contains("if it is not there yet, `shedlock schema` prints what makes it"), "{finished:?}");
+    assert!(
+        finished.stderr.contains("if the table is missing, `shedlock schema` prints the statements to create it"),
+        "{finished:?}"
+    );
 }
 
 #[test]
@@ -752,7 +756,7 @@ fn a_login_that_is_refused_is_an_error_at_once() {
     for login in [&format!("{name}:wr0ng"), &name, "nobody"] {
         let finished = at_once(&database.login(login).url());
         finished.complains(125, "access denied for user");
-        assert!(finished.stderr.contains("hint: look at the password"), "{}", finished.stderr);
+        assert!(finished.stderr.contains("hint: check the password"), "{}", finished.stderr);
         assert!(!finished.stderr.contains("wr0ng"), "{}", finished.stderr);
     }
     let nowhere = database.url().replace(&database.name, "nowhere");
@@ -794,7 +798,7 @@ fn a_socket_will_do() {
     let host = database.socket().replace('/', "%2F");
     run(&format!("mariadb://root@{host}/{}", database.name), &[]).is_silent_with(0);
     let nowhere = format!("mysql://root@/{}?socket=/no/such", database.name);
-    run(&nowhere, &["--backend-timeout", "100ms"]).complains(125, "no server listens on its socket");
+    run(&nowhere, &["--backend-timeout", "100ms"]).complains(125, "no server is listening on its socket");
 }
 
 // Servers that are down, full, or read-only
@@ -853,7 +857,7 @@ fn of_several_hosts_the_first_that_can_be_written_is_used() {
     };
     let finished = run(&url(&[reader.port()]), &["--backend-timeout", "500ms"]);
     finished.complains(125, "--read-only");
-    assert!(finished.stderr.contains("hint: a lock needs a server that can be written"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: a lock needs a writable server"), "{}", finished.stderr);
     reader.mariadb(&format!("use {}; {JAVA_TABLE}", database.name));
     run(&url(&[reader.port()]), &["--backend-timeout", "500ms"]).complains(125, "--read-only");
     run(&url(&[dead_port(), reader.port(), writable.port()]), &[]).is_silent_with(0);
@@ -910,9 +914,8 @@ fn a_row_that_another_transaction_keeps_is_waited_for_until_the_timeout() {
     // The server waits for a second each time. Two of these fit, and none is begun that would be answered too late.
     let finished =
         finish_in_time(&mut on(&Place::new(), &database.url(), "a", &["--backend-timeout", "2500ms", "--", "true"]));
-    finished
-        .complains(125, "another session keeps a row of the table shedlock, or all of it, locked: lock wait timeout");
-    assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
+    finished.complains(125, "another session has locked a row of the table shedlock, or all of it: lock wait timeout");
+    assert!(finished.stderr.contains("\nhint: end its transaction"), "{finished:?}");
     let place = Place::new();
     let child = start(&mut on(&place, &database.url(), "a", &["--backend-timeout", "30s", "--", "true"]));
     wait_until("the statement that waits", || {
@@ -989,7 +992,7 @@ fn tls_is_as_strict_as_it_is_asked_to_be() {
     }
     run(&format!("{}?sslmode=verify-full", clerk.url()), &[]).complains(125, "TLS failed");
     run(&format!("{}?sslrootcert=/no/such/file", clerk.url()), &[])
-        .complains(125, "sslrootcert /no/such/file cannot be read: there is no such file");
+        .complains(125, "sslrootcert /no/such/file cannot be read: no such file");
 }
 
 #[test]

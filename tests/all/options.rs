@@ -464,7 +464,7 @@ fn the_first_signal_of_a_stop_can_be_chosen() {
             std::fs::remove_file(place.path("got")).unwrap();
         }
     }
-    finish(&mut place.run("a", ["-s", "NONE", "true"])).complains(125, "--signal `NONE` is no signal");
+    finish(&mut place.run("a", ["-s", "NONE", "true"])).complains(125, "--signal `NONE` is not a signal");
 }
 
 #[test]
@@ -771,7 +771,7 @@ fn verbose_twice_tells_everything() {
         place.run::<_, &str>("a", []).env("SHEDLOCK_VERBOSE", "2"),
     ] {
         let finished = finish(command.arg("true"));
-        assert!(finished.stderr.ends_with("the lock was given back\n"), "{}", finished.stderr);
+        assert!(finished.stderr.ends_with("the lock was released\n"), "{}", finished.stderr);
         assert_eq!(finished.stderr.lines().count(), 3);
     }
 }

@@ -473,7 +473,7 @@ fn a_value_of_another_form_is_held_and_another_type_is_an_error() {
     assert!(verbose.stderr.contains("held by mine"), "{verbose:?}");
     assert_eq!(left(&database, "a"), -1);
     database.cli(&["lpush", &key("b"), "x"]);
-    finish(&mut on(&place, &database.url(), "b", &["true"])).complains(125, "holds something that is no lock");
+    finish(&mut on(&place, &database.url(), "b", &["true"])).complains(125, "holds something other than a lock");
 }
 
 // The network
@@ -528,9 +528,9 @@ fn a_unix_socket_leads_to_the_server() {
     let socket = users.path().join("socket");
     works(&place, &format!("redis+unix://clerk:s3cret@{}", socket.display()));
     let refused = finish(&mut on(&place, &format!("redis+unix://{}", socket.display()), "a", &["true"]));
-    refused.complains(125, "wants a password");
+    refused.complains(125, "requires a password");
     let missing = on(&place, "redis+unix:///no/such/socket", "a", &["--backend-timeout", "200ms", "true"]);
-    finish(&mut { missing }).complains(125, "there is no such socket");
+    finish(&mut { missing }).complains(125, "the socket does not exist");
 }
 
 #[test]
@@ -690,7 +690,7 @@ fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
         let complaints: Vec<Finished> = all().into_iter().filter(|finished| !finished.stderr.is_empty()).collect();
         assert!(!complaints.is_empty(), "{left_out} is not needed");
         for complaint in complaints {
-            assert!(complaint.stderr.contains("has not the rights"), "{left_out}: {complaint:?}");
+            assert!(complaint.stderr.contains("lacks rights"), "{left_out}: {complaint:?}");
             assert!(
                 complaint.stderr.contains(&format!("~job-lock:* ~{{job-lock:* {RIGHTS}")),
                 "{left_out}: {complaint:?}"
@@ -699,7 +699,7 @@ fn a_user_needs_the_rights_that_the_hint_names_and_all_of_them() {
     }
     grant(&rights);
     let elsewhere = finish(&mut on(&place, &(url + "?prefix=other"), "a", &["true"]));
-    elsewhere.complains(125, "has not the rights");
+    elsewhere.complains(125, "lacks rights");
 }
 
 #[test]
@@ -707,10 +707,10 @@ fn a_wrong_password_is_an_error_at_once_and_none_is_ever_shown() {
     let (place, server) = (Place::new(), servers::redis_users());
     let database = server.database_number(0);
     for (login, why) in [
-        (database.login("clerk:wr0ng"), "does not know this user"),
-        (database.login("nobody:wr0ng"), "does not know this user"),
-        (database.clone(), "wants a password"),
-        (database.login("reader:s3cret"), "has not the rights"),
+        (database.login("clerk:wr0ng"), "rejects this user"),
+        (database.login("nobody:wr0ng"), "rejects this user"),
+        (database.clone(), "requires a password"),
+        (database.login("reader:s3cret"), "lacks rights"),
     ] {
         let words = ["-vv", "--backend-timeout", "1h", "--", "true"];
         let finished = finish_in_time(&mut on(&place, &login.url(), "a", &words));
@@ -733,7 +733,7 @@ fn a_wrong_password_is_an_error_at_once_and_none_is_ever_shown() {
 fn a_database_that_is_not_there_is_an_error() {
     let place = Place::new();
     let url = servers::redis().database_number(9999).url();
-    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "no database of this number");
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "no database with this number");
 }
 
 // TLS
@@ -756,13 +756,13 @@ fn the_servers_certificate_is_believed_only_if_it_should_be() {
     let redis = database.url_at("localhost").replacen("rediss", "redis", 1);
     works(&place, &format!("{redis}?sslmode=verify-full&sslrootcert={authority}"));
     for (host, query, why) in [
-        ("localhost", "sslmode=verify-full".to_owned(), "authority that is not believed"),
-        ("localhost", format!("sslrootcert={stranger}"), "authority that is not believed"),
-        ("localhost", format!("sslmode=verify-ca&sslrootcert={stranger}"), "authority that is not believed"),
-        ("localhost", format!("sslmode=require&sslrootcert={stranger}"), "authority that is not believed"),
+        ("localhost", "sslmode=verify-full".to_owned(), "authority that is not trusted"),
+        ("localhost", format!("sslrootcert={stranger}"), "authority that is not trusted"),
+        ("localhost", format!("sslmode=verify-ca&sslrootcert={stranger}"), "authority that is not trusted"),
+        ("localhost", format!("sslmode=require&sslrootcert={stranger}"), "authority that is not trusted"),
         (odd, format!("sslrootcert={authority}"), "for another name"),
         ("localhost", "sslrootcert=/no/such/file".to_owned(), "sslrootcert /no/such/file cannot be read"),
-        ("localhost", "sslmode=prefer".to_owned(), "sslmode that leaves TLS to the server"),
+        ("localhost", "sslmode=prefer".to_owned(), "sslmode that leaves the choice to the server"),
     ] {
         let url = format!("{}?{query}", database.url_at(host));
         finish_in_time(&mut on(&place, &url, "a", &["--backend-timeout", "1h", "true"])).complains(125, why);
@@ -771,7 +771,7 @@ fn the_servers_certificate_is_believed_only_if_it_should_be() {
     let plain = format!("rediss://127.0.0.1:{}?sslmode=require", servers::redis().port());
     let silent = finish(&mut on(&place, &plain, "a", &["--backend-timeout", "1s", "--", "true"]));
     silent.complains(125, "no answer within 1 s");
-    assert!(silent.stderr.contains("whether the port is one for TLS"), "{silent:?}");
+    assert!(silent.stderr.contains("whether the port needs TLS"), "{silent:?}");
     let clear = on(&place, &redis, "a", &["--backend-timeout", "300ms", "--", "true"]);
     assert_eq!(finish(&mut { clear }).code(), Some(125));
 }
@@ -781,9 +781,9 @@ fn a_client_shows_its_certificate() {
     let (place, server, files) = (Place::new(), servers::redis_mutual_tls(), servers::certificates());
     let url = format!("{}?sslrootcert={}", server.database().url(), files.authority());
     works(&place, &format!("{url}&sslcert={}&sslkey={}", files.client(), files.client_key()));
-    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "wants a certificate");
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "requires a client certificate");
     finish(&mut on(&place, &format!("{url}&sslcert={0}&sslkey={0}", files.client()), "a", &["true"]))
-        .complains(125, "has no key in it");
+        .complains(125, "contains no usable key");
 }
 
 // Sentinels
@@ -803,9 +803,9 @@ fn sentinels_name_the_master_also_after_a_failover() {
     finish(&mut on(&place, &url_of_other, "a", &["--backend-timeout", "300ms", "--", "true"]))
         .complains(125, "knows no master `other`");
     let direct = format!("redis-sentinel://127.0.0.1:{}/main", sentinel.master.port());
-    finish(&mut on(&place, &direct, "a", &["true"])).complains(125, "the server is no sentinel");
+    finish(&mut on(&place, &direct, "a", &["true"])).complains(125, "the server is not a sentinel");
     let wrong = format!("redis://127.0.0.1:{}", sentinel.sentinel.port());
-    finish(&mut on(&place, &wrong, "a", &["true"])).complains(125, "knows no EVALSHA");
+    finish(&mut on(&place, &wrong, "a", &["true"])).complains(125, "does not support EVALSHA");
 
     sentinel.master.kill();
     // It waits for the sentinel to make the replica the master.
@@ -821,7 +821,7 @@ fn sentinels_name_the_master_also_after_a_failover() {
     sentinel.sentinel.cli(&user[..6]);
     sentinel.sentinel.cli(&["acl", "setuser", "default", "off"]);
     works(&place, &login);
-    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "wants a password");
+    finish(&mut on(&place, &url, "a", &["true"])).complains(125, "requires a password");
 }
 
 // The cluster

@@ -70,7 +70,7 @@ fn a_server_that_is_slow_to_let_in_is_reached(store: &impl Store) {
 
 fn a_server_that_never_speaks_is_said_to_have_said_nothing(store: &impl Store) {
     let ran = run(store, &["--backend-timeout", "4s"], |_| Act::Freeze(0));
-    ran.ended.complains(125, "accepted the connection and said nothing");
-    assert!(ran.ended.stderr.contains("hint: look whether the server is well and not overrun"), "{:?}", ran.ended);
+    ran.ended.complains(125, "accepted the connection but did not reply");
+    assert!(ran.ended.stderr.contains("hint: check that the server is healthy and not overloaded"), "{:?}", ran.ended);
     assert!(ran.frozen >= 2, "it was tried {} times", ran.frozen);
 }

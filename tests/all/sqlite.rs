@@ -101,7 +101,7 @@ fn a_directory_that_does_not_exist_is_an_error() {
     let place = Place::new();
     let finished = finish(&mut on(&place, "sqlite:no/such/locks.db", &["touch", "ran"]));
     finished.complains(125, "/no/such does not exist");
-    assert!(finished.stderr.contains("hint: make it with `mkdir -p"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: create it with `mkdir -p"), "{}", finished.stderr);
     assert_eq!(names_in(&place.path("")), [""; 0]);
 }
 
@@ -818,7 +818,7 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
     let text = "this is no database, but longer than the header of one would be\n".repeat(20);
     fs::write(place.path("text.db"), &text).unwrap();
     let finished = finish(&mut on(&place, "sqlite:text.db", &["touch", "ran"]));
-    is_refused(&place, &finished, "text.db: the file is damaged or is no SQLite database");
+    is_refused(&place, &finished, "text.db: the file is damaged or is not a SQLite database");
     assert_eq!(place.read("text.db"), text);
     fs::create_dir(place.path("directory")).unwrap();
     let finished = finish(&mut on(&place, "sqlite:directory", &["touch", "ran"]));
@@ -838,10 +838,10 @@ fn a_device_a_fifo_and_a_socket_are_refused_and_nothing_is_left_beside_them() {
     let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
     std::os::unix::fs::symlink("/dev/null", directory.join("link")).unwrap();
     for (path, complaint) in [
-        ("/dev/null", "/dev/null: is a device, and not a file"),
-        ("db/link", "/dev/null: is a device, and not a file"),
-        ("db/fifo", "db/fifo: is a FIFO, and not a file"),
-        ("db/socket", "db/socket: is a socket, and not a file"),
+        ("/dev/null", "/dev/null: is a device, not a file"),
+        ("db/link", "/dev/null: is a device, not a file"),
+        ("db/fifo", "db/fifo: is a FIFO, not a file"),
+        ("db/socket", "db/socket: is a socket, not a file"),
     ] {
         let finished = finish(&mut on(&place, &format!("sqlite:{path}"), &["touch", "ran"]));
         is_refused(&place, &finished, complaint);
@@ -884,10 +884,10 @@ fn a_damaged_database_is_refused() {
     let length = file.metadata().unwrap().len();
     file.write_all_at(&vec![0xff; usize::try_from(length - 100).unwrap()], 100).unwrap();
     let finished = finish(&mut place.run("a", ["touch", "ran"]));
-    is_refused(&place, &finished, "locks.db: the file is damaged or is no SQLite database");
+    is_refused(&place, &finished, "locks.db: the file is damaged or is not a SQLite database");
     file.set_len(1024).unwrap();
     let finished = finish(&mut place.run("a", ["touch", "ran"]));
-    is_refused(&place, &finished, "locks.db: the file is damaged or is no SQLite database");
+    is_refused(&place, &finished, "locks.db: the file is damaged or is not a SQLite database");
 }
 
 #[test]
@@ -903,7 +903,7 @@ fn a_database_that_is_damaged_while_the_job_runs_does_not_change_its_code() {
     let finished = holder.end();
     finished.complains(7, "warning: ");
     assert!(
-        finished.stderr.contains("is damaged or is no SQLite database; the lock frees when its time is up"),
+        finished.stderr.contains("is damaged or is not a SQLite database; the lock frees when its time is up"),
         "{finished:?}"
     );
 }
@@ -963,7 +963,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
     let mut inner = on(&place, &url(&file), &["touch", "ran"]);
     inner.current_dir("/");
     let finished = finish(&mut by_nobody(&inner));
-    is_refused(&place, &finished, "locks.db: no permission to make it in ");
+    is_refused(&place, &finished, "locks.db: no permission to create it in ");
     Connection::open(&file).unwrap().execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE x (y)").unwrap();
     change("chmod", "0666", &file);
     let finished = finish(&mut by_nobody(&inner));
@@ -980,7 +980,7 @@ fn a_read_only_mount_is_refused() {
     let setup = format!("mount --bind {0} {0}; mount -o remount,bind,ro {0}", directory.display());
     let inner = on(&place, &url(&directory.join("locks.db")), &["touch", "ran"]);
     let finished = finish(&mut among_mounts(&setup, &inner));
-    is_refused(&place, &finished, "locks.db: it cannot be made: read-only file system");
+    is_refused(&place, &finished, "locks.db: it cannot be created: read-only file system");
     finish(&mut on(&place, &url(&directory.join("locks.db")), &["true"])).is_silent_with(0);
     let finished = finish(&mut among_mounts(&setup, &inner));
     is_refused(&place, &finished, "locks.db: its file system is mounted read-only");
@@ -1021,7 +1021,7 @@ fn a_full_disk_at_the_take_is_refused() {
     let list = format!("ls -A {0} > left", place.path("db").display());
     let setup = format!("{disk}; rm {}/locks.db; fill; trap '{list}' EXIT; \"$@\"; exit", place.path("db").display());
     let finished = finish(&mut among_mounts(&setup, &inner));
-    is_refused(&place, &finished, "locks.db: it cannot be made: no space left on device");
+    is_refused(&place, &finished, "locks.db: it cannot be created: no space left on device");
     assert_eq!(place.lines("left"), ["fill"]);
 }
 

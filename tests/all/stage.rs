@@ -198,6 +198,6 @@ pub(crate) fn is_expired(finished: &Finished, at_most: &str) {
     let mut lines = finished.stderr.lines();
     let expired = format!("the job is stopped because --at-most {at_most} is used up");
     assert!(lines.next().is_some_and(|line| line.ends_with(&expired)), "{finished:?}");
-    let known = ["SIGKILL has not ended all of the job", "hint: look for a process in uninterruptible sleep"];
+    let known = ["SIGKILL has not ended the whole job", "hint: find the process with"];
     assert!(lines.all(|line| known.iter().any(|known| line.contains(known))), "{finished:?}");
 }

@@ -26,8 +26,11 @@ impl<S: Store> Case<S> {
     fn refuses(&self, words: &[&str]) {
         let before = self.site.stored("job");
         let finished = self.shedlock(words);
-        finished.complains(125, "the backend did not change the lock `job` as it was asked to: it is ");
-        assert!(finished.stderr.contains("\nhint: a trigger or row security of its table may do that"), "{finished:?}");
+        finished.complains(125, "the backend did not change the lock `job` as requested: it is ");
+        assert!(
+            finished.stderr.contains("\nhint: a trigger or row security on the table may cause this"),
+            "{finished:?}"
+        );
         assert_eq!((self.site.stored("job").until, &finished.stdout[..]), (before.until, ""), "{words:?}");
     }
 

@@ -109,7 +109,7 @@ fn check_and_vv_list_the_variables_that_set_nothing() {
     };
     let all = OTHERS.map(|(name, _)| name).join(", ");
     assert_eq!(finding(&[]), None);
-    let of_services = format!("{all} set nothing: Kubernetes makes them for services");
+    let of_services = format!("{all} set nothing: Kubernetes sets them for services");
     assert_eq!(finding(&OTHERS), Some(("good".to_owned(), of_services)));
     let url = ("SHEDLOCK_URL", "postgres://jobs:hunter2@db.example/ops");
     assert_eq!(finding(&[url]), Some(("unwise".to_owned(), "SHEDLOCK_URL set nothing".to_owned())));

@@ -33,7 +33,7 @@ fn it_tells_of_itself() {
             (&["--help"], "Run a command under a named lock"),
             (&["man", "shedlock-run"], ".ie"),
             (&["completions", "bash"], "_shedlock()"),
-            (&["schema", "postgres"], "-- What shedlock needs in a PostgreSQL database"),
+            (&["schema", "postgres"], "-- The tables that shedlock needs in a PostgreSQL database"),
         ] {
             let finished = finish(&mut root.shedlock(words));
             assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{words:?}");
@@ -180,7 +180,7 @@ fn a_job_with_a_lease_ends_with_the_first_process_that_is_killed() {
         let init = Init::start(&place, &root, &["--lease", "10s", "-v"], job);
         // The kernel ends what is in a namespace together with its first process, so nobody misses the guardian.
         assert!(
-            init.started.stderr().contains("there is no guardian: /proc is not there"),
+            init.started.stderr().contains("there is no guardian: /proc is not mounted"),
             "{}",
             init.started.stderr()
         );

@@ -29,7 +29,7 @@ fn the_image_has_nothing_but_the_program() {
         let finished = run(options);
         assert_eq!(finished.code(), Some(125), "{finished:?}");
         // Whose / is depends on what made the container.
-        let reasons = ["/.local/state/shedlock/shedlock.db: it cannot be made", "this user has no home directory"];
+        let reasons = ["/.local/state/shedlock/shedlock.db: it cannot be created", "this user has no home directory"];
         assert!(reasons.iter().any(|reason| finished.stderr.contains(reason)), "{}", finished.stderr);
     }
     let locks = tempfile::tempdir().unwrap();

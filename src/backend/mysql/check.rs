@@ -158,8 +158,8 @@ fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, F
     if is_read_only(variables) {
         return Ok(Finding::bad(
             "writable",
-            "the server is set to be read only, as a replica is",
-            "name the one that is written, or all servers with commas between them: mysql://USER@HOST,HOST/DATABASE",
+            "the server is read-only, as replicas are",
+            "name the primary, or all servers separated by commas: mysql://USER@HOST,HOST/DATABASE",
         ));
     }
     for statement in REPLICA {
@@ -167,8 +167,8 @@ fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, F
             Ok(rows) if !rows.is_empty() => {
                 return Ok(Finding::unwise(
                     "writable",
-                    "the server is a replica of another one that can be written: a lock taken there is not seen here in time",
-                    "have all hosts use the same server",
+                    "the server is a replica of another writable server: a lock taken there is not visible here in time",
+                    "use the same server on all hosts",
                 ));
             }
             Err(failure) if !failure.is_answer() => return Err(failure),
@@ -176,11 +176,11 @@ fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, F
         }
     }
     Ok(match variables.get("innodb_flush_log_at_trx_commit").map(String::as_str) {
-        None | Some("1") => Finding::good("writable", "the server takes changes"),
+        None | Some("1") => Finding::good("writable", "the server accepts writes"),
         Some(other) => Finding::unwise(
             "writable",
             format!(
-                "yes, but with innodb_flush_log_at_trx_commit={other}: a crash forgets what was locked just before"
+                "yes, but with innodb_flush_log_at_trx_commit={other}: a crash may lose the locks taken just before"
             ),
             "set innodb_flush_log_at_trx_commit=1 on the server",
         ),
@@ -200,7 +200,7 @@ fn judge_settings(variables: &Variables) -> Vec<Finding> {
     if is("wsrep_on", "ON") || has("group_replication_group_name") {
         found.push(Finding::unwise(
             "cluster",
-            "the server is one of a cluster: what is locked on one node may be seen on another a moment later",
+            "the server is a cluster node: other nodes may see its locks a moment later",
             "name the same node first on all hosts",
         ));
     }
@@ -208,7 +208,7 @@ fn judge_settings(variables: &Variables) -> Vec<Finding> {
     if !mode.to_ascii_uppercase().contains("STRICT_") {
         found.push(Finding::unwise(
             "sql_mode",
-            "it is not strict: the server cuts what does not fit instead of refusing it",
+            "not strict: the server truncates values that do not fit instead of refusing them",
             "add STRICT_TRANS_TABLES to the server's sql_mode",
         ));
     }
@@ -216,7 +216,7 @@ fn judge_settings(variables: &Variables) -> Vec<Finding> {
     if let Some(idle) = idle.filter(|idle| *idle < IDLE) {
         found.push(Finding::unwise(
             "wait_timeout",
-            format!("the server hangs up after {idle} s of silence, perhaps between two requests of a run"),
+            format!("the server closes connections after {idle} s without a request, perhaps between two requests of one run"),
             format!("set wait_timeout to {IDLE} or more"),
         ));
     }
@@ -240,7 +240,7 @@ fn judge_version(version: &str) -> Finding {
         false => Finding::good("version", format!("{kind} {version}")),
         true => Finding::unwise(
             "version",
-            format!("{kind} {version}, older than what shedlock is made for"),
+            format!("{kind} {version}, older than shedlock supports"),
             format!("use {kind} {}.{} or later", oldest.0, oldest.1),
         ),
     }
@@ -249,12 +249,14 @@ fn judge_version(version: &str) -> Finding {
 fn judge_table(table: &str, row: &Row) -> Option<Finding> {
     let (kind, engine) = (row.word(0), row.word(1));
     if kind.contains("VIEW") {
-        return Some(Finding::bad("table", format!("{table} is no table, but a view"), "name a table with ?table="));
+        return Some(Finding::bad("table", format!("{table} is a view, not a table"), "name a table with ?table="));
     }
     (!engine.eq_ignore_ascii_case("InnoDB") && !engine.is_empty()).then(|| {
         Finding::bad(
             "table",
-            format!("the table {table} is kept by {engine}, which has no transactions: a lock and its token may part"),
+            format!(
+                "the table {table} uses {engine}, which has no transactions: a lock and its token may get out of step"
+            ),
             format!("ALTER TABLE {table} ENGINE = InnoDB"),
         )
     })
@@ -266,15 +268,15 @@ fn judge_column(table: &str, row: &Row) -> Option<Finding> {
     let (set, collation) = (row.word(5), row.word(6));
     let (seen, wanted) = match name.as_str() {
         "lock_until" | "locked_at" if row.word(4).contains("on update") => (
-            format!("{name} is set to now with every change of a row that does not name it"),
+            format!("{name} is set to the current time by every update that does not set it"),
             format!("{kind} NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"),
         ),
         "name" if set != "utf8mb4" && set != "binary" && !set.is_empty() => (
-            format!("{name} is in {set}, which has not all letters: some names cannot be locks"),
+            format!("{name} is in {set}, which lacks some characters: some names cannot be locks"),
             format!("{} NOT NULL", DIALECT.text[0]),
         ),
         "name" if !is_exact(&collation) => (
-            format!("name is compared by {collation}, for which `Job` and `job` are one lock"),
+            format!("name has the collation {collation}, which treats `Job` and `job` as one lock"),
             format!("{} NOT NULL", DIALECT.text[0]),
         ),
         _ => return None,
@@ -293,7 +295,7 @@ fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
     let named = rows(session, "SELECT @@session.time_zone, @@system_time_zone")?;
     let named = |column| named.first().map(|row| row.word(column)).unwrap_or_default();
     let zone = match named(0).as_str() {
-        "SYSTEM" => format!("that of the server's system, {}", named(1)),
+        "SYSTEM" => format!("the time zone of the server's system, {}", named(1)),
         named => named.to_owned(),
     };
     let leaps = match rows(session, ZONE) {
@@ -303,14 +305,16 @@ fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
     let advice = "set the server's default_time_zone to '+00:00'";
     Ok(match (leaps, converted) {
         (Some(false), _) => Finding::good("time zone", format!("{zone}, without daylight saving")),
-        (_, false) => Finding::good("time zone", format!("{zone}; the columns are DATETIME, which no zone touches")),
+        (_, false) => {
+            Finding::good("time zone", format!("{zone}; the columns are DATETIME, which no time zone affects"))
+        }
         (Some(true), _) => Finding::bad(
             "time zone",
-            format!("{zone} has daylight saving: in the hour that it leaves out no lock can be taken"),
+            format!("{zone} has daylight saving: no lock can be taken in the hour that it skips"),
             advice,
         ),
         (None, _) => {
-            Finding::unwise("time zone", format!("{zone}; whether it has daylight saving cannot be known"), advice)
+            Finding::unwise("time zone", format!("{zone}; shedlock cannot tell whether it has daylight saving"), advice)
         }
     })
 }

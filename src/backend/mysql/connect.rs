@@ -60,7 +60,7 @@ impl Servers {
         let label = format!("backend {}://{}/{path}", url.scheme(), network::list(&hosts));
         if let Some(socket) = url.take("socket") {
             if !hosts.iter().all(|host| host.name == "localhost") {
-                return Err(format!("has socket={socket} and a host; one of them is enough"));
+                return Err(format!("has socket={socket} and a host; give only one of them"));
             }
             hosts = vec![Host { name: absolute(&socket)?, port: None }];
         }
@@ -69,7 +69,7 @@ impl Servers {
             hosts.push(Host { name: (*socket).to_owned(), port: None });
         }
         let user = user.or_else(crate::system::user::name).ok_or_else(|| {
-            format!("names no user, and this one has no name; write {}://USER@HOST/DATABASE", url.scheme())
+            format!("names no user, and the current user has no name; write {}://USER@HOST/DATABASE", url.scheme())
         })?;
         let tls = take_tls(url)?;
         let share = access.patience / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
@@ -215,7 +215,7 @@ fn absolute(socket: &str) -> Result<String, String> {
     if socket.starts_with('/') {
         Ok(socket.to_owned())
     } else {
-        Err(format!("has socket={socket}; write its path from the root"))
+        Err(format!("has socket={socket}; write its absolute path"))
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
         assert!(servers("mysql:///x").unwrap().hosts.all[0].is_path());
         assert!(!servers("mysql://localhost/x").unwrap().hosts.all[0].is_path());
         assert!(servers("mysql://db/x?socket=/run/s").err().unwrap().contains("one of them"));
-        assert!(servers("mysql:///x?socket=run").err().unwrap().contains("from the root"));
+        assert!(servers("mysql:///x?socket=run").err().unwrap().contains("absolute path"));
     }
 
     #[test]

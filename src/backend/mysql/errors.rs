@@ -104,13 +104,12 @@ pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
     if let Some(error) = tls_error(&error) {
         let said = lower(&error.to_string());
         let complaint = tls::complaint(&said)
-            .unwrap_or_else(|| BackendError::permanent(said).hint("look whether host and port are right"));
+            .unwrap_or_else(|| BackendError::permanent(said).hint("check that host and port are right"));
         return complaint.of("TLS failed");
     }
     match &error {
-        Error::DriverError(DriverError::TlsNotSupported) => {
-            BackendError::permanent("the server offers no TLS").hint("sslmode=prefer does without where there is none")
-        }
+        Error::DriverError(DriverError::TlsNotSupported) => BackendError::permanent("the server offers no TLS")
+            .hint("sslmode=prefer works without TLS if the server has none"),
         Error::DriverError(DriverError::ConnectTimeout) => network::silence(),
         Error::DriverError(DriverError::CouldNotConnect(found)) => {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
@@ -122,13 +121,13 @@ pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
             | DriverError::OldMysqlPasswordDisabled
             | DriverError::CleartextPluginDisabled,
         ) => BackendError::permanent(format!("{user} cannot log in: {}", cause(&error)))
-            .hint("give the user a password of the kind mysql_native_password or caching_sha2_password"),
+            .hint("use mysql_native_password or caching_sha2_password for this user"),
         _ if is_timeout(&error) => network::said_nothing(),
         _ if io_error(&error).is_some_and(|error| error.kind() != io::ErrorKind::InvalidData) => {
             BackendError::transient("the server closed the connection")
         }
-        _ => BackendError::permanent(format!("what answers there is no MySQL server: {}", cause(&error)))
-            .hint("look whether host and port are right"),
+        _ => BackendError::permanent(format!("not a MySQL server: {}", cause(&error)))
+            .hint("check that host and port are right"),
     }
 }
 
@@ -155,30 +154,29 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
         code if FULL.contains(&code) => {
             (Overloaded, "raise the server's max_connections, or spread the starts with --splay")
         }
-        code if READ_ONLY.contains(&code) => (
-            Transient,
-            "a lock needs a server that can be written; name all servers in the URL, with commas between them",
-        ),
+        code if READ_ONLY.contains(&code) => {
+            (Transient, "a lock needs a writable server; name all servers in the URL, separated by commas")
+        }
         code if PASSING.contains(&code) || GOODBYE.contains(&code) => (Transient, ""),
         1045 | 1698 => (
             Permanent,
-            "look at the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
+            "check the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
              and whether {user} may come from this host, or only with TLS (sslmode=verify-full)",
         ),
         // The server does not say whether there is a table.
         code if DENIED.contains(&code) => (
             Permanent,
-            "{user} needs SELECT, INSERT and UPDATE on the table; if it is not there yet, `shedlock schema` prints what makes it",
+            "{user} needs SELECT, INSERT and UPDATE on the table; if the table is missing, `shedlock schema` prints the statements to create it",
         ),
         NO_DATABASE => {
-            (Permanent, "make the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
+            (Permanent, "create the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
         }
-        1129 => (Permanent, "once the network is mended, run FLUSH HOSTS on the server"),
+        1129 => (Permanent, "once the network works again, run FLUSH HOSTS on the server"),
         1054 | 1364 | 1471 => (Permanent, COLUMNS),
-        1267 | 1366 | 1406 | 3988 => (Permanent, "make the columns `name` and `locked_by` CHARACTER SET utf8mb4"),
+        1267 | 1366 | 1406 | 3988 => (Permanent, "change the columns `name` and `locked_by` to CHARACTER SET utf8mb4"),
         1292 if is_late(&answer.message) => (Permanent, DATETIME),
-        1292 => (Permanent, "the server's time zone leaves out this hour; set its default_time_zone to '+00:00'"),
-        3159 | 4151 => (Permanent, "the server wants TLS; add sslmode=verify-full to the URL"),
+        1292 => (Permanent, "the server's time zone skips this hour; set its default_time_zone to '+00:00'"),
+        3159 | 4151 => (Permanent, "the server requires TLS; add sslmode=verify-full to the URL"),
         _ => (Permanent, ""),
     };
     BackendError::new(class, said(answer)).hint(hint.replace("{user}", user))
@@ -186,7 +184,7 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
 
 /// What to do once a `TIMESTAMP` ends too early.
 pub(super) const DATETIME: &str =
-    "a TIMESTAMP ends in January 2038; make the columns `lock_until` and `locked_at` DATETIME(3)";
+    "a TIMESTAMP ends in January 2038; change the columns `lock_until` and `locked_at` to DATETIME(3)";
 
 /// Whether the time in a message is after the end of a `TIMESTAMP`, or less than a day before it, for the session's zone.
 fn is_late(message: &str) -> bool {
@@ -295,7 +293,7 @@ mod tests {
             of_connecting("u", answer(1292, &message)).hint.unwrap()
         };
         assert_eq!(hint("2038-01-18 23:14:07.000"), DATETIME);
-        assert!(hint("2027-03-28 02:30:00.000").contains("leaves out this hour"));
+        assert!(hint("2027-03-28 02:30:00.000").contains("skips this hour"));
     }
 
     #[test]

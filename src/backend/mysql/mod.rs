@@ -75,8 +75,8 @@ impl MySql {
 
     /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse() -> BackendError {
-        BackendError::permanent("the table keeps no milliseconds, and a lock would end before its time")
-            .hint("make its columns `lock_until` and `locked_at` TIMESTAMP(3)")
+        BackendError::permanent("the table stores no milliseconds, so a lock would end too early")
+            .hint("change its columns `lock_until` and `locked_at` to TIMESTAMP(3)")
             .ambiguous()
     }
 
@@ -85,7 +85,7 @@ impl MySql {
         let table = self.tables.name(Table::Locks);
         let bare = table.rsplit('.').next().unwrap_or(&table);
         BackendError::permanent(format!("the table {table} {what}"))
-            .hint(format!("perhaps a trigger does it: SHOW TRIGGERS LIKE '{bare}'"))
+            .hint(format!("check its triggers: SHOW TRIGGERS LIKE '{bare}'"))
             .ambiguous()
     }
 
@@ -98,7 +98,7 @@ impl MySql {
         match end {
             End::Sooner => {
                 let left = if row.held { brief(row.state.left) } else { "no time".to_owned() };
-                Err(self.altered(&format!("holds the lock for {left} instead of {}", crate::duration::format(lease))))
+                Err(self.altered(&format!("stores the lock for {left} instead of {}", crate::duration::format(lease))))
             }
             End::Last(_) if !row.held => Err(Self::past_the_end()),
             end => Ok(end),
@@ -122,7 +122,7 @@ impl MySql {
 
     /// Explains that no lock can be held any more.
     fn past_the_end() -> BackendError {
-        BackendError::permanent("the table holds no times as late as this one").hint(errors::DATETIME).ambiguous()
+        BackendError::permanent("the table cannot store a time this late").hint(errors::DATETIME).ambiguous()
     }
 
     /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
@@ -206,11 +206,11 @@ impl Database for MySql {
         let mut error = errors::of_asking(&self.servers.login.user, failure);
         if failure.is(&[errors::LOCKED]) {
             let what = match failure.table() {
-                Table::Locks => format!("a row of the table {}, or all of it,", self.tables.name(Table::Locks)),
+                Table::Locks => format!("a row of the table {}, or all of it", self.tables.name(Table::Locks)),
                 Table::Runs => format!("the table {}", self.tables.name(Table::Runs)),
             };
-            error.message = format!("another session keeps {what} locked: {said}");
-            error = error.hint("end the transaction that keeps it, which SHOW FULL PROCESSLIST on the server may show");
+            error.message = format!("another session has locked {what}: {said}");
+            error = error.hint("end its transaction; SHOW FULL PROCESSLIST on the server may show it");
         }
         let fault = match failure {
             failure if failure.is(&errors::READ_ONLY) => Fault::ReadOnly,
@@ -245,18 +245,18 @@ impl Database for MySql {
                 [_] => {}
                 [] if missed => {
                     let message = format!("the table does not keep the name `{}` as it is", claim.name);
-                    let hint = "make its column `name` a VARCHAR(64) CHARACTER SET utf8mb4";
+                    let hint = "change its column `name` to VARCHAR(64) CHARACTER SET utf8mb4";
                     return Err(BackendError::permanent(message).hint(hint).into());
                 }
                 // Somebody may have deleted the row in between.
                 [] => missed = true,
                 _ => {
-                    let error = BackendError::permanent("the table has the lock's name twice");
-                    return Err(error.hint("it needs `name` as its primary key").ambiguous().into());
+                    let error = BackendError::permanent("the table has two rows with the lock's name");
+                    return Err(error.hint("make `name` its primary key").ambiguous().into());
                 }
             }
         }
-        Err(BackendError::transient("others were quicker each time").into())
+        Err(BackendError::transient("other hosts changed the lock at every attempt").into())
     }
 
     fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {
@@ -284,7 +284,7 @@ impl Database for MySql {
     ) -> Result<Reply<Kept>, Failure> {
         let answer = answer::ask(session, &self.tables.release(claim, hold, closing, history))?;
         if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.state.left > hold + MILLISECOND) {
-            return Err(self.altered("holds the lock on although it was given back").into());
+            return Err(self.altered("keeps the lock held although it was released").into());
         }
         let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
         let mut remark = Remark::default();

@@ -76,7 +76,7 @@ fn who_may_make_no_table_is_told_what_to_run() {
     let (user, url) = user(&store);
     store.0.mariadb(&format!("grant select on {}.* to {user}@'127.0.0.1'", store.0.name));
     let error = open(&url).make().unwrap_err();
-    assert!(error.message.contains("there is no table shedlock, and it cannot be made"), "{error:?}");
+    assert!(error.message.contains("there is no table shedlock, and it cannot be created"), "{error:?}");
     assert!(error.hint.unwrap().contains("CREATE TABLE IF NOT EXISTS `shedlock` (name VARCHAR(64)"));
     store.make_table();
     let error = open(&url).make().unwrap_err();
@@ -217,7 +217,7 @@ fn another_table_is_listed_changed_and_made() {
     let store = MariaDbStore::new();
     let mut backend = open(&format!("{}?table={}.locks", store.url(), store.0.name));
     let (one, other) = (format!("{}.locks", store.0.name), format!("{}.locks_history", store.0.name));
-    assert_eq!(backend.make().unwrap(), [format!("made the table {one}"), format!("made the table {other}")]);
+    assert_eq!(backend.make().unwrap(), [format!("created the table {one}"), format!("created the table {other}")]);
     assert_eq!(store.things(), ["locks", "locks_history"]);
     let first = claim("job", 1);
     take(&mut *backend, &first);

@@ -124,10 +124,10 @@ const SCHEMA: &str = "\
 -- What shedlock needs in MySQL or MariaDB, to be run in the database that the URL names. It makes the tables by itself when it
 -- first takes a lock, if it may; what is there is left as it is.
 
--- The locks, as the Java library ShedLock has them:
+-- The locks, in the layout of the Java library ShedLock:
 {create};
 
--- The runs of each lock, and the tokens. Without it there are neither, and the locks work:
+-- The runs of each lock, and the tokens. Without this table there are neither, but locks work:
 {create_history};
 
 -- What whoever takes locks needs, from the hosts that it comes from; to look at them, SELECT is enough:

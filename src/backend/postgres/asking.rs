@@ -21,11 +21,11 @@ const LEEWAY: Duration = Duration::from_millis(250);
 /// How often what people ask is asked again on a new connection, where the server ended the old one.
 const AGAIN: usize = 3;
 
-/// Each answer to what people ask begins with the time, and with whether the server can only be read.
+/// Each answer to what people ask begins with the time, and with whether the server is read-only.
 const OF_SERVER: usize = 2;
 
 impl Postgres {
-    /// Asks for what is there, and makes nothing. The answer begins with the time and whether the server can only be read, also
+    /// Asks for what is there, and makes nothing. The answer begins with the time and whether the server is read-only, also
     /// where there is nothing else; the time and the rows that have more are returned.
     pub(super) fn look(
         &mut self,

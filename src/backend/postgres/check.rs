@@ -136,7 +136,7 @@ impl Postgres {
         let folds = columns.iter().any(|row| row.word(0) == "name" && row.word(4) == "true");
         let columns: Vec<Column> = columns.iter().map(Row::column).collect();
         let more = Vec::from_iter(folds.then(|| {
-            let seen = "the collation or the type of name takes `Job` and `job` for one lock";
+            let seen = "the collation or the type of name treats `Job` and `job` as one lock";
             Finding::bad("columns", seen, format!("ALTER TABLE {name} ALTER COLUMN name TYPE VARCHAR(64)"))
         }));
         Ok(Some(Facts {
@@ -161,12 +161,12 @@ impl Postgres {
                 probe::tls(Some(wanted), Some("on"), distance)
             }
             (Between::Pooler(_), Mode::Allow | Mode::Prefer) if distance == Distance::Here => {
-                Finding::good("TLS", "if the pooler has it; the connection stays on this machine")
+                Finding::good("TLS", "used if the pooler offers it; the connection stays on this host")
             }
             (Between::Pooler(_), Mode::Allow | Mode::Prefer) => Finding::unwise(
                 "TLS",
-                "if the pooler has it, and not verified: anybody in between could pass for it",
-                "write sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
+                "used if the pooler offers it, but not verified: an attacker in between could pose as the pooler",
+                "use sslmode=verify-full with sslrootcert=FILE or sslrootcert=system",
             ),
         }
     }
@@ -213,7 +213,7 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
             grade: if table == Table::Locks { Grade::Bad } else { Grade::Unwise },
             ..Finding::unwise(
                 subject,
-                format!("{said} has row security: a row that we may not see or change is a lock that stays held"),
+                format!("{said} has row security: a lock stays held if shedlock may not see or change its row"),
                 format!("ALTER TABLE {name} DISABLE ROW LEVEL SECURITY"),
             )
         })),
@@ -227,7 +227,7 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
         }
         _ => Err(Finding::bad(
             subject,
-            format!("{name} is no table, but a view or the like"),
+            format!("{name} is a view or similar, not a table"),
             "name a table with ?table=, such as ?table=ops.shedlock",
         )),
     }
@@ -245,28 +245,27 @@ fn judge_writing(standby: bool, only_reads: bool, commits: &str) -> Finding {
     match commits {
         _ if standby => Finding::bad(
             "writable",
-            "the server is a standby and can only be read",
-            "name the primary, or all servers with commas between them: postgres://USER@HOST,HOST/DATABASE",
+            "the server is a read-only standby",
+            "name the primary, or all servers separated by commas: postgres://USER@HOST,HOST/DATABASE",
         ),
         _ if only_reads => Finding::bad(
             "writable",
-            "transactions can only read here",
-            "set default_transaction_read_only off, for the server, the database or the role",
+            "transactions are read-only here",
+            "turn default_transaction_read_only off for the server, the database or the role",
         ),
         "off" => Finding::unwise(
             "writable",
-            "yes, but with synchronous_commit=off: a crash of the server forgets what was locked just before",
+            "yes, but with synchronous_commit=off: a crash of the server may lose the locks taken just before",
             "add options=-csynchronous_commit%3Don to the URL, or set it for the role",
         ),
-        _ => Finding::good("writable", "the server takes changes"),
+        _ => Finding::good("writable", "the server accepts writes"),
     }
 }
 
 fn judge_pooler(between: &Between, patience: Duration) -> Option<Finding> {
     let Between::Pooler(pooler) = between else { return None };
     let Some(Pooler { mode, retry }) = pooler else {
-        let seen = "PgBouncer is in between, and every operation is one statement; a server that was away it may refuse \
-                    for longer than --backend-timeout (server_login_retry)";
+        let seen = "PgBouncer is in between, and every operation is one statement; after its server was away, it may refuse connections for longer than --backend-timeout (server_login_retry)";
         return Some(Finding::good("pooler", seen));
     };
     let seen = format!("PgBouncer is in between, in {mode} mode, and every operation is one statement");
@@ -274,7 +273,7 @@ fn judge_pooler(between: &Between, patience: Duration) -> Option<Finding> {
         None => Finding::good("pooler", seen),
         Some(retry) => Finding::unwise(
             "pooler",
-            format!("{seen}; after the server was away it refuses for {retry} s (server_login_retry)"),
+            format!("{seen}; after its server was away, it refuses connections for {retry} s (server_login_retry)"),
             "set server_login_retry in pgbouncer.ini to less than --backend-timeout, such as 1",
         ),
     })

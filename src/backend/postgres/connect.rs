@@ -64,7 +64,8 @@ impl Servers {
         set_ports(&mut hosts, ports.as_deref())?;
         let tls = Tls::take(url, |key| variable(&format!("PG{}", key.to_ascii_uppercase())), Mode::Prefer)?;
         let user = user.or_else(|| url.take("user")).or_else(|| variable("PGUSER")).or_else(crate::system::user::name);
-        let user = user.ok_or("names no user, and this one has no name; write postgres://USER@HOST/DATABASE")?;
+        let user =
+            user.ok_or("names no user, and the current user has no name; write postgres://USER@HOST/DATABASE")?;
         let path = Some(path).filter(|path| !path.is_empty());
         let database = path.or_else(|| url.take("dbname")).or_else(|| variable("PGDATABASE"));
         let mut config = Config::new();
@@ -155,7 +156,7 @@ impl Login {
         }
         let explain = |failure: Failure| match (errors::of_connecting(&self.user, &failure), &open) {
             (error, Some(path)) if error.class == ErrorClass::Permanent && !matches!(failure, Failure::Ours(_)) => {
-                error.hint(format!("{0} is not used because others can read it; chmod 0600 {0}", path.display()))
+                error.hint(format!("{0} is ignored because other users can read it; chmod 0600 {0}", path.display()))
             }
             (error, _) => error,
         };
@@ -214,5 +215,5 @@ fn local_socket() -> String {
 }
 
 fn number<T: std::str::FromStr>(key: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("has {key}={text}, which is no number that fits"))
+    text.parse().map_err(|_| format!("has {key}={text}, which is not a valid number"))
 }

@@ -38,7 +38,7 @@ fn is_handshake(error: &Error) -> bool {
     error.to_string().starts_with("error performing TLS handshake")
 }
 
-/// Tells whether the server can only be read, as a standby can.
+/// Tells whether the server is read-only, as a standby can.
 pub(super) fn is_read_only(failure: &Failure) -> bool {
     matches!(failure, Failure::ReadOnly) || is(failure, ONLY_READ)
 }
@@ -84,35 +84,35 @@ pub(super) fn of_connecting(user: &str, failure: &Failure) -> BackendError {
     let (text, cause) = (error.to_string(), cause(error));
     if is_handshake(error) {
         if cause.contains("does not support TLS") {
-            return BackendError::permanent("the server offers no TLS")
-                .hint("turn it on there (ssl=on), or say sslmode=prefer, which does without where there is none");
+            return BackendError::permanent("the server offers no TLS").hint(
+                "turn it on there (ssl=on), or use sslmode=prefer, which works without TLS if the server has none",
+            );
         }
         let complaint = tls::complaint(&cause).unwrap_or_else(|| {
-            BackendError::permanent(cause).hint("look whether host and port are right, and whether the server has TLS")
+            BackendError::permanent(cause).hint("check that host and port are right, and that the server has TLS")
         });
         return complaint.of("TLS failed");
     }
     if text.starts_with("invalid configuration") && cause.contains("password") {
-        return BackendError::permanent(format!("the server asks {user} for a password, and none is given"))
-            .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or write it into ~/.pgpass or a --backend-file");
+        return BackendError::permanent(format!("the server asks {user} for a password, but none is set"))
+            .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or put it into ~/.pgpass or a --backend-file");
     }
     if text.starts_with("authentication error") {
         return BackendError::permanent(format!("{user} could not log in: {cause}"));
     }
     let kind = io_kind(error);
     if kind == Some(io::ErrorKind::UnexpectedEof) || kind.is_none() && error.is_closed() {
-        return BackendError::transient("the server closed the connection before it let us in")
-            .hint("look at its log, and whether host and port are right");
+        return BackendError::transient("the server closed the connection before the login")
+            .hint("check its log, and that host and port are right");
     }
     // Another kind of server: its first bytes read as the length of a message that never comes.
     if cause == "bytes remaining on stream" {
-        return BackendError::transient("what answers there is no PostgreSQL server")
-            .hint("look whether host and port are right");
+        return BackendError::transient("not a PostgreSQL server").hint("check that host and port are right");
     }
     let of_system =
         kind.and_then(|kind| network::of_system(kind, "host=/DIRECTORY names another directory of its socket"));
     of_system.unwrap_or_else(|| {
-        BackendError::transient(cause).hint("look whether the server runs, and whether host and port are right")
+        BackendError::transient(cause).hint("check that the server is running, and that host and port are right")
     })
 }
 
@@ -126,13 +126,13 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
                 .hint(LOGIN_RETRY)
                 .ambiguous();
         }
-        Failure::Cancelled => return locked(&format!("a row of the table {table}, or all of it,")),
+        Failure::Cancelled => return locked(&format!("a row of the table {table}, or all of it")),
         Failure::Locked { row: true, .. } => return locked(&format!("a row of the table {table}")),
         Failure::Locked { row: false, .. } => return locked(&format!("the table {table}")),
-        Failure::ReadOnly => return BackendError::transient("the server can only be read").hint(READ_ONLY),
+        Failure::ReadOnly => return BackendError::transient("the server is read-only").hint(READ_ONLY),
         Failure::Ours(error) => return error.clone(),
     };
-    let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not one of locks: {why}"));
+    let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not a table of locks: {why}"));
     match error.as_db_error() {
         Some(_) if is(failure, GIVEN_UP) => BackendError::given_up(),
         Some(answer) if is_of_form(answer.code()) => not_of_locks(answer.message())
@@ -149,8 +149,8 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
 
 /// Explains that the server was told not to wait until its standby has done what was asked, too.
 pub(super) fn unreplicated() -> BackendError {
-    BackendError::transient("the server did not wait for its standby, and a failover would forget the lock")
-        .hint("look whether the standbys in synchronous_standby_names run")
+    BackendError::transient("the server did not wait for its standby, so a failover would lose the lock")
+        .hint("check that the standbys in synchronous_standby_names are running")
         .ambiguous()
 }
 
@@ -166,12 +166,12 @@ pub(super) fn only_reads(source: &str, role: &str, database: &str) -> BackendErr
         }
         _ => ("the role has", format!("run: ALTER ROLE {role} RESET {SETTING}")),
     };
-    BackendError::permanent(format!("sessions of {role} can only read: {whose} {SETTING}=on")).hint(hint)
+    BackendError::permanent(format!("sessions of {role} are read-only: {whose} {SETTING}=on")).hint(hint)
 }
 
 fn locked(what: &str) -> BackendError {
-    BackendError::transient(format!("another session keeps {what} locked"))
-        .hint("end the transaction that keeps it, which pg_stat_activity and pg_blocking_pids on the server show")
+    BackendError::transient(format!("another session has locked {what}"))
+        .hint("end its transaction; pg_stat_activity and pg_blocking_pids on the server show it")
 }
 
 /// The table has other columns than ours, columns of other types, or no key: what people have made, and what is no table.
@@ -187,8 +187,8 @@ pub(super) fn said(failure: &Failure) -> String {
     match failure {
         Failure::Said(error) => error.as_db_error().map_or_else(|| cause(error), |answer| answer.message().to_owned()),
         Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
-        Failure::ReadOnly => "the server can only be read".to_owned(),
-        Failure::Locked { .. } => "another session keeps it locked".to_owned(),
+        Failure::ReadOnly => "the server is read-only".to_owned(),
+        Failure::Locked { .. } => "another session has locked it".to_owned(),
         Failure::Ours(error) => error.message.clone(),
     }
 }
@@ -210,12 +210,12 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
             "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full",
         ),
         "28P01" | "28000" => {
-            (Permanent, "look at the password of {user}, and whether the server's pg_hba.conf lets {user} in from here")
+            (Permanent, "check the password of {user}, and whether the server's pg_hba.conf lets {user} in from here")
         }
-        "3D000" => (Permanent, "make the database, or name another one at the end of the URL"),
+        "3D000" => (Permanent, "create the database, or name another one at the end of the URL"),
         DENIED => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
         _ if is_full => (Overloaded, FULL),
-        "08P01" if is_refusal(said) => (Permanent, "look at the user and the database in the URL"),
+        "08P01" if is_refusal(said) => (Permanent, "check the user and the database in the URL"),
         // It says so for a while after the server was away. Later versions add the server's words.
         "08P01" if said.contains("server_login_retry") => {
             return BackendError::transient(said).hint(LOGIN_RETRY).lingering();
@@ -229,13 +229,12 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
     BackendError::new(class, said).hint(hint.replace("{user}", user))
 }
 
-const READ_ONLY: &str =
-    "a lock needs a server that can be written; name all servers in the URL, with commas between them";
+const READ_ONLY: &str = "a lock needs a writable server; name all servers in the URL, separated by commas";
 
-const FULL: &str = "raise the server's max_connections, put PgBouncer before it, or spread the starts with --splay";
+const FULL: &str =
+    "raise the server's max_connections, put PgBouncer in front of it, or spread the starts with --splay";
 
-const LOGIN_RETRY: &str = "PgBouncer asks a server that was away again only after its server_login_retry (15 s by default); \
-    set that to less than --backend-timeout";
+const LOGIN_RETRY: &str = "after its server was away, PgBouncer refuses connections for its server_login_retry (15 s by default); set it to less than --backend-timeout";
 
 fn is_refusal(said: &str) -> bool {
     let parts = ["password", "no such user", "no such database", "auth", "bouncer config", "not allowed"];

@@ -91,17 +91,17 @@ impl Postgres {
 
     /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
     fn too_coarse(&self) -> BackendError {
-        let message = "keeps no milliseconds, and a lock would end before its time";
+        let message = "stores no milliseconds, so a lock would end too early";
         BackendError::permanent(format!("the table {} {message}", self.tables.name(Table::Locks)))
-            .hint("make its columns lock_until and locked_at TIMESTAMP, without a precision")
+            .hint("change its columns lock_until and locked_at to TIMESTAMP, without a precision")
             .ambiguous()
     }
 
     /// Explains the same of a table whose columns are not to blame.
     fn too_early(&self) -> BackendError {
         let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the table {table} stores an earlier end of the lock than it was given"))
-            .hint(format!("look at its triggers and rules: psql -c '\\d {table}'"))
+        BackendError::permanent(format!("the table {table} stores an earlier end of the lock than requested"))
+            .hint(format!("check its triggers and rules: psql -c '\\d {table}'"))
             .ambiguous()
     }
 
@@ -125,15 +125,15 @@ impl Postgres {
     /// Explains that the server took the statement and left the lock's row as it was.
     fn kept_back(&self) -> BackendError {
         let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the table {table} does not let the row of the lock be changed"))
-            .hint(format!("look at its row security, triggers and rules: psql -c '\\d {table}'"))
+        BackendError::permanent(format!("the table {table} refuses changes to the lock's row"))
+            .hint(format!("check its row security, triggers and rules: psql -c '\\d {table}'"))
     }
 
     /// Explains that the table has no place for this name beside one that it takes for the same.
     fn spelt_otherwise(&self, name: &str, stored: &str) -> BackendError {
         let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the column name of {table} takes {name} and {stored} for one lock"))
-            .hint(format!("say {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
+        BackendError::permanent(format!("the column name of {table} treats {name} and {stored} as one lock"))
+            .hint(format!("use {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
     }
 }
 
@@ -234,7 +234,7 @@ impl Database for Postgres {
             Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
             // By chance it may have become free just now.
             Some(_) => BackendError { class: ErrorClass::Transient, ..self.kept_back() },
-            None => BackendError::transient("others were quicker each time"),
+            None => BackendError::transient("other hosts changed the lock at every attempt"),
         }
         .into())
     }
@@ -337,7 +337,7 @@ impl Database for Postgres {
         let (name, create) = (self.tables.name(table), self.tables.create(table));
         let (schema, _) = name.split_once('.').filter(|_| errors::is(failure, errors::NO_SCHEMA))?;
         Some(BackendError::permanent(format!("there is no schema {schema} for the table {name}")).hint(format!(
-            "look at ?table= in the URL, or have somebody who may run: CREATE SCHEMA {schema}; {create}"
+            "check ?table= in the URL, or ask the database's owner to run: CREATE SCHEMA {schema}; {create}"
         )))
     }
 

@@ -129,13 +129,13 @@ fn what_may_not_be_made_is_shown() {
     let database = postgres().database();
     let (_, mut backend) = role(&database, "clerk");
     let refusal = backend.make().unwrap_err();
-    complains(&refusal, "there is no table shedlock, and it cannot be made: permission denied", "CREATE TABLE");
-    let statement = refusal.hint.unwrap().split_once("may run: ").unwrap().1.to_owned();
+    complains(&refusal, "there is no table shedlock, and it cannot be created: permission denied", "CREATE TABLE");
+    let statement = refusal.hint.unwrap().split_once("owner to run: ").unwrap().1.to_owned();
     database.psql(&statement);
     let refusal = backend.make().unwrap_err();
     complains(
         &refusal,
-        "no history in the table shedlock_history: it is not there, and it cannot be made",
+        "no history in the table shedlock_history: it does not exist, and it cannot be created",
         "CREATE TABLE IF NOT EXISTS shedlock_history",
     );
     assert_eq!(backend.locks(&[]).unwrap_err().class, ErrorClass::Permanent);
@@ -149,7 +149,7 @@ fn the_lines_say_what_was_made() {
                    locked_at timestamp, locked_by text)",
     );
     let mut backend = open(&format!("{}?table=ops.Locks", database.url()));
-    let made = ["the table ops.Locks is there", "made the table ops.Locks_history"];
+    let made = ["the table ops.Locks is there", "created the table ops.Locks_history"];
     assert_eq!(backend.make().unwrap(), made);
     let again = ["the table ops.Locks is there", "the table ops.Locks_history is there"];
     assert_eq!(backend.make().unwrap(), again);
@@ -160,11 +160,11 @@ fn tables_of_others_are_told_from_ours() {
     let database = postgres().database();
     database.psql("create table shedlock (id int); create table shedlock_history (id int, name text)");
     let mut backend = open(&database.url());
-    let (not_ours, columns) = ("the table shedlock is not one of locks", "it needs the columns");
+    let (not_ours, columns) = ("the table shedlock is not a table of locks", "it needs the columns");
     complains(&backend.locks(&[]).unwrap_err(), not_ours, columns);
     complains(&backend.change(&change("a", "b", MINUTE)).unwrap_err(), not_ours, columns);
     complains(&backend.make().unwrap_err(), not_ours, columns);
-    let (history, rename) = ("no history in the table shedlock_history", "rename it, and have made instead: CREATE");
+    let (history, rename) = ("no history in the table shedlock_history", "rename it, and create instead: CREATE");
     complains(&backend.runs(&Wanted::default()).unwrap_err(), history, rename);
     database.psql("drop table shedlock");
     complains(&backend.make().unwrap_err(), history, rename);
@@ -188,7 +188,7 @@ fn the_schema_lets_a_user_work_who_may_make_nothing() {
     // In another place.
     let mut backend = open(&format!("{}?table=ops.locks", database.login(&role).url()));
     let schema = backend.schema();
-    let prepare = schema.lines().find_map(|line| line.split_once("has to be there: ")).unwrap().1;
+    let prepare = schema.lines().find_map(|line| line.split_once("must exist: ")).unwrap().1;
     database.psql(prepare);
     database.psql(&schema);
     database.psql(&rights(&schema));
@@ -231,7 +231,7 @@ fn a_standby_is_not_asked() {
             alone.make().unwrap_err(),
         ] {
             assert_eq!(error.class, ErrorClass::Transient, "{error:?}");
-            assert!(error.hint.unwrap().contains("a lock needs a server that can be written"));
+            assert!(error.hint.unwrap().contains("a lock needs a writable server"));
         }
     }
 }

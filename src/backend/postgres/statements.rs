@@ -157,7 +157,7 @@ pub(super) const GIVE_BACK: Statement = Statement {
 /// Tells the record of a run from the mark that a taking is void.
 const RUN: &str = "outcome::text IS DISTINCT FROM 'void'::text";
 
-/// What people look at begins with `{server}`: the time, and whether the server can only be read, which is a standby or one that
+/// What people look at begins with `{server}`: the time, and whether the server is read-only, which is a standby or one that
 /// was told so, and not one that tells this user only.
 const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery() OR \
     current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings \
@@ -308,19 +308,19 @@ impl Tables {
     /// The statements that make the tables, for people; `user` is one of the locks.
     pub(super) fn schema(&self, user: &str) -> String {
         let mut schema =
-            "-- What shedlock needs in a PostgreSQL database. Run it with psql, as whoever is to own the tables.\n"
+            "-- The tables that shedlock needs in a PostgreSQL database. Run this with psql, as the role that will own them.\n"
                 .to_owned();
         let mut rights = String::new();
         if let Some((name, _)) = self.locks.split_once('.') {
-            schema += &format!("-- The schema has to be there: CREATE SCHEMA {name};\n");
+            schema += &format!("-- The schema must exist: CREATE SCHEMA {name};\n");
             rights += &format!("-- GRANT USAGE ON SCHEMA {name} TO {user};\n");
         }
         let (locks, history) = (&self.locks, &self.history);
         schema
-            + &format!("\n-- The locks, as the Java library ShedLock has them:\n{};\n", self.create(Table::Locks))
-            + "\n-- The runs of each lock, and the tokens. Without it there are neither, and the locks work:\n"
+            + &format!("\n-- The locks, in the layout of the Java library ShedLock:\n{};\n", self.create(Table::Locks))
+            + "\n-- The runs of each lock, and the tokens. Without this table there are neither, but locks work:\n"
             + &format!("{};\n", self.create(Table::Runs))
-            + "\n-- What whoever takes locks needs, if that is not the owner of the tables; to look at them, SELECT is enough:\n"
+            + "\n-- The rights of a role that takes locks without owning the tables; to list locks and runs, SELECT is enough:\n"
             + &rights
             + &format!("-- GRANT SELECT, INSERT, UPDATE ON {locks} TO {user};\n")
             + &format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};\n")

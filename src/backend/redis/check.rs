@@ -56,13 +56,13 @@ impl Redis {
                 return Err(link
                     .check(answer)
                     .err()
-                    .unwrap_or_else(|| BackendError::permanent("the server wants a password")));
+                    .unwrap_or_else(|| BackendError::permanent("the server requires a password")));
             }
             let info = info(&mut link)?;
             if left == 0 || !is_replica(&info) {
                 return Ok((link, info));
             }
-            tell(Finding::good("writable", format!("{} is a replica, and is passed over", link.name())));
+            tell(Finding::good("writable", format!("{} is a replica, and is skipped", link.name())));
             self.network.look_elsewhere();
         }
     }
@@ -108,7 +108,7 @@ impl Redis {
     fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, BackendError> {
         let clustered = info.get("cluster_enabled").is_some_and(|enabled| enabled == "1");
         if clustered && !self.network.is_cluster() {
-            let seen = "the server is a node of a cluster, and has only a part of the locks";
+            let seen = "the server is a node of a cluster, and has only some of the locks";
             return Ok(Some(Finding::bad("cluster", seen, "write redis-cluster://HOST,HOST")));
         }
         if !self.network.is_cluster() {
@@ -120,9 +120,9 @@ impl Redis {
             Some(state) => Finding::bad(
                 "cluster",
                 format!("its state is {state}"),
-                "look which of its nodes are missing, with redis-cli CLUSTER NODES",
+                "find the missing nodes with redis-cli CLUSTER NODES",
             ),
-            None => Finding::unwise("cluster", "its state may not be asked for", "allow the user +cluster|info"),
+            None => Finding::unwise("cluster", "the user may not read its state", "allow the user +cluster|info"),
         }))
     }
 }
@@ -166,11 +166,11 @@ fn judge_version(info: &Info) -> Finding {
     match found.or_else(|| info.get("redis_version").map(|version| ("Redis", version))) {
         None => Finding::unwise(
             "version",
-            "it may not be asked for, so that much of what follows cannot be known",
-            "allow the user who checks +info and +config|get",
+            "the user may not read it, so several tests below cannot tell",
+            "allow this user +info and +config|get",
         ),
         Some((kind, version)) if probe::version(version) < OLDEST && kind == "Redis" => {
-            let seen = format!("{kind} {version}, older than what shedlock is made for");
+            let seen = format!("{kind} {version}, older than shedlock supports");
             Finding::unwise("version", seen, "use Redis 6 or later, or Valkey")
         }
         Some((kind, version)) => Finding::good("version", format!("{kind} {version}")),
@@ -181,11 +181,11 @@ fn judge_writing(info: &Info) -> Finding {
     match (info.get("role"), is_replica(info)) {
         (_, true) => Finding::bad(
             "writable",
-            "the server is a replica, and takes no locks",
-            "name the master, or all servers with commas between them, or ask sentinels with redis-sentinel://",
+            "the server is a replica, and grants no locks",
+            "name the master, or all servers separated by commas, or ask sentinels with redis-sentinel://",
         ),
         (None, _) => {
-            Finding::unwise("writable", "whether it is a replica may not be asked for", "allow the user +info")
+            Finding::unwise("writable", "the user may not read whether it is a replica", "allow the user +info")
         }
         _ => Finding::good("writable", "the server is a master"),
     }

@@ -165,7 +165,9 @@ impl Network {
                 }
                 (Route::Cluster(_), "MOVED" | "ASK") => {
                     self.node = None;
-                    return Err(BackendError::transient("the cluster's nodes send us to and fro").named(link.name()));
+                    return Err(
+                        BackendError::transient("the cluster's nodes redirect back and forth").named(link.name())
+                    );
                 }
                 (Route::Servers(hosts), "READONLY" | "MASTERDOWN" | "LOADING") if replicas + 1 < hosts.len() => {
                     replicas += 1;
@@ -292,7 +294,7 @@ fn ask_sentinel(host: &Host, master: &str, terms: &Terms, limit: Duration) -> Re
     match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {
         Ok(Some((name, port))) => Link::open(&Host { name, port: Some(port) }, Peer::Server, terms, limit),
         Ok(None) => Err(BackendError::permanent(format!("the sentinel knows no master `{master}`"))
-            .hint("look which ones it knows, with redis-cli SENTINEL MASTERS")
+            .hint("list its masters with redis-cli SENTINEL MASTERS")
             .named(link.name())),
         Err(_) => Err(BackendError::permanent("the sentinel names no master").named(link.name())),
     }

@@ -7,23 +7,23 @@ use ::redis::{ErrorKind, RedisError, ServerError};
 use super::super::{BackendError, ErrorClass, tls};
 
 /// What is enough for us, with the default prefix.
-const RIGHTS: &str = "give the user what it needs: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
+const RIGHTS: &str = "give the user these rights: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
                       +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire \
                       +zadd +zrange +zrem +zremrangebyrank";
 
 /// A server's words that mean trouble that passes, and what they mean.
 const PASSING: [(&str, &str); 11] = [
-    ("READONLY", "the server is a replica, and takes no locks"),
-    ("LOADING", "the server is starting, and still reads its data"),
-    ("BUSY", "the server is busy with somebody's script"),
+    ("READONLY", "the server is a replica, and grants no locks"),
+    ("LOADING", "the server is starting, and still loading its data"),
+    ("BUSY", "the server is busy with another client's script"),
     ("MASTERDOWN", "the server is a replica that has lost its master"),
     ("CLUSTERDOWN", "the cluster is down"),
     ("TRYAGAIN", "the cluster is moving the lock to another node"),
-    ("NOREPLICAS", "the server has fewer replicas than it wants (min-replicas-to-write)"),
-    ("MISCONF", "the server cannot write to its disk, and so takes no locks"),
+    ("NOREPLICAS", "the server has fewer replicas than it requires (min-replicas-to-write)"),
+    ("MISCONF", "the server cannot write to its disk, so it grants no locks"),
     ("OOM", "the server is out of memory (maxmemory)"),
     ("UNBLOCKED", "the server has become a replica"),
-    ("UNKILLABLE", "the server is busy with somebody's script"),
+    ("UNKILLABLE", "the server is busy with another client's script"),
 ];
 
 impl BackendError {
@@ -56,12 +56,12 @@ pub(super) fn is_denied(error: &ServerError) -> bool {
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
         "READONLY" | "MASTERDOWN" | "UNBLOCKED" => {
-            "name all servers in the URL, with commas between them, or ask sentinels with redis-sentinel://"
+            "name all servers in the URL, separated by commas, or ask sentinels with redis-sentinel://"
         }
-        "CLUSTERDOWN" => "look which of its nodes are missing, with redis-cli CLUSTER NODES",
-        "NOREPLICAS" => "look whether its replicas run, with redis-cli INFO replication",
-        "MISCONF" => "look at its disk and into its log",
-        "OOM" => "give it more memory, or let what else is in it expire",
+        "CLUSTERDOWN" => "find the missing nodes with redis-cli CLUSTER NODES",
+        "NOREPLICAS" => "check its replicas with redis-cli INFO replication",
+        "MISCONF" => "check its disk and its log",
+        "OOM" => "give it more memory, or let its other keys expire",
         _ => return None,
     })
 }
@@ -81,40 +81,40 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
     let said = || one_line(&format!("{} {told}", error.code()));
     match code {
-        "WRONGPASS" => BackendError::permanent("the server does not know this user with this password")
+        "WRONGPASS" => BackendError::permanent("the server rejects this user and password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
         // A server that wants a password does not even read a long command.
-        _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server wants a password")
-            .hint("give it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
-        "NOPERM" => BackendError::permanent(format!("the user has not the rights: {}", said())).hint(RIGHTS),
-        "WRONGTYPE" => BackendError::permanent("the lock's key holds something that is no lock")
-            .hint("look at it with redis-cli TYPE, and choose another name or ?prefix="),
+        _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server requires a password")
+            .hint("set it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
+        "NOPERM" => BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS),
+        "WRONGTYPE" => BackendError::permanent("the lock's key holds something other than a lock")
+            .hint("inspect it with redis-cli TYPE, and choose another name or ?prefix="),
         "MOVED" | "ASK" | "CROSSSLOT" => {
             BackendError::permanent("the server is a node of a cluster").hint("write redis-cluster://HOST,HOST")
         }
-        "DENIED" => BackendError::permanent("the server lets in nobody from another host (protected mode)")
-            .hint("set a password on the server, or its `protected-mode`"),
+        "DENIED" => BackendError::permanent("the server accepts no connections from other hosts (protected mode)")
+            .hint("set a password on the server, or turn its `protected-mode` off"),
         _ if has("max number of clients") => {
             BackendError::new(ErrorClass::Overloaded, "the server has no room for another client (maxclients)")
                 .hint("raise the server's maxclients, or spread the starts with --splay")
         }
         _ if has("executing the script can't") || has("has no permissions") => {
-            BackendError::permanent(format!("the user has not the rights: {}", said())).hint(RIGHTS)
+            BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS)
         }
-        _ if has("db index") => BackendError::permanent("the server has no database of this number")
-            .hint("they are counted from 0; `databases` in its configuration says how many there are"),
+        _ if has("db index") => BackendError::permanent("the server has no database with this number")
+            .hint("numbers start at 0; `databases` in its configuration says how many there are"),
         _ if has("select is not allowed in cluster") => {
-            BackendError::permanent("the server is a node of a cluster, which has no other database than 0")
+            BackendError::permanent("the server is a node of a cluster, which has only database 0")
                 .hint("write redis-cluster://HOST,HOST")
         }
         _ if has("without any password configured") => {
-            BackendError::permanent("the server has no password, and was given one").hint("leave the password out")
+            BackendError::permanent("the server has no password, but one is set").hint("leave the password out")
         }
         _ if has("unknown command") && has("sentinel") => {
-            BackendError::permanent("the server is no sentinel").hint("write redis://HOST for the server itself")
+            BackendError::permanent("the server is not a sentinel").hint("write redis://HOST for the server itself")
         }
-        _ if has("unknown command") => BackendError::permanent("the server knows no EVALSHA or EVAL, which locks need")
-            .hint("for a sentinel write redis-sentinel://HOST/MASTER; else its scripts are turned off"),
+        _ if has("unknown command") => BackendError::permanent("the server does not support EVALSHA or EVAL, which locks need")
+            .hint("for a sentinel write redis-sentinel://HOST/MASTER; otherwise the server has its scripts turned off"),
         _ => BackendError::permanent(format!("the server refuses: {}", said())),
     }
 }
@@ -123,14 +123,15 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
 pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
     let error = BackendError::permanent(format!("no history in {{{key}}}:history: {}", one_line(why)));
     if why.contains("WRONGTYPE") || why.contains("no number") {
-        return error
-            .hint(format!("look at it and at {{{key}}}:token with redis-cli TYPE, and delete what is not ours"));
+        return error.hint(format!(
+            "inspect it and {{{key}}}:token with redis-cli TYPE, and delete the key that shedlock did not write"
+        ));
     }
     if why.contains("moving") {
-        return error.hint("it goes on when the slot has moved");
+        return error.hint("the history continues once the slot has moved");
     }
     error.hint(format!(
-        "allow the user what the history needs: ACL SETUSER USER ~{{{space}* +get +set +zadd +zrange +zrem +zremrangebyrank"
+        "give the user the rights for the history: ACL SETUSER USER ~{{{space}* +get +set +zadd +zrange +zrem +zremrangebyrank"
     ))
 }
 
@@ -138,7 +139,7 @@ pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
 pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
         return BackendError::transient(silence(limit))
-            .hint("look whether the server is well, what firewalls are between, and whether the port is one for TLS");
+            .hint("check that the server is healthy, that no firewall is in between, and whether the port needs TLS");
     }
     of_error(error)
 }
@@ -146,8 +147,11 @@ pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError
 /// What broke a connection that was made.
 pub(super) fn of_connection(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
-        return BackendError::transient(format!("{}: it accepted the connection and said nothing", silence(limit)))
-            .hint("look whether the server is well and not overrun, and whether the port is one for TLS");
+        return BackendError::transient(format!(
+            "{}: the server accepted the connection but did not reply",
+            silence(limit)
+        ))
+        .hint("check that the server is healthy and not overloaded, and whether the port needs TLS");
     }
     of_error(error)
 }
@@ -160,29 +164,27 @@ fn of_error(error: &RedisError) -> BackendError {
     let text = one_line(&error.to_string());
     let has = |part: &str| text.contains(part);
     if has("Connection refused") {
-        return BackendError::transient("connection refused").hint("look whether the server runs there");
+        return BackendError::transient("connection refused").hint("check that the server is running there");
     }
     if has("No such file or directory") {
-        return BackendError::transient("there is no such socket")
-            .hint("look whether the server runs, and at its `unixsocket`");
+        return BackendError::transient("the socket does not exist")
+            .hint("check that the server is running, and its `unixsocket`");
     }
     if has("Permission denied") {
-        return BackendError::permanent("permission denied").hint("look at the socket's mode, and at `unixsocketperm`");
+        return BackendError::permanent("permission denied").hint("check the socket's mode, and `unixsocketperm`");
     }
     if has("failed to lookup address") {
-        return BackendError::transient("the host has no address")
-            .hint("look whether the name is right, with `getent hosts NAME`");
+        return BackendError::transient("the host has no address").hint("check the name with `getent hosts NAME`");
     }
     if let Some(error) = of_tls(&text) {
         return error;
     }
     if error.kind() == ErrorKind::Parse {
-        return BackendError::permanent("what answers there does not speak as Redis does")
-            .hint("look at the port, and whether it wants TLS, which is rediss://");
+        return BackendError::permanent("not a Redis server").hint("check the port; a TLS port needs rediss://");
     }
     if error.is_connection_dropped() {
         return BackendError::transient("the server closed the connection")
-            .hint("look whether host and port are right, and whether the port is one for TLS, which is rediss://");
+            .hint("check that host and port are right; a TLS port needs rediss://");
     }
     if error.is_io_error() {
         return BackendError::transient(text);
@@ -197,7 +199,10 @@ pub(super) fn is_handshake(error: &RedisError) -> bool {
 
 fn of_tls(text: &str) -> Option<BackendError> {
     if text.contains("corrupt message") {
-        return Some(BackendError::permanent("the server does not speak TLS").hint("write redis:// if that is meant"));
+        return Some(
+            BackendError::permanent("the server does not speak TLS")
+                .hint("write redis:// for a connection without TLS"),
+        );
     }
     tls::complaint(text)
 }

@@ -21,7 +21,7 @@ pub(super) fn route(url: &Url, authority: &Authority) -> Result<(Route, i64), St
         return Err(format!("names no host; write {scheme}://HOST"));
     }
     if hosts.iter().any(Host::is_path) {
-        return Err("has a path for a host; write redis+unix:///PATH for a socket".to_owned());
+        return Err("has a path instead of a host; write redis+unix:///PATH for a socket".to_owned());
     }
     match scheme {
         "redis-sentinel" => {
@@ -33,7 +33,7 @@ pub(super) fn route(url: &Url, authority: &Authority) -> Result<(Route, i64), St
         }
         "redis-cluster" => {
             if !matches!(authority.path.as_str(), "" | "0") || database.is_some_and(|database| database != "0") {
-                return Err("names a database, and a cluster has only one".to_owned());
+                return Err("names a database, but a cluster has only one".to_owned());
             }
             Ok((Route::Cluster(hosts), 0))
         }
@@ -50,7 +50,7 @@ pub(super) fn route(url: &Url, authority: &Authority) -> Result<(Route, i64), St
 fn number(text: Option<&str>) -> Result<i64, String> {
     let Some(text) = text else { return Ok(0) };
     let number =
-        text.parse::<u32>().map_err(|_| format!("has the database {text}; it is a number, mostly from 0 to 15"));
+        text.parse::<u32>().map_err(|_| format!("has the database {text}; it must be a number, usually from 0 to 15"));
     number.map(i64::from)
 }
 
@@ -67,13 +67,13 @@ pub(super) fn tls(url: &Url) -> Result<Option<Tls>, String> {
     }
     match tls.mode {
         Mode::Allow | Mode::Prefer => {
-            Err("has an sslmode that leaves TLS to the server, which Redis cannot; write require or verify-full"
+            Err("has an sslmode that leaves the choice to the server, which Redis does not support; write require or verify-full"
                 .to_owned())
         }
         Mode::Disable if secure => Err("has sslmode=disable; write redis:// for a connection without TLS".to_owned()),
         Mode::Disable if with_files => Err("has certificates, and sslmode=disable".to_owned()),
         Mode::Disable => Ok(None),
-        _ if socket => Err("wants TLS on a unix socket, which never leaves the machine".to_owned()),
+        _ if socket => Err("asks for TLS on a unix socket, which never leaves the host".to_owned()),
         _ => Ok(Some(tls)),
     }
 }

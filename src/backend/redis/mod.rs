@@ -89,9 +89,7 @@ impl Redis {
         let prefix = url.take("prefix").unwrap_or_else(|| "job-lock".to_owned());
         let environment = url.take("environment").unwrap_or_else(|| "default".to_owned());
         if matches!(route, Route::Cluster(_)) && [&prefix, &environment].iter().any(|text| has_braces(text)) {
-            return Err(
-                "has a brace in its prefix or environment, which has a meaning of its own on a cluster".to_owned()
-            );
+            return Err("has a brace in its prefix or environment, which has a special meaning on a cluster".to_owned());
         }
         url.nothing_left(&[["db", "prefix", "environment"].as_slice(), &Tls::PARAMETERS].concat())?;
         let servers = match &route {
@@ -162,7 +160,7 @@ impl Redis {
     fn key(&self, name: &str) -> Result<String, BackendError> {
         if self.network.is_cluster() && has_braces(name) {
             return Err(BackendError::permanent(format!(
-                "the lock's name `{name}` has a brace, which has a meaning of its own on a cluster"
+                "the lock's name `{name}` has a brace, which has a special meaning on a cluster"
             ))
             .hint("choose a name without { and }"));
         }
@@ -330,8 +328,8 @@ mod tests {
             ("redis-cluster://h1?db=1", "only one"),
             ("redis-cluster://h1?prefix=a{b", "brace"),
             ("redis-cluster://h1?environment=a}b", "brace"),
-            ("rediss://db?sslmode=prefer", "Redis cannot"),
-            ("redis://db?sslmode=allow", "Redis cannot"),
+            ("rediss://db?sslmode=prefer", "Redis does not support"),
+            ("redis://db?sslmode=allow", "Redis does not support"),
             ("rediss://db?sslmode=disable", "redis://"),
             ("redis://db?sslmode=disable&sslrootcert=ca.pem", "certificates, and sslmode=disable"),
             ("redis+unix:///x?sslrootcert=ca.pem", "unix socket"),

@@ -20,7 +20,7 @@ use crate::system::Timestamp;
 
 /// What a user of the locks needs. `{rights}` are more on a cluster.
 const SCHEMA: &str = "\
-# Redis needs nothing made: a lock's keys come with its first run.
+# Redis needs nothing to be created: a lock's keys come with its first run.
 # With ACLs, this user can do all that is needed, and no more:
 # ACL SETUSER {user} on >PASSWORD ~{space}* ~{{space}*}:* +eval +evalsha +select +time +get +set +setrange +del \
 +pttl +pexpire +zadd +zrange +zrem +zremrangebyrank +scan{rights}
@@ -158,7 +158,7 @@ impl Admin for Redis {
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {
         self.now()?;
-        Ok(vec!["Redis needs nothing made".to_owned()])
+        Ok(vec!["Redis needs nothing to be created".to_owned()])
     }
 
     fn schema(&self) -> String {
@@ -492,7 +492,7 @@ mod tests {
             let name = LockName::new("a").unwrap();
             let owner = first.owner.as_str().to_owned();
             let error = backend.change(&Change { name, from: owner.clone(), to: owner, left: MINUTE }).unwrap_err();
-            assert!(error.message.contains("has not the rights"), "{error:?}");
+            assert!(error.message.contains("lacks rights"), "{error:?}");
         }
         assert_eq!(listed(&mut *open(&script.url()), &["a"]), locks[..1]);
         // What is beside the locks is not theirs to see.
@@ -582,7 +582,7 @@ mod tests {
         let server = Server::fresh_with_users();
         let user = user(&server, &["~job-lock:*", "~{job-lock:*", "+@all", "-scan"]);
         for error in [open(&user.url()).locks(&[]).unwrap_err(), open(&user.url()).runs(&all()).unwrap_err()] {
-            assert!(error.message.contains("has not the rights"), "{error:?}");
+            assert!(error.message.contains("lacks rights"), "{error:?}");
             assert!(error.hint.unwrap().contains("+scan"));
         }
         assert_eq!(listed(&mut *open(&user.url()), &["job"]), []);
@@ -590,7 +590,7 @@ mod tests {
         let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let error = open(&server.database_number(0).url()).locks(&names).unwrap_err();
-        assert!(error.message.contains("wants a password"), "{error:?}");
+        assert!(error.message.contains("requires a password"), "{error:?}");
     }
 
     #[test]
@@ -647,7 +647,7 @@ mod tests {
         database.cli(&["hset", key, "a", "b"]);
         let name = LockName::new("job").unwrap();
         let change = Change { name, from: "a".to_owned(), to: "b".to_owned(), left: MINUTE };
-        assert!(backend.change(&change).unwrap_err().message.contains("something that is no lock"));
+        assert!(backend.change(&change).unwrap_err().message.contains("something other than a lock"));
     }
 
     #[test]

@@ -18,8 +18,8 @@ const STRIDE: usize = 1000;
 const PIPELINE: usize = 500;
 
 /// What is needed besides the rights to locks.
-const RIGHTS: &str = "to see all locks at once the user needs more: ACL SETUSER USER +scan";
-const CLUSTER_RIGHTS: &str = "to see all locks at once the user needs more: ACL SETUSER USER +scan +cluster|slots";
+const RIGHTS: &str = "to list all locks, the user needs more rights: ACL SETUSER USER +scan";
+const CLUSTER_RIGHTS: &str = "to list all locks, the user needs more rights: ACL SETUSER USER +scan +cluster|slots";
 
 impl Network {
     /// All keys that have `part` in them, in no order; none twice.
@@ -79,7 +79,7 @@ impl Network {
                 })
                 .collect();
         }
-        Err(BackendError::transient("the cluster's nodes send us to and fro"))
+        Err(BackendError::transient("the cluster's nodes redirect back and forth"))
     }
 }
 
@@ -96,7 +96,7 @@ fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<V
         return Err(link
             .check(last)
             .err()
-            .unwrap_or_else(|| BackendError::transient("the server broke off").named(link.name())));
+            .unwrap_or_else(|| BackendError::transient("the server stopped answering").named(link.name())));
     }
     // Each ASKING has an answer of its own.
     let step = if asking == Asking::Yes { 2 } else { 1 };

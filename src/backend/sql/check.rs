@@ -15,7 +15,7 @@ pub(in crate::backend) struct Facts {
     pub(in crate::backend) columns: Vec<Column>,
     /// Adds what only this server says about the columns.
     pub(in crate::backend) more: Vec<Finding>,
-    /// The columns of each unique key, by their names in the order of the alphabet, with commas between them.
+    /// The columns of each unique key, by their names in the order of the alphabet, separated by commas.
     pub(in crate::backend) keys: Vec<String>,
     /// The rights that are missing; `None` where there are none to miss.
     pub(in crate::backend) lacking: Option<Vec<String>>,
@@ -75,7 +75,7 @@ impl<D: Database> SqlLocks<D> {
         let mut facts = self.database.describe(session, table)?;
         if facts.is_none() {
             match Self::create_first(&mut self.database, session, table) {
-                Ok(true) => made = "was missing, and is made",
+                Ok(true) => made = "was missing and has been created",
                 Ok(false) => {}
                 Err(failure) => {
                     let finding = Finding::of_trouble(subject, self.lasting(failure)?);
@@ -102,7 +102,7 @@ impl<D: Database> SqlLocks<D> {
             let columns = Columns { table: &name, all: facts.columns, dialect: &D::DIALECT };
             columns.judge().into_iter().chain(facts.more).for_each(&mut *tell);
             if !facts.keys.iter().any(|key| key == "name") {
-                let seen = "has neither a primary key nor a unique one on name alone: a lock could be there twice";
+                let seen = "has neither a primary key nor a unique key on name alone: it could contain a lock twice";
                 let add = D::DIALECT.add_key.replace("{table}", &name);
                 tell(Finding::bad("key", format!("{name} {seen}"), add));
             }
@@ -138,9 +138,10 @@ impl<D: Database> SqlLocks<D> {
             let grantee = self.database.grantee();
             Finding::unwise("history", seen, format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {grantee}"))
         } else if !RUNS.iter().all(|name| has(name)) || !facts.records {
-            let seen = format!("the table {name} is not one of runs; locks work without tokens and without a history");
+            let seen =
+                format!("the table {name} is not a table of runs; locks work without tokens and without a history");
             let create = self.database.creation(Table::Runs);
-            Finding::unwise("history", seen, format!("rename it, and have made instead: {create}"))
+            Finding::unwise("history", seen, format!("rename it, and create instead: {create}"))
         } else {
             finding
         });

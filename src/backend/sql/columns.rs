@@ -10,7 +10,8 @@ const DIGITS: u32 = 3;
 
 /// What locks do without where the history cannot be written, and where it can only not be changed any more.
 pub(in crate::backend) const NO_TOKENS: &str = "locks work without tokens";
-pub(in crate::backend) const NO_ENDS: &str = "locks have tokens, but the history has no ends of runs, and grows";
+pub(in crate::backend) const NO_ENDS: &str =
+    "locks have tokens, but the history lacks the ends of runs, and keeps growing";
 
 /// A column as the server describes it.
 #[derive(Debug, Clone, Default)]
@@ -62,8 +63,11 @@ impl Columns<'_> {
         found.extend(self.all.iter().filter(|there| is_in_the_way(there)).map(|there| {
             Finding::bad(
                 "columns",
-                format!("{} must be given a value, and no lock has one for it", there.name),
-                format!("give it a default, or name another table with ?table=, since {} is not of locks", self.table),
+                format!("{} requires a value, but shedlock writes none", there.name),
+                format!(
+                    "give it a default, or name another table with ?table=, if {} is not a table of locks",
+                    self.table
+                ),
             )
         }));
         if found.is_empty() {
@@ -84,15 +88,15 @@ impl Columns<'_> {
             return null();
         }
         if is_time && !kind.starts_with("timestamp") && !kind.starts_with("datetime") || !is_time && !is_text(kind) {
-            return Some(Finding::bad("columns", format!("{name} is {kind}, and cannot be"), change));
+            return Some(Finding::bad("columns", format!("{name} is {kind}, which does not work"), change));
         }
         if is_time && number.unwrap_or(self.dialect.digits) < DIGITS {
-            let seen = format!("{name} is {kind}, without milliseconds: a lock would end before its time");
+            let seen = format!("{name} is {kind}, without milliseconds: a lock would end too early");
             return Some(Finding::bad("columns", seen, change));
         }
         let least = if name == "name" { NAME } else { OWNER };
         if let Some(length) = number.filter(|length| !is_time && *length < least) {
-            let seen = format!("{name} is {kind}, and holds {length} characters of {least}");
+            let seen = format!("{name} is {kind}, which is too short: {length} characters instead of {least}");
             return Some(Finding::unwise("columns", seen, change));
         }
         null()

@@ -84,7 +84,7 @@ impl<D: Database> Backend for SqlLocks<D> {
         }
         let is_untold = reply.remark.unrecorded.is_none() && claim.purpose == Purpose::Run;
         if matches!(reply.answer, Acquired::Granted(grant) if grant.token.is_none() && is_untold) {
-            let error = Self::no_history(&self.database, "its column id draws no number", None);
+            let error = Self::no_history(&self.database, "its column id generates no number", None);
             reply.remark.unrecorded = Some(error.of(&self.database.label()));
         }
         Ok(reply)
@@ -151,7 +151,7 @@ impl<D: Database> Admin for SqlLocks<D> {
                 let is_made = !database.is_there(session, table)? && Self::create(database, session, table)?;
                 let name = database.name(table);
                 lines.push(if is_made {
-                    format!("made the table {name}")
+                    format!("created the table {name}")
                 } else {
                     format!("the table {name} is there")
                 });

@@ -46,7 +46,7 @@ impl<D: Database> SqlLocks<D> {
                 return Err(error);
             }
         }
-        Err(BackendError::permanent("there is no server to ask"))
+        Err(BackendError::permanent("there is no server to connect to"))
     }
 
     /// Asks a server, and again with its tables made or without the history; `None` where the table of locks is missing.
@@ -83,7 +83,7 @@ impl<D: Database> SqlLocks<D> {
                 }
                 Fault::Missing(Table::Runs) if history == History::With => {
                     self.database.roll_back(session)?;
-                    let why = "it is not there, and only a taking makes it";
+                    let why = "it does not exist, and only taking a lock creates it";
                     self.unrecorded = Some(Self::no_history(&self.database, why, Some(ALL)));
                 }
                 Fault::Missing(_) => return self.database.roll_back(session).map(|()| None),
@@ -110,10 +110,10 @@ impl<D: Database> SqlLocks<D> {
     pub(super) fn create_first(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
         let others = database.elsewhere(session, table)?;
         let Some(first) = others.first() else { return Self::create(database, session, table) };
-        let why = format!("and it is not made, since there is {}", others.join(" and "));
+        let why = format!("and it is not created, because there is {}", others.join(" and "));
         let mut error = Self::not_made(database, table, &why, Some(ALL));
         if let (Table::Locks, Some(hint)) = (table, &error.hint) {
-            let hint = format!("name the one that is meant, such as ?table={first}, or {hint}");
+            let hint = format!("select one, such as ?table={first}, or {hint}");
             error = error.hint(hint);
         }
         Err(error.into())
@@ -132,7 +132,7 @@ impl<D: Database> SqlLocks<D> {
             // Nothing was asked for yet.
             return Err(BackendError { ambiguous: false, ..found.error }.into());
         }
-        let why = format!("and it cannot be made: {}", found.said);
+        let why = format!("and it cannot be created: {}", found.said);
         let error = database.no_place(table, &failure);
         Err(error.unwrap_or_else(|| Self::not_made(database, table, &why, found.lacks(ALL))).into())
     }
@@ -140,16 +140,16 @@ impl<D: Database> SqlLocks<D> {
     /// Explains that a table is missing, and has to be made by a person.
     fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> BackendError {
         if table == Table::Runs {
-            return Self::no_history(database, &format!("it is not there, {why}"), lacking);
+            return Self::no_history(database, &format!("it does not exist, {why}"), lacking);
         }
         BackendError::permanent(format!("there is no table {}, {why}", database.name(table)))
-            .hint(format!("have somebody who may run: {}", database.creation(table)))
+            .hint(format!("ask the database's owner to run: {}", database.creation(table)))
     }
 
     /// Explains that the table of locks was there, and is not any more.
     fn gone(&self) -> BackendError {
         BackendError::permanent(format!("there is no table {} any more", self.database.name(Table::Locks)))
-            .hint("only a taking makes it: look who has dropped or renamed it")
+            .hint("only taking a lock creates it: find out who dropped or renamed it")
     }
 
     /// Explains why the table of runs is of no use. `lacking` are the rights that are needed where it, or one of them, is missing;
@@ -157,11 +157,11 @@ impl<D: Database> SqlLocks<D> {
     pub(super) fn no_history(database: &D, why: &str, lacking: Option<&str>) -> BackendError {
         let (name, create) = (database.name(Table::Runs), database.creation(Table::Runs));
         BackendError::permanent(format!("no history in the table {name}: {why}")).hint(match lacking {
-            Some(_) if database.user().is_empty() => format!("have somebody who may run: {create}"),
+            Some(_) if database.user().is_empty() => format!("ask the database's owner to run: {create}"),
             Some(rights) => {
-                format!("have somebody who may run: {create}; GRANT {rights} ON {name} TO {}", database.grantee())
+                format!("ask the database's owner to run: {create}; GRANT {rights} ON {name} TO {}", database.grantee())
             }
-            None => format!("rename it, and have made instead: {create}; or name other tables with ?table="),
+            None => format!("rename it, and create instead: {create}; or name other tables with ?table="),
         })
     }
 }

@@ -59,7 +59,7 @@ pub(in crate::backend) fn survey<S: Server>(
         let Some(mut session) = opened.take() else { break };
         let about = server.about(&mut session, distance).map_err(|failure| server.explain(&failure).error)?;
         if about.read_only && left > 0 {
-            let seen = format!("{} can only be read, and is passed over", server.hosts().first());
+            let seen = format!("{} is read-only, and is skipped", server.hosts().first());
             tell(Finding::good("writable", seen));
             server.close(session);
             server.pass_over();
@@ -82,5 +82,5 @@ pub(in crate::backend) fn survey<S: Server>(
 fn clock<S: Server>(server: &mut S, session: &mut S::Session) -> Result<u64, BackendError> {
     let rows = server.ask(session, S::CLOCK).map_err(|failure| server.explain(&failure).error)?;
     let time = rows.first().and_then(|row| row.number(0)).and_then(|micros| micros.try_into().ok());
-    time.ok_or_else(|| BackendError::permanent("the server's time is no number"))
+    time.ok_or_else(|| BackendError::permanent("the server's time is not a number"))
 }

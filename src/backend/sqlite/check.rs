@@ -16,7 +16,7 @@ const JOURNAL: &str = "PRAGMA journal_mode";
 const SOUND: &str = "PRAGMA quick_check(1)";
 const COLUMNS: &str =
     "SELECT name, lower(type), NOT \"notnull\", dflt_value IS NOT NULL FROM pragma_table_info(:table)";
-/// The unique keys of a table, as their columns with commas between them, in the order of the alphabet.
+/// The unique keys of a table, as their columns separated by commas, in the order of the alphabet.
 const KEYS: &str = "SELECT (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(list.name) ORDER BY name)) \
     FROM pragma_index_list(:table) AS list WHERE \"unique\" AND NOT partial";
 const KIND: &str = "SELECT type FROM sqlite_schema WHERE name = :table";
@@ -28,14 +28,14 @@ const ROOM: u64 = 16 << 20;
 
 /// File systems that are gone with the machine or the container.
 const SHORT_LIVED: [(&str, &str); 3] = [
-    ("tmpfs", "a reboot forgets at-least, every and the history"),
-    ("ramfs", "a reboot forgets at-least, every and the history"),
-    ("overlay", "it mostly is a container's own, which no other container sees and which goes with it"),
+    ("tmpfs", "a reboot loses at-least, every and the history"),
+    ("ramfs", "a reboot loses at-least, every and the history"),
+    ("overlay", "it is usually private to one container, and deleted with it"),
 ];
 
 pub(super) const DIALECT: Dialect = Dialect {
-    change: "move the file away, and have a new one made",
-    not_null: "move the file away, and have a new one made",
+    change: "move the file away; shedlock then creates a new one",
+    not_null: "move the file away; shedlock then creates a new one",
     text: ["VARCHAR(64)", "VARCHAR(255)"],
     time: "TEXT",
     digits: 3,
@@ -69,7 +69,7 @@ impl Sqlite {
         let Some(kind) = kinds.first().and_then(|row| row.text(0)) else { return Ok(None) };
         if kind != "table" {
             let subject = if table == Table::Locks { "table" } else { "history" };
-            let seen = format!("{name} is no table, but a {kind}");
+            let seen = format!("{name} is a {kind}, not a table");
             let kind = Some(Finding::bad(subject, seen, "name a table with ?table="));
             return Ok(Some(Facts { kind, ..Facts::default() }));
         }
@@ -85,16 +85,16 @@ impl Sqlite {
     }
 
     fn tell_file_system(&self, tell: Tell<'_>) {
-        let kind = self.file.file_system().unwrap_or_else(|| "of a kind that cannot be known".to_owned());
+        let kind = self.file.file_system().unwrap_or_else(|| "of unknown type".to_owned());
         tell(match SHORT_LIVED.iter().find(|(known, _)| *known == kind) {
             Some((_, why)) => {
-                Finding::unwise("file system", format!("{kind}: {why}"), "name a file on a disk that stays")
+                Finding::unwise("file system", format!("{kind}: {why}"), "name a file on a persistent disk")
             }
             None => Finding::good("file system", format!("{kind}, a local one")),
         });
         if let Some(free) = self.file.free().filter(|free| *free < ROOM) {
-            let seen = format!("only {} KiB are free: when nothing is left no lock can be taken", free / 1024);
-            tell(Finding::unwise("space", seen, "make room on the disk"));
+            let seen = format!("only {} KiB are free: without free space no lock can be taken", free / 1024);
+            tell(Finding::unwise("space", seen, "free some space on the disk"));
         }
     }
 
@@ -102,13 +102,13 @@ impl Sqlite {
         let path = self.file.path().display();
         let (mode, owner) = self.file.mode_and_owner().unwrap_or_default();
         let owner = user::name_of(owner);
-        let made = if there { "" } else { "was missing, and is made; it " };
+        let made = if there { "" } else { "was missing and has been created; it " };
         let seen = format!("{path} {made}has mode {mode:04o}, and belongs to user {owner}");
         match mode & 0o002 {
             0 => Finding::good("file", seen),
             _ => Finding::unwise(
                 "file",
-                format!("{seen}: everybody on this host can free and take every lock"),
+                format!("{seen}: every user on this host can free and take every lock"),
                 format!("chmod o-w {path}"),
             ),
         }
@@ -121,9 +121,9 @@ impl Sqlite {
                 format!(
                     "something is mounted at {BOOT_ID}: between this container and others locks go by the wall clock"
                 ),
-                "do not set the clock while jobs run, or name a server",
+                "do not set the clock while jobs run, or use a server as backend",
             ),
-            Some(_) => Finding::good("boot", "this boot has an id: a reboot frees the locks of jobs that ran"),
+            Some(_) => Finding::good("boot", "this boot has an id: a reboot frees the locks of running jobs"),
             None => Finding::unwise(
                 "boot",
                 format!("{BOOT_ID} cannot be read: locks go by the wall clock, and outlive a reboot"),
@@ -139,11 +139,7 @@ fn judge_database(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     let seen = format!("SQLite {}, journal in {journal} mode", rusqlite::version());
     let mut found = vec![match journal.as_str() {
         "wal" => Finding::good("version", seen),
-        _ => Finding::unwise(
-            "version",
-            format!("{seen}: whoever reads keeps others from writing"),
-            "PRAGMA journal_mode = WAL",
-        ),
+        _ => Finding::unwise("version", format!("{seen}: readers block writers"), "PRAGMA journal_mode = WAL"),
     }];
     if sound != "ok" {
         found.push(Finding::bad("file", format!("it is damaged: {sound}"), super::DAMAGED));

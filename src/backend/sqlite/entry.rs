@@ -52,8 +52,8 @@ impl Entry {
             FileType::CharacterDevice | FileType::BlockDevice => "a device",
             _ => return self.refuse_second_name(path),
         };
-        Err(BackendError::permanent(format!("is {kind}, and not a file"))
-            .hint("name a file, which is made if it is not there"))
+        Err(BackendError::permanent(format!("is {kind}, not a file"))
+            .hint("name a file; shedlock creates it if it does not exist"))
     }
 
     fn refuse_second_name(self, path: &Path) -> Result<(), BackendError> {
@@ -61,13 +61,13 @@ impl Entry {
             return Ok(());
         }
         if self.is_mount {
-            let message = "the file itself is mounted there, so its log is not the one that others use";
+            let message = "the file itself is mounted there, so other processes use another log";
             return Err(BackendError::permanent(message)
-                .hint("mount the directory that the file is in, in each container that uses the lock"));
+                .hint("mount the file's directory instead, in each container that uses the lock"));
         }
         if self.links > 1 {
             let (path, links) = (path.display(), self.links);
-            let message = format!("the file has {links} names (hard links), and under each a log of its own");
+            let message = format!("the file has {links} names (hard links), each with a log of its own");
             return Err(BackendError::permanent(message).hint(format!(
                 "`find DIRECTORY -xdev -samefile {path}` lists them; remove all but the one that jobs use"
             )));

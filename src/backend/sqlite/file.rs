@@ -147,8 +147,8 @@ impl File {
             (_, None) => 0o600,
         };
         let Some(umask) = refusal::umask().filter(|umask| umask & needed != 0) else { return Ok(()) };
-        Err(BackendError::permanent(format!("with the umask {umask:04o} not even its own user could use it"))
-            .hint("set another before shedlock, such as `umask 077`"))
+        Err(BackendError::permanent(format!("with the umask {umask:04o} not even its owner could use it"))
+            .hint("set another umask before shedlock, such as `umask 077`"))
     }
 
     /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is

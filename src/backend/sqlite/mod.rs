@@ -36,8 +36,7 @@ use file::{Directory, File};
 use statements::{Failure, Form, Statements};
 
 /// What to do about a file that is no database of ours.
-const DAMAGED: &str = "see whether the path is the right one; if it is, move it away while no job runs, together with its -wal and \
-                       -shm files: a new one is made";
+const DAMAGED: &str = "check the path; if it is right, move the file away while no job runs, together with its -wal and -shm files: shedlock creates a new one";
 
 /// How often a taking may find the lock free and then taken before that counts as busy.
 const RACES: usize = 100;
@@ -63,12 +62,12 @@ impl Sqlite {
             Some(path) if path.starts_with('/') => path,
             Some(_) => return Err("names a host; write sqlite:PATH or sqlite:///ABSOLUTE/PATH".to_owned()),
         };
-        let path = percent_decode(rest).map_err(|_| "has a path that is no text".to_owned())?;
+        let path = percent_decode(rest).map_err(|_| "has a path that is not text".to_owned())?;
         if path.is_empty() {
             return Err("names no file; write sqlite:PATH".to_owned());
         }
         if path == "~" || path.starts_with("~/") {
-            return Err("begins with `~`, which only a shell makes a directory of; write the whole path".to_owned());
+            return Err("begins with `~`, which only a shell expands; write the whole path".to_owned());
         }
         if path == ":memory:" {
             return Err("is a database in memory, which excludes nobody; name a file".to_owned());
@@ -148,13 +147,13 @@ impl Sqlite {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
                 BackendError::transient("the database is locked by another process")
-                    .hint(format!("find who has it open with `fuser -v {path}`; a backup or an editor may hold it"))
+                    .hint(format!("find the process with `fuser -v {path}`; it may be a backup or an editor"))
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                BackendError::permanent("the file is damaged or is no SQLite database").hint(DAMAGED)
+                BackendError::permanent("the file is damaged or is not a SQLite database").hint(DAMAGED)
             }
             Some(ErrorCode::DiskFull) => BackendError::transient("no space left on its disk")
-                .hint(format!("make room; `df {path}` shows how much there is")),
+                .hint(format!("free some space; `df {path}` shows how much is left")),
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 self.file.explain_refusal()
             }
@@ -226,7 +225,7 @@ impl Database for Sqlite {
         };
         let error = match failure {
             Failure::Lock(error) if is_of_schema(error) => {
-                BackendError::permanent(format!("the table {} is not one of locks: {error}", self.table))
+                BackendError::permanent(format!("the table {} is not a table of locks: {error}", self.table))
                     .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
             }
             Failure::Lock(error) | Failure::History(error) => self.explain_error(error),
@@ -309,7 +308,7 @@ impl Database for Sqlite {
 
     fn place(&self, _: &Connection) -> Option<String> {
         let path = self.file.path().display();
-        Some(if self.made { format!("made the file {path}") } else { format!("the file {path} is there") })
+        Some(if self.made { format!("created the file {path}") } else { format!("the file {path} is there") })
     }
 
     fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {

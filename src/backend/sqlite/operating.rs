@@ -280,7 +280,7 @@ fn who_looks_makes_nothing() {
     assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 0);
     // One who makes makes the directory, too.
     let path = directory.join("locks.db").display().to_string();
-    let made = [format!("made the file {path}"), "made the table shedlock".to_owned()];
+    let made = [format!("created the file {path}"), "created the table shedlock".to_owned()];
     let mut backend = Sqlite::at_default_place(directory.join("locks.db")).backend;
     assert_eq!(backend.make().unwrap()[..2], made);
     works(&mut *backend);
@@ -298,9 +298,9 @@ fn a_directory_that_is_missing_is_told() {
     let place = Place::new();
     let url = format!("sqlite:{}/none/locks.db", place.0.path().display());
     let mut backend = from_url(&url, &Access::default()).unwrap().backend;
-    complains(&backend.make().unwrap_err(), "none does not exist", "make it with `mkdir");
-    complains(&backend.locks(&[]).unwrap_err(), "none does not exist", "make it with `mkdir");
-    complains(&backend.runs(&Wanted::default()).unwrap_err(), "none does not exist", "make it with `mkdir");
+    complains(&backend.make().unwrap_err(), "none does not exist", "create it with `mkdir");
+    complains(&backend.locks(&[]).unwrap_err(), "none does not exist", "create it with `mkdir");
+    complains(&backend.runs(&Wanted::default()).unwrap_err(), "none does not exist", "create it with `mkdir");
     assert!(!place.0.path().join("none").exists());
 }
 
@@ -327,7 +327,7 @@ fn a_table_made_for_java_gets_its_columns_when_it_is_made() {
         assert_eq!(backend.change(&change("held", "java", "java", MINUTE)), Ok(Kept::Kept));
         assert_eq!(columns(), before);
         let there = "the table shedlock is there";
-        assert_eq!(backend.make().unwrap()[1..], [there, line, "made the table shedlock_history"]);
+        assert_eq!(backend.make().unwrap()[1..], [there, line, "created the table shedlock_history"]);
         assert_eq!(columns(), "name,lock_until,locked_at,locked_by,boot_id,boot_until,boot_for");
         assert_eq!(place.open().make().unwrap()[1..], [there, "the table shedlock_history is there"]);
         assert!(place.is_held("held"));
@@ -340,7 +340,7 @@ fn tables_of_others_are_told_from_ours() {
     let place = Place::new();
     place.sql("CREATE TABLE shedlock (id INTEGER); CREATE TABLE shedlock_history (id INTEGER, name TEXT)");
     let mut backend = place.open();
-    let (not_ours, columns) = ("the table shedlock is not one of locks", "it needs the columns");
+    let (not_ours, columns) = ("the table shedlock is not a table of locks", "it needs the columns");
     complains(&backend.locks(&[]).unwrap_err(), not_ours, columns);
     complains(&backend.change(&change("job", "a", "b", MINUTE)).unwrap_err(), not_ours, columns);
     complains(&backend.make().unwrap_err(), not_ours, columns);

@@ -24,18 +24,18 @@ impl File {
         match error.kind() {
             // Else it would have been made absolute.
             io::ErrorKind::NotFound if self.path().is_relative() => {
-                BackendError::permanent("the directory that we were started in is gone")
-                    .hint("name the file with its whole path, sqlite:///DIRECTORY/FILE")
+                BackendError::permanent("the directory that shedlock was started in is gone")
+                    .hint("name the file with its absolute path, sqlite:///DIRECTORY/FILE")
             }
             io::ErrorKind::NotFound if !directory.exists() => {
                 BackendError::permanent(format!("the directory {named} does not exist"))
-                    .hint(format!("make it with `mkdir -p -m 0700 {named}`"))
+                    .hint(format!("create it with `mkdir -p -m 0700 {named}`"))
             }
             io::ErrorKind::WouldBlock => {
                 BackendError::transient(format!("another process is making it, or has {named} locked"))
             }
             io::ErrorKind::PermissionDenied => self.shut().unwrap_or_else(|| {
-                BackendError::permanent(format!("no permission to make it in {named}")).hint(
+                BackendError::permanent(format!("no permission to create it in {named}")).hint(
                     "name a file of your own with --backend sqlite:PATH, or make the directory writable for this user",
                 )
             }),
@@ -43,7 +43,7 @@ impl File {
             _ => {
                 let passes = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EIO));
                 let class = if passes { ErrorClass::Transient } else { ErrorClass::Permanent };
-                BackendError::new(class, format!("it cannot be made: {}", error_text(error)))
+                BackendError::new(class, format!("it cannot be created: {}", error_text(error)))
             }
         }
     }
@@ -72,7 +72,7 @@ impl File {
             Err(_) => self.shut().unwrap_or_else(|| {
                 let owner = user::name_of(owner);
                 BackendError::permanent(format!("no permission to read and write it; it belongs to user {owner}"))
-                    .hint("run as that user, or give every user of the lock a file made with sqlite:PATH?mode=0660")
+                    .hint("run as that user, or share a file created with sqlite:PATH?mode=0660")
             }),
             Ok(()) if access(self.directory(), AccessFlags::W_OK).is_err() => self.shut().unwrap_or_else(|| {
                 let message = format!("no permission to write to {directory}, where its -wal and -shm files go");
@@ -98,7 +98,7 @@ impl File {
         if largest_file().is_some_and(|limit| limit < needed) {
             return too_large();
         }
-        BackendError::transient(error.to_string()).hint("the disk may be full or failing; `dmesg` and `df` tell more")
+        BackendError::transient(error.to_string()).hint("the disk may be full or failing; see `dmesg` and `df`")
     }
 
     /// Explains that a mode keeps us out of what is ours, if that is why the file cannot be used. It looks at the file and then at
@@ -113,8 +113,8 @@ impl File {
             is_shut.then(|| (place.display(), data.mode() & 0o7777))
         })?;
         Some(
-            BackendError::permanent(format!("the mode {mode:04o} of {place} leaves its own user too few rights"))
-                .hint(format!("chmod u+rwX {place}; it may have been made under another umask")),
+            BackendError::permanent(format!("the mode {mode:04o} of {place} gives its owner too few rights"))
+                .hint(format!("chmod u+rwX {place}; it may have been created with another umask")),
         )
     }
 }
@@ -126,7 +126,7 @@ fn may_use(path: &Path) -> nix::Result<()> {
 /// Explains that the file, or one beside it, may not become as large as it has to.
 fn too_large() -> BackendError {
     let limit = largest_file().unwrap_or_default() / 1024;
-    BackendError::permanent(format!("no file may have more than {limit} KiB here, which is too little"))
+    BackendError::permanent(format!("files are limited to {limit} KiB here, which is too little"))
         .hint("raise the limit with `ulimit -f`")
 }
 

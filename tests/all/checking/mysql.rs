@@ -22,7 +22,7 @@ const LAYOUT: &str = "create table shedlock (name varchar(64) character set utf8
 #[test]
 fn a_healthy_server_is_good_also_before_its_tables_are_made() {
     let database = servers::mariadb().database();
-    for made in ["was missing, and is made", "is there"] {
+    for made in ["was missing and has been created", "is there"] {
         let checked = check(&database.url());
         checked.can_lock_but(&[ALWAYS]);
         checked.says("good", "table", made);
@@ -69,15 +69,15 @@ fn a_half_migrated_table_is_in_the_way_or_unwise() {
             "columns",
             "without milliseconds",
         ),
-        (text("locked_by v", "note int not null, locked_by v"), "bad", "columns", "note must be given a value"),
-        (text("varchar(64)", "varchar(20)"), "unwise", "columns", "holds 20 characters of 64"),
-        (text("collate utf8mb4_bin", ""), "unwise", "columns", "`Job` and `job` are one lock"),
+        (text("locked_by v", "note int not null, locked_by v"), "bad", "columns", "note requires a value"),
+        (text("varchar(64)", "varchar(20)"), "unwise", "columns", "too short: 20 characters instead of 64"),
+        (text("collate utf8mb4_bin", ""), "unwise", "columns", "`Job` and `job` as one lock"),
         (text("utf8mb4 collate utf8mb4_bin", "latin1 collate latin1_bin"), "unwise", "columns", "name is in latin1"),
         (
             text("default now(3), locked_at", "default now(3) on update now(3), locked_at"),
             "unwise",
             "columns",
-            "is set to now with every change",
+            "is set to the current time by every update",
         ),
     ] {
         let database = servers::mariadb().database();
@@ -97,7 +97,7 @@ fn a_half_migrated_table_is_in_the_way_or_unwise() {
     }
     let database = servers::mariadb().database();
     database.mariadb(&format!("{LAYOUT} engine = myisam"));
-    check(&database.url()).says("bad", "table", "kept by MyISAM");
+    check(&database.url()).says("bad", "table", "uses MyISAM");
 }
 
 #[test]
@@ -113,20 +113,20 @@ fn the_case_of_a_columns_name_does_not_matter() {
     database.mariadb("alter table shedlock modify LOCK_UNTIL timestamp not null, modify NAME varchar(20) not null");
     let checked = check(&database.url());
     checked.says("bad", "columns", "lock_until is timestamp, without milliseconds");
-    checked.says("unwise", "columns", "name is varchar(20), and holds 20 characters of 64");
+    checked.says("unwise", "columns", "name is varchar(20), which is too short: 20 characters instead of 64");
 }
 
 #[test]
 fn a_trigger_that_changes_what_is_written_is_in_the_way() {
     let ended = "new.locked_by like '%:ended'";
     for (event, action, subject, said) in [
-        ("insert", "new.lock_until = new.locked_at".to_owned(), "take", "holds the lock for no time instead of 10s"),
+        ("insert", "new.lock_until = new.locked_at".to_owned(), "take", "stores the lock for no time instead of 10s"),
         ("update", "new.lock_until = utc_timestamp(3) + interval 1 second".to_owned(), "renew", "instead of 10s"),
         (
             "update",
             format!("new.lock_until = if({ended}, old.lock_until, new.lock_until)"),
             "release",
-            "although it was given back",
+            "although it was released",
         ),
     ] {
         let database = servers::mariadb().database();
@@ -143,7 +143,7 @@ fn job_and_job_are_one_lock_where_the_collation_says_so() {
     let database = servers::mariadb().database();
     database.mariadb(&LAYOUT.replace("collate utf8mb4_bin", "collate utf8mb4_general_ci"));
     let checked = check(&database.url());
-    checked.says("unwise", "columns", "`Job` and `job` are one lock");
+    checked.says("unwise", "columns", "`Job` and `job` as one lock");
     let [.., advice] =
         checked.found.iter().find(|[grade, subject, ..]| grade == "unwise" && subject == "columns").unwrap();
     database.mariadb(advice);
@@ -164,20 +164,28 @@ fn a_zone_with_daylight_saving_is_in_the_way_if_times_pass_through_it() {
     ));
     let database = server.database();
     let checked = check(&database.url());
-    checked.says("bad", "time zone", "Europe/Berlin has daylight saving: in the hour that it leaves out");
+    checked.says(
+        "bad",
+        "time zone",
+        "Europe/Berlin has daylight saving: no lock can be taken in the hour that it skips",
+    );
     checked.says("good", "release", "");
     let lost = format!("update shedlock set lock_until = '1970-01-01' + interval {spring} + 5400 second");
     assert!(database.try_mariadb(&lost).unwrap_err().contains("Incorrect datetime value"));
     let database = server.database();
     database.mariadb(&LAYOUT.replace("timestamp(3)", "datetime(3)"));
-    check(&database.url()).says("good", "time zone", "which no zone touches");
+    check(&database.url()).says("good", "time zone", "which no time zone affects");
     let system = MariaDb::in_zone("CET-1CEST,M3.5.0,M10.5.0/3");
-    check(&system.database().url()).says("bad", "time zone", "that of the server's system, CET has daylight saving");
+    check(&system.database().url()).says(
+        "bad",
+        "time zone",
+        "the time zone of the server's system, CET has daylight saving",
+    );
     let system = MariaDb::in_zone("CET-1");
     check(&system.database().url()).says(
         "good",
         "time zone",
-        "that of the server's system, CET, without daylight saving",
+        "the time zone of the server's system, CET, without daylight saving",
     );
     check(&servers::mariadb_tls().database().url()).says("good", "time zone", "+02:00, without daylight saving");
 }
@@ -210,8 +218,8 @@ fn a_missing_table_that_cannot_be_made_is_in_the_way() {
     let (user, url) = clerk(&database);
     database.mariadb(&format!("grant select, insert, update, delete on {}.* to {user}@'127.0.0.1'", database.name));
     let checked = check(&url);
-    checked.says("bad", "table", "have somebody who may run: CREATE TABLE IF NOT EXISTS `shedlock` ");
-    checked.says("unwise", "history", "have somebody who may run: CREATE TABLE IF NOT EXISTS `shedlock_history`");
+    checked.says("bad", "table", "ask the database's owner to run: CREATE TABLE IF NOT EXISTS `shedlock` ");
+    checked.says("unwise", "history", "ask the database's owner to run: CREATE TABLE IF NOT EXISTS `shedlock_history`");
     a_run_fails(&url);
 }
 
@@ -220,7 +228,7 @@ fn a_history_of_anothers_costs_the_token_only() {
     let database = servers::mariadb().database();
     database.mariadb("create table shedlock_history (id int, what text)");
     let checked = check(&database.url());
-    checked.says("unwise", "history", "is not one of runs");
+    checked.says("unwise", "history", "is not a table of runs");
     checked.can_lock_but(&[ALWAYS, "history", "take"]);
 }
 
@@ -249,7 +257,7 @@ fn tls_that_verifies_nothing_is_unwise() {
     verified.can_lock_but(&[ALWAYS]);
     verified.says("good", "TLS", "TLSv1.3; the server's certificate and name are verified");
     with("sslmode=require").can_lock_but(&["TLS", ALWAYS]);
-    with(&format!("sslmode=verify-full&sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not believed");
+    with(&format!("sslmode=verify-full&sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not trusted");
 }
 
 #[test]
@@ -259,7 +267,7 @@ fn a_server_that_is_set_otherwise_than_it_should_be_is_told_of() {
     check(&database.url()).can_lock_but(&["sql_mode", "wait_timeout"]);
     // Who may do everything may write all the same, and thinks that all is well.
     server.mariadb("set global read_only = 1");
-    check(&database.url()).says("bad", "writable", "the server is set to be read only");
+    check(&database.url()).says("bad", "writable", "the server is read-only");
     let late = MariaDb::with_clock("-1h");
     check(&late.database().url()).says("unwise", "clock", "1h behind this host's");
 }

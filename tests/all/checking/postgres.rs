@@ -21,7 +21,7 @@ const LAYOUT: &str = "create table shedlock (name varchar(64) not null primary k
 #[test]
 fn a_healthy_server_is_good_also_before_its_tables_are_made() {
     let database = servers::postgres().database();
-    for made in ["was missing, and is made", "is there"] {
+    for made in ["was missing and has been created", "is there"] {
         let checked = check(&database.url());
         checked.can_lock_but(&[]);
         checked.says("good", "table", made);
@@ -69,8 +69,8 @@ fn a_half_migrated_table_is_in_the_way_or_unwise() {
         (text(" primary key", ""), "bad", "key", "ADD PRIMARY KEY (name)"),
         (text("lock_until timestamp", "lock_until timestamp(0)"), "bad", "columns", "without milliseconds"),
         (text("locked_at timestamp", "locked_at date"), "bad", "columns", "locked_at is date"),
-        (text("locked_by", "note text not null, locked_by"), "bad", "columns", "note must be given a value"),
-        (text("varchar(64)", "varchar(20)"), "unwise", "columns", "holds 20 characters of 64"),
+        (text("locked_by", "note text not null, locked_by"), "bad", "columns", "note requires a value"),
+        (text("varchar(64)", "varchar(20)"), "unwise", "columns", "too short: 20 characters instead of 64"),
         (text("varchar(255)", "varchar(100)"), "unwise", "columns", "ALTER COLUMN locked_by TYPE VARCHAR(255)"),
         (text("timestamp not null, locked_at", "timestamp, locked_at"), "unwise", "columns", "lock_until may be NULL"),
         (text("create table", "create unlogged table"), "unwise", "table", "a crash of the server empties it"),
@@ -135,9 +135,9 @@ fn a_missing_table_that_cannot_be_made_is_in_the_way() {
     let database = servers::postgres().database();
     let (_, url) = clerk(&database);
     let checked = check(&url);
-    checked.says("bad", "table", "have somebody who may run: CREATE TABLE IF NOT EXISTS shedlock ");
-    checked.says("unwise", "history", "have somebody who may run: CREATE TABLE IF NOT EXISTS shedlock_history");
-    checked.says("bad", "take", "cannot be made");
+    checked.says("bad", "table", "ask the database's owner to run: CREATE TABLE IF NOT EXISTS shedlock ");
+    checked.says("unwise", "history", "ask the database's owner to run: CREATE TABLE IF NOT EXISTS shedlock_history");
+    checked.says("bad", "take", "cannot be created");
     a_run_fails(&url);
 }
 
@@ -171,7 +171,7 @@ fn a_history_of_anothers_costs_the_token_only() {
     let database = servers::postgres().database();
     database.psql("create table shedlock_history (id int, what text)");
     let checked = check(&database.url());
-    checked.says("unwise", "history", "is not one of runs");
+    checked.says("unwise", "history", "is not a table of runs");
     checked.can_lock_but(&["history", "take"]);
 }
 
@@ -183,7 +183,7 @@ fn a_server_that_is_not_there_or_does_not_let_us_in_is_in_the_way() {
     wrong.says("bad", "login", "password authentication failed");
     assert_eq!(wrong.subjects(), ["backend", "address", "login"]);
     let absent = database.login("clerk:s3cret").url().replace(&database.name, "absent");
-    check(&absent).says("bad", "login", "make the database");
+    check(&absent).says("bad", "login", "create the database");
     let url = database.login("clerk:s3cret").url();
     check(&url).can_lock_but(&[]);
     server.stop();
@@ -220,8 +220,8 @@ fn tls_that_verifies_nothing_is_unwise() {
         "TLSv1.3; the server's certificate and name",
     );
     with("sslmode=require").can_lock_but(&["TLS"]);
-    with("sslmode=disable").says("good", "TLS", "stays on this machine");
-    with(&format!("sslmode=verify-full&sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not believed");
+    with("sslmode=disable").says("good", "TLS", "stays on this host");
+    with(&format!("sslmode=verify-full&sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not trusted");
     let plain = servers::postgres().database();
     check(&format!("{}?sslmode=require", plain.url())).says("bad", "TLS", "the server offers no TLS");
 }
@@ -245,12 +245,12 @@ fn a_server_that_can_only_be_read_is_in_the_way_unless_another_one_is_named() {
     let url = |hosts: &str| format!("postgres://postgres@{hosts}/{}", database.name);
     let [one, other] = [standby.port(), primary.port()].map(|port| format!("127.0.0.1:{port}"));
     let alone = check(&url(&one));
-    alone.says("bad", "writable", "transactions can only read here");
+    alone.says("bad", "writable", "transactions are read-only here");
     assert_eq!(alone.subjects().last(), Some(&"writable"), "a lock is not waited for there");
     a_run_fails(&url(&one));
     let both = check(&url(&format!("{one},{other}")));
     both.can_lock_but(&[]);
-    both.says("good", "writable", &format!("{one} can only be read, and is passed over"));
+    both.says("good", "writable", &format!("{one} is read-only, and is skipped"));
     // One that is down as well.
     standby.stop();
     let half = check(&url(&format!("{one},{other}")));
@@ -272,7 +272,7 @@ fn a_pooler_is_recognised() {
     let checked = check(&through.url(&database));
     checked.can_lock_but(&["pooler"]);
     checked.says("unwise", "pooler", "PgBouncer is in between, in transaction mode");
-    checked.says("unwise", "pooler", "after the server was away it refuses for 15 s (server_login_retry)");
+    checked.says("unwise", "pooler", "after its server was away, it refuses connections for 15 s (server_login_retry)");
     let session = PgBouncer::fresh(servers::postgres().port(), &["pool_mode=session", "server_login_retry=1"]);
     check(&session.url(&database)).says("good", "pooler", "in session mode");
     // One that does not let us ask.
@@ -292,7 +292,7 @@ fn what_keeps_a_lock_from_being_freed_is_in_the_way() {
     for (prepare, kind) in [("create extension citext", "citext"), (folding, "varchar(64) collate folding")] {
         let database = servers::postgres().database();
         database.psql(&format!("{prepare}; {}", LAYOUT.replace("varchar(64)", kind)));
-        check(&database.url()).says("bad", "columns", "takes `Job` and `job` for one lock");
+        check(&database.url()).says("bad", "columns", "treats `Job` and `job` as one lock");
     }
     let database = servers::postgres().database();
     a_run_works(&database.url());
@@ -309,5 +309,5 @@ fn what_keeps_a_lock_from_being_freed_is_in_the_way() {
          create function ignore() returns trigger language plpgsql as 'begin return null; end'; \
          create trigger ignore before update on shedlock for each row execute function ignore()",
     );
-    check(&url).says("bad", "take", "does not let the row of the lock be changed");
+    check(&url).says("bad", "take", "refuses changes to the lock's row");
 }

@@ -51,14 +51,14 @@ fn a_policy_that_throws_locks_away_is_in_the_way() {
         check(&server.database().url()).says(grade, "eviction", policy);
     }
     let server = safe(&["--maxmemory-policy", "allkeys-lru"]);
-    check(&server.database().url()).says("good", "eviction", "there is no maxmemory");
+    check(&server.database().url()).says("good", "eviction", "maxmemory is not set");
 }
 
 #[test]
 fn a_server_that_forgets_with_a_restart_is_unwise() {
     let server = Redis::fresh(&["--save", ""]);
     let checked = check(&server.database().url());
-    checked.says("unwise", "persistence", "a restart forgets all locks");
+    checked.says("unwise", "persistence", "a restart loses all locks");
     checked.can_lock_but(&["persistence"]);
     check(&servers::redis().database().url()).says("unwise", "persistence", "snapshots only");
 }
@@ -79,7 +79,7 @@ fn rights_that_are_missing_are_named() {
     let checked = check(&url(&format!("{few}:s3cret")));
     checked.says("good", "rights", "");
     checked.says("unwise", "history", "the user may not GET, SET, ZADD, ");
-    checked.says("unwise", "version", "may not be asked for");
+    checked.says("unwise", "version", "the user may not read it");
     checked.says("unwise", "take", "without a token");
     assert_eq!(checked.code, Some(0), "{checked:?}");
 }
@@ -88,9 +88,9 @@ fn rights_that_are_missing_are_named() {
 fn a_server_that_is_not_there_or_does_not_let_us_in_is_in_the_way() {
     let users = servers::redis_users().database();
     let wrong = check(&users.login("clerk:wrong").url());
-    wrong.says("bad", "login", "does not know this user with this password");
+    wrong.says("bad", "login", "rejects this user and password");
     assert_eq!(wrong.subjects(), ["backend", "address", "login"]);
-    check(&users.url()).says("bad", "login", "wants a password");
+    check(&users.url()).says("bad", "login", "requires a password");
     let server = safe(&[]);
     let url = server.database().url();
     server.freeze();
@@ -110,7 +110,7 @@ fn tls_that_verifies_nothing_is_unwise() {
     let with = |query: &str| check(&format!("{url}?{query}"));
     with(&format!("sslrootcert={}", certificates().authority())).says("good", "TLS", "name are verified");
     with("sslmode=require").says("unwise", "TLS", "the server is not verified");
-    with(&format!("sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not believed");
+    with(&format!("sslrootcert={}", certificates().stranger())).says("bad", "TLS", "not trusted");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_replica_is_in_the_way_and_one_that_may_take_over_is_unwise() {
     let database = sentinels.master.database();
     let checked = check(&sentinels.url(&database));
     checked.says("good", "sentinel", "the master main is redis://127.0.0.1:");
-    checked.says("unwise", "replicas", "a failover can forget the locks");
+    checked.says("unwise", "replicas", "a failover can lose the locks");
     checked.says("good", "release", "");
     let [replica, master] =
         [&sentinels.replica, &sentinels.master].map(|server| format!("127.0.0.1:{}", server.port()));
@@ -134,7 +134,7 @@ fn a_replica_is_in_the_way_and_one_that_may_take_over_is_unwise() {
     alone.says("bad", "writable", "the server is a replica");
     a_run_fails(&format!("redis://{replica}"));
     let both = check(&format!("redis://{replica},{master}"));
-    both.says("good", "writable", &format!("redis://{replica} is a replica, and is passed over"));
+    both.says("good", "writable", &format!("redis://{replica} is a replica, and is skipped"));
     assert_eq!(both.code, Some(0));
 }
 

@@ -30,7 +30,7 @@ fn init_without_the_right_shows_the_statement() {
     let url = database.socket_url().replacen("postgres@", &format!("{user}@"), 1);
     let finished = finish(&mut on(&Place::new(), &url, &["init"]));
     assert_eq!((finished.code(), finished.stdout.as_str()), (Some(125), ""), "{finished:?}");
-    assert!(finished.stderr.contains("have somebody who may run: CREATE TABLE"), "{finished:?}");
+    assert!(finished.stderr.contains("ask the database's owner to run: CREATE TABLE"), "{finished:?}");
 }
 
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]

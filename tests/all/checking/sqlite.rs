@@ -21,7 +21,7 @@ fn unwise(place: &Place) -> &'static [&'static str] {
 #[test]
 fn a_file_that_is_not_there_yet_is_made_and_can_be_locked_in() {
     let place = Place::new();
-    for seen in ["was missing, and is made", "has mode 0600"] {
+    for seen in ["was missing and has been created", "has mode 0600"] {
         let checked = check(&url(&place.path("new.db")));
         checked.can_lock_but(unwise(&place));
         checked.says("good", "file", seen);
@@ -61,7 +61,7 @@ fn a_table_without_a_column_or_a_key_is_in_the_way() {
             "key",
             "(name)",
         ),
-        ("id INTEGER PRIMARY KEY, name TEXT, value TEXT NOT NULL", "columns", "value must be given a value"),
+        ("id INTEGER PRIMARY KEY, name TEXT, value TEXT NOT NULL", "columns", "value requires a value"),
     ] {
         let place = Place::new();
         let database = rusqlite::Connection::open(place.database()).unwrap();
@@ -87,9 +87,9 @@ fn a_store_that_does_not_keep_a_lock_is_in_the_way() {
     }
     let checked = check(&url(&place.database()));
     checked.says("bad", "renew", "the lock was lost as soon as it was taken");
-    checked.says("bad", "refuse", "a second owner got the lock while the first one had it");
+    checked.says("bad", "refuse", "a second owner got the lock while the first one held it");
     checked.says("bad", "verify", "the lock's owner is");
-    checked.says("bad", "release", "the lock was lost before it was given back");
+    checked.says("bad", "release", "the lock was lost before it was released");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_history_of_anothers_costs_the_token_only() {
     let database = rusqlite::Connection::open(place.database()).unwrap();
     database.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE shedlock_history (what TEXT)").unwrap();
     let checked = check(&url(&place.database()));
-    checked.says("unwise", "history", "is not one of runs");
+    checked.says("unwise", "history", "is not a table of runs");
     checked.says("unwise", "take", "without a token");
     assert_eq!(checked.code, Some(0));
 }
@@ -111,7 +111,7 @@ fn a_view_a_damaged_file_and_a_directory_are_in_the_way() {
     drop(database);
     check(&url(&place.path("view.db"))).says("bad", "table", "a view");
     fs::write(place.path("text.db"), "this is no database at all".repeat(100)).unwrap();
-    check(&url(&place.path("text.db"))).says("bad", "file", "damaged or is no SQLite database");
+    check(&url(&place.path("text.db"))).says("bad", "file", "damaged or is not a SQLite database");
     fs::create_dir(place.path("directory")).unwrap();
     check(&url(&place.path("directory"))).says("bad", "file", "is a directory");
     check(&url(&place.path("none/locks.db"))).says("bad", "file", "does not exist");
@@ -133,7 +133,7 @@ fn a_file_that_everybody_may_write_is_unwise() {
     check(&url(&place.database()));
     fs::set_permissions(place.database(), fs::Permissions::from_mode(0o666)).unwrap();
     symlink(place.database(), place.path("link.db")).unwrap();
-    check(&url(&place.path("link.db"))).says("unwise", "file", "everybody on this host");
+    check(&url(&place.path("link.db"))).says("unwise", "file", "every user on this host");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_network_file_system_is_in_the_way_and_one_in_memory_is_unwise() {
     let script = "mount -t tmpfs -o size=1m none memory; code=0; \"$@\" || code=$?; umount memory; exit $code";
     let inner = on(&place, "sqlite:memory/new.db", &["check", "--json"]);
     let found = checked(&finish(&mut among_mounts(script, &inner)));
-    found.says("unwise", "file system", "tmpfs: a reboot forgets");
+    found.says("unwise", "file system", "tmpfs: a reboot loses");
     found.says("unwise", "space", "are free");
     found.says("good", "release", "");
 }
@@ -192,5 +192,5 @@ fn a_file_with_two_names_and_a_device_are_in_the_way() {
     let inner = on(&place, &url(&place.database()), &["check", "--json"]);
     let mount = "mount --bind locks.db locks.db";
     checked(&finish(&mut among_mounts(mount, &inner))).says("bad", "file", "the file itself is mounted there");
-    check("sqlite:/dev/null").says("bad", "file", "is a device, and not a file");
+    check("sqlite:/dev/null").says("bad", "file", "is a device, not a file");
 }

@@ -46,7 +46,7 @@ fn a_web_server_is_none_that_can_lock() {
         assert_eq!(found.subjects(), ["backend", "address", "login"], "{url}: {found:?}");
         found.says("bad", "login", "port");
         let seen = &found.found[2][2];
-        let known = ["no PostgreSQL server", "no answer in time", "does not speak as Redis does"];
+        let known = ["not a PostgreSQL server", "no answer in time", "not a Redis server"];
         assert!(known.iter().any(|known| seen.contains(known)), "{url}: {found:?}");
     }
 }

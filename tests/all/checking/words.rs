@@ -33,11 +33,8 @@ fn what_to_do_stands_under_the_line_with_a_cross() {
     let finished = finish(on(&place, &url, &["check"]).env("LC_ALL", "C.UTF-8"));
     let lines: Vec<&str> = finished.stdout.lines().collect();
     assert!(lines.iter().any(|line| line.starts_with("✗ file  ")), "{finished:?}");
-    assert!(lines.iter().any(|line| line.trim_start().starts_with("→ make it with `mkdir -p")), "{finished:?}");
-    assert_eq!(
-        lines.last(),
-        Some(&"1 thing is in the way of locking here; nothing more can be tried before that is mended")
-    );
+    assert!(lines.iter().any(|line| line.trim_start().starts_with("→ create it with `mkdir -p")), "{finished:?}");
+    assert_eq!(lines.last(), Some(&"1 thing is in the way of locking here; fix this before the other tests can run"));
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(1), ""));
 }
 
@@ -159,7 +156,7 @@ fn a_lock_that_soon_ends_may_be_that_of_another_check() {
     let acquire = ["acquire", "--name", "shedlock-check", "--at-most", "9s"];
     assert_eq!(finish(&mut on(&place, &url, &acquire)).code(), Some(0));
     let found = checked(&finish(&mut on(&place, &url, &["check", "--json", "--backend-timeout", "1ms"])));
-    found.says("bad", "take", "check again when it is over");
+    found.says("bad", "take", "check again when that time is over");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_file_that_names_another_backend_by_now_is_no_way() {
     let finished = finish(&mut asking(&place, &["--backend-file", "url"], script));
     assert_eq!(finished.stdout, "125\n", "{finished:?}");
     let url = place.path("url");
-    assert!(finished.stderr.contains(&format!("{} names sqlite:", url.display())), "{finished:?}");
+    assert!(finished.stderr.contains(&format!("{} now names sqlite:", url.display())), "{finished:?}");
     let script = "rm url; $PROGRAM verify; echo $?";
     let finished = finish(&mut asking(&place, &["--backend-file", "url"], script));
     assert_eq!(finished.stdout, "125\n", "{finished:?}");

@@ -287,7 +287,7 @@ fn a_table_in_which_a_lock_would_end_before_its_job_is_an_error_and_nothing_stay
                 let held: f64 = database.psql(until).parse().unwrap();
                 assert!(held >= 60.0 - 0.001, "{kind}: {held}");
             } else {
-                finished.complains(125, "keeps no milliseconds");
+                finished.complains(125, "stores no milliseconds");
                 refused += 1;
             }
             database.psql("update shedlock set lock_until = now() - interval '3 day'");

@@ -131,9 +131,9 @@ fn a_server_that_is_down_is_tried_until_it_is_back() {
     site.works();
     server.stop();
     let finished = site.fails(["--backend-timeout", "700ms"], "connection refused");
-    assert!(finished.stderr.contains("\nhint: look whether the server runs"), "{finished:?}");
+    assert!(finished.stderr.contains("\nhint: check that the server is running"), "{finished:?}");
     let socket = Site::new(database.socket_url());
-    socket.fails(["--backend-timeout", "300ms"], "no server listens on its socket");
+    socket.fails(["--backend-timeout", "300ms"], "no server is listening on its socket");
     let runs = [&site, &socket].map(|site| {
         Started::new(&site.place, "run", &mut site.run("job", ["--backend-timeout", "25s", "--wait", "9s", "true"]))
     });
@@ -247,13 +247,13 @@ fn a_row_or_table_that_a_person_keeps_locked_is_waited_for_only_so_long() {
     let site = Site::new(database.url());
     site.works();
     for (sql, what) in [
-        ("update shedlock set locked_by = locked_by", "a row of the table shedlock locked"),
-        ("lock table shedlock", "the table shedlock locked"),
-        ("lock table shedlock_history", "the table shedlock_history locked"),
+        ("update shedlock set locked_by = locked_by", "a row of the table shedlock"),
+        ("lock table shedlock", "the table shedlock"),
+        ("lock table shedlock_history", "the table shedlock_history"),
     ] {
         let holder = Holder::new(&database, sql);
-        let finished = site.fails(["--backend-timeout", "2s"], &format!("another session keeps {what}"));
-        assert!(finished.stderr.contains("\nhint: end the transaction that keeps it"), "{finished:?}");
+        let finished = site.fails(["--backend-timeout", "2s"], &format!("another session has locked {what}"));
+        assert!(finished.stderr.contains("\nhint: end its transaction"), "{finished:?}");
         assert!(finished.stderr.contains("pg_blocking_pids"), "{finished:?}");
         // Nobody waits there who could take the lock once it is too late.
         let waiting = "select count(*) from pg_stat_activity where application_name = 'shedlock' and \
@@ -351,10 +351,10 @@ fn a_column_without_milliseconds_is_refused_at_every_taking_and_renewal() {
         column(&format!("({digits})"));
         let finished = job.started.finish();
         assert_eq!(finished.code(), Some(123), "{digits}: {finished:?}");
-        assert!(finished.stderr.contains("keeps no milliseconds"), "{digits}: {finished:?}");
+        assert!(finished.stderr.contains("stores no milliseconds"), "{digits}: {finished:?}");
         for run in 0..10 {
             // What was given back ends when the column can say so.
-            fails(site.run(&format!("{digits}-{run}"), [""; 0]).arg("true"), "keeps no milliseconds");
+            fails(site.run(&format!("{digits}-{run}"), [""; 0]).arg("true"), "stores no milliseconds");
         }
         column("");
     }
@@ -365,8 +365,8 @@ fn a_column_without_milliseconds_is_refused_at_every_taking_and_renewal() {
          create trigger shorten before insert or update on shedlock for each row execute function shorten()",
     );
     let finished =
-        fails(site.run("shortened", [""; 0]).arg("true"), "stores an earlier end of the lock than it was given");
-    assert!(finished.stderr.contains("\nhint: look at its triggers"), "{finished:?}");
+        fails(site.run("shortened", [""; 0]).arg("true"), "stores an earlier end of the lock than requested");
+    assert!(finished.stderr.contains("\nhint: check its triggers"), "{finished:?}");
 }
 
 #[test]
@@ -386,16 +386,13 @@ fn a_row_that_something_keeps_from_being_changed_is_not_called_freed_by_another(
         ));
         let site = Site::new(database.login(&role).socket_url());
         let finished = finish(&mut site.run("job", ["--backend-timeout", "1s", "true"]));
-        assert!(finished.stderr.contains("does not let the row of the lock be changed"), "{sql}: {finished:?}");
-        assert!(
-            finished.stderr.contains("\nhint: look at its row security, triggers and rules"),
-            "{sql}: {finished:?}"
-        );
+        assert!(finished.stderr.contains("refuses changes to the lock's row"), "{sql}: {finished:?}");
+        assert!(finished.stderr.contains("\nhint: check its row security, triggers and rules"), "{sql}: {finished:?}");
         assert!(row(&database, "job").held, "{sql}");
         // A renewal that changes nothing says the same, and the lock is given up in time.
         let renewed = ["--lease", "3s", "--backend-timeout", "1s", "sleep", "100"];
         let finished = finish(&mut site.run("renewed", renewed));
-        assert!(finished.stderr.contains("does not let the row of the lock be changed"), "{sql}: {finished:?}");
+        assert!(finished.stderr.contains("refuses changes to the lock's row"), "{sql}: {finished:?}");
     }
 }
 
@@ -412,9 +409,9 @@ fn a_name_that_the_column_takes_for_another_is_refused() {
         let refused = || {
             let finished = fails(
                 site.run("Job", ["--backend-timeout", "20s"]).args(["touch", "ran"]),
-                "the column name of shedlock takes Job and job for one lock",
+                "the column name of shedlock treats Job and job as one lock",
             );
-            assert!(finished.stderr.contains("\nhint: say job, or run: ALTER TABLE shedlock"), "{finished:?}");
+            assert!(finished.stderr.contains("\nhint: use job, or run: ALTER TABLE shedlock"), "{finished:?}");
         };
         // Held and free.
         let job = site.job("job", [""; 0]);

@@ -85,8 +85,8 @@ fn the_statements_of_the_manual_are_enough_for_a_token() {
 fn without_the_right_to_make_the_history_the_lock_works() {
     let humble = Humble::new();
     humble.works_without_a_token(
-        "no history in the table shedlock_history: it is not there, and it cannot be made: permission denied",
-        "have somebody who may run: CREATE TABLE IF NOT EXISTS shedlock_history (id",
+        "no history in the table shedlock_history: it does not exist, and it cannot be created: permission denied",
+        "ask the database's owner to run: CREATE TABLE IF NOT EXISTS shedlock_history (id",
     );
     // The table is missing and cannot be made; after that nothing is asked for in vain, not even by the release.
     let before = humble.errors();
@@ -121,8 +121,7 @@ fn without_all_rights_on_the_history_the_lock_works() {
             let told = finish(&mut site.run("job", ["-v", "true"])).stderr;
             let lines: Vec<&str> =
                 told.lines().filter(|line| line.contains("no history in the table shedlock_history")).collect();
-            let end =
-                "permission denied for table shedlock_history; the end of this run is not noted, and no older one goes";
+            let end = "permission denied for table shedlock_history; the end of this run is not recorded, and no older run is removed";
             assert!(matches!(lines[..], [line] if line.ends_with(end)) && !told.contains("no token"), "{told}");
             assert!(told.contains(&format!("; {hint}\n")), "{told}");
         } else {
@@ -150,7 +149,7 @@ fn a_history_that_is_not_ours_is_left_alone_and_the_lock_works() {
         humble.database.psql(&format!("create {history}; grant all on shedlock_history to {}", humble.role));
         humble.works_without_a_token(
             "no history in the table shedlock_history: ",
-            "rename it, and have made instead: CREATE TABLE",
+            "rename it, and create instead: CREATE TABLE",
         );
         assert_eq!(
             humble.database.psql("select count(*) from shedlock_history where id::text <> '1'"),

@@ -84,7 +84,7 @@ fn a_failover_to_a_standby_is_followed() {
     // Alone the standby is no place for a lock.
     let alone = Site::new(format!("postgres://postgres@127.0.0.1:{}/{}", standby.port(), database.name));
     let finished = alone.fails(["--backend-timeout", "500ms"], "cannot execute");
-    assert!(finished.stderr.contains("hint: a lock needs a server that can be written"), "{finished:?}");
+    assert!(finished.stderr.contains("hint: a lock needs a writable server"), "{finished:?}");
 
     // A job that began before the failover gives its lock back after it; one that begins in between waits for it.
     let job = site.job("long", [""; 0]);

@@ -73,7 +73,7 @@ fn a_password_file_that_others_can_read_is_not_used_and_the_hint_says_so() {
     for mode in [0o644, 0o640, 0o604] {
         let file = password_file(&bare, ".pgpass", mode, &format!("*:*:*:*:{SECRET}\n"));
         let finished = bare.fails_at_once("password");
-        assert!(finished.stderr.contains(&format!("hint: {file} is not used")), "{finished:?}");
+        assert!(finished.stderr.contains(&format!("hint: {file} is ignored")), "{finished:?}");
         assert!(finished.stderr.contains(&format!("chmod 0600 {file}")), "{finished:?}");
     }
     // Where it is not needed nobody minds it.
@@ -120,8 +120,8 @@ fn a_missing_right_is_an_error_at_once_that_says_what_is_missing() {
     reader.works();
 
     let newcomer = Site::new(format!("{}?table=theirs", database.login(&role).socket_url()));
-    let finished = newcomer.fails_at_once("there is no table theirs, and it cannot be made: permission denied");
-    let statement = finished.stderr.rsplit_once("may run: ").unwrap().1;
+    let finished = newcomer.fails_at_once("there is no table theirs, and it cannot be created: permission denied");
+    let statement = finished.stderr.rsplit_once("owner to run: ").unwrap().1;
     database.psql(statement);
     database.psql(&format!("grant select, insert, update on theirs to {role}"));
     newcomer.works();
@@ -143,7 +143,7 @@ fn a_role_that_may_only_read_is_an_error_at_once_that_names_its_setting() {
     let name = &database.name;
     let site = Site::new(database.login(&role).url());
     let refused = |site: &Site, hint: &str| {
-        let finished = site.fails_at_once(&format!("sessions of {role} can only read: "));
+        let finished = site.fails_at_once(&format!("sessions of {role} are read-only: "));
         assert!(finished.stderr.contains(&format!("\nhint: {hint}\n")), "{finished:?}");
     };
     let setting = "default_transaction_read_only";
@@ -220,7 +220,7 @@ fn a_unix_socket_is_named_as_host_or_as_parameter() {
     Site::new(format!("{}?sslmode=require", database.socket_url())).works();
     let empty = tempfile::tempdir().unwrap();
     let url = format!("postgres:///{}?host={}&{query}", database.name, empty.path().display());
-    Site::new(url).fails(["--backend-timeout", "300ms"], "no server listens on its socket");
+    Site::new(url).fails(["--backend-timeout", "300ms"], "no server is listening on its socket");
 }
 
 #[test]

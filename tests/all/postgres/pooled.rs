@@ -108,14 +108,17 @@ fn a_table_is_not_made_beside_one_of_its_name() {
     database.psql(&format!("create role {role} login; create schema {role} authorization {role}"));
     database.psql("revoke all on schema public from public");
     let tenant = Site::new(database.login(&role).socket_url());
-    let complaint = "there is no table shedlock, and it is not made, since there is public.shedlock";
+    let complaint = "there is no table shedlock, and it is not created, because there is public.shedlock";
     let finished = tenant.fails_at_once(complaint);
-    assert!(finished.stderr.contains("?table=public.shedlock, or have somebody who may run: CREATE"), "{finished:?}");
+    assert!(
+        finished.stderr.contains("?table=public.shedlock, or ask the database's owner to run: CREATE"),
+        "{finished:?}"
+    );
     let named = Site::new(format!("{}?table={role}.shedlock", tenant.url));
-    named.fails_at_once("it is not made, since there is public.shedlock");
+    named.fails_at_once("it is not created, because there is public.shedlock");
     let checked = finish(tenant.place.shedlock(["check"]).env("SHEDLOCK_BACKEND", &tenant.url));
     assert_eq!(checked.code(), Some(1), "{checked:?}");
-    assert!(checked.stdout.contains("since there is public.shedlock"), "{checked:?}");
+    assert!(checked.stdout.contains("because there is public.shedlock"), "{checked:?}");
     // A person who wants both has both.
     let made = finish(tenant.place.shedlock(["init"]).env("SHEDLOCK_BACKEND", &named.url));
     assert_eq!(made.code(), Some(0), "{made:?}");
@@ -160,7 +163,10 @@ fn a_lock_is_given_back_when_the_server_was_started_again_behind_a_pooler() {
     let job = site.job("job", ["--backend-timeout", "2s"]);
     server.stop();
     let finished = site.fails(["--backend-timeout", "2s"], "");
-    assert!(finished.stderr.contains("\nhint: PgBouncer asks a server that was away again only after"), "{finished:?}");
+    assert!(
+        finished.stderr.contains("\nhint: after its server was away, PgBouncer refuses connections for"),
+        "{finished:?}"
+    );
     server.start();
     job.end(3).is_silent_with(3);
     assert!(!row(&database, "job").held);

@@ -107,7 +107,7 @@ fn a_client_certificate_lets_in_whom_it_names() {
     Site::new(&verified).fails_at_once("connection requires a valid client certificate");
     let server_key = format!("{verified}&sslcert={own}&sslkey={}", certificates.server_key());
     Site::new(server_key).fails_at_once("is not the key of");
-    Site::new(format!("{verified}&sslcert={own}&sslkey=/no/such/key")).fails_at_once("there is no such file");
+    Site::new(format!("{verified}&sslcert={own}&sslkey=/no/such/key")).fails_at_once("no such file");
     Site::new(format!("{verified}&sslcert={own}")).fails_at_once("sslcert without sslkey");
     // It proves that one is jobs, and nobody else.
     let clerk = database.login("clerk:wr0ng").url();

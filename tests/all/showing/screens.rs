@@ -169,7 +169,7 @@ fn trouble_while_watching_is_told_and_asked_again() {
     fs::hard_link(&database, &aside).unwrap();
     fs::rename(&broken, &database).unwrap();
     let told = read(&mut stderr);
-    assert!(told.starts_with("shedlock: ") && told.contains("is no SQLite database"), "{told}");
+    assert!(told.starts_with("shedlock: ") && told.contains("is not a SQLite database"), "{told}");
     fs::rename(&aside, &database).unwrap();
     wait_until("the next answer", || read(&mut stdout).contains("vacuum").then_some(()));
     kill(i32::try_from(child.id()).unwrap(), "TERM");
@@ -188,7 +188,7 @@ fn times_are_local_for_those_who_want_that() {
     assert_eq!((utc.chars().nth(19), local.chars().nth(19)), (Some('Z'), Some('+')), "{utc} {local}");
     assert_eq!(&local[19..25], "+05:00");
     assert_eq!(time(local).duration_since(time(utc)).unwrap().as_secs(), 5 * 3600);
-    in_zone("Mars/Olympus").complains(125, "--local cannot be had: TZ is `Mars/Olympus`");
+    in_zone("Mars/Olympus").complains(125, "--local cannot be used: TZ is `Mars/Olympus`");
     let picture = finish(site.shedlock(&["history", "--timeline", "--local"]).env("TZ", "<+05>-5")).stdout;
     assert!(picture.lines().next().unwrap().ends_with("+05:00 (local time)"), "{picture}");
 }
@@ -235,7 +235,7 @@ fn what_is_left_out_is_said() {
     let lane = picture.lines().find(|line| line.starts_with("job")).unwrap();
     assert!(lane.contains('▌') && !lane.contains('·'), "{picture}");
     assert!(!site.printed(&["history", "--since", "30h", "--timeline"]).contains("no records"));
-    assert!(site.printed(&["history", "--since", "10d", "--svg", "-"]).contains("without ground: no records"));
+    assert!(site.printed(&["history", "--since", "10d", "--svg", "-"]).contains("no background: no records"));
 }
 
 #[test]
@@ -281,8 +281,8 @@ fn what_excludes_each_other_and_what_is_no_number_is_told() {
         (&["history", "--timeline", "--svg", "-"], "--timeline and --svg - exclude each other"),
         (&["history", "--by", "host"], "--by is for pictures only"),
         (&["history", "--timeline", "--by", "day"], "--by is `day`; known are job, host"),
-        (&["history", "--limit", "0"], "--limit `0` is no number of runs"),
-        (&["history", "--limit", "many"], "--limit `many` is no number of runs"),
+        (&["history", "--limit", "0"], "--limit `0` is not a number of runs"),
+        (&["history", "--limit", "many"], "--limit `many` is not a number of runs"),
         (&["history", "a", "b"], "`b`"),
         (&["history", ""], "NAME is empty"),
         (&["status", "--watch", "--exit-code"], "--watch and --exit-code exclude each other"),

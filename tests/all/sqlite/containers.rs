@@ -108,7 +108,7 @@ fn a_file_with_a_hard_link_is_refused_under_either_name() {
     // At the same moment, so that neither finds the other's row in the file.
     for child in names.each_ref().map(|name| start(&mut on(&place, &url(name), &["touch", "ran"]))) {
         let finished = finish_child(child);
-        is_refused(&place, &finished, "the file has 2 names (hard links), and under each a log of its own");
+        is_refused(&place, &finished, "the file has 2 names (hard links), each with a log of its own");
         assert!(finished.stderr.contains("hint: `find DIRECTORY -xdev -samefile /"), "{finished:?}");
     }
     assert_eq!(names_in(&directory), ["one.db", "one.db-shm", "one.db-wal", "two.db"]);
@@ -131,7 +131,7 @@ fn a_file_that_is_itself_mounted_is_refused_and_its_directory_is_not() {
     for child in commands.map(|mut command| start(&mut command)) {
         let finished = finish_child(child);
         is_refused(&place, &finished, "the file itself is mounted there");
-        assert!(finished.stderr.contains("hint: mount the directory that the file is in"), "{finished:?}");
+        assert!(finished.stderr.contains("hint: mount the file's directory instead"), "{finished:?}");
     }
     fs::remove_file(&other).unwrap();
     let mount = format!("mount --bind {} {}", place.path("db").display(), place.path("other").display());

@@ -75,7 +75,7 @@ fn a_directory_that_is_gone_is_no_obstacle_but_for_a_relative_path() {
     fs::create_dir_all(place.path("gone")).unwrap();
     let mut run = place.run("job", ["/bin/true"]);
     run.env("SHEDLOCK_BACKEND", "sqlite:locks.db");
-    finish(&mut under(&launcher, &run)).complains(125, "the directory that we were started in is gone");
+    finish(&mut under(&launcher, &run)).complains(125, "the directory that shedlock was started in is gone");
 }
 
 /// Ours has room on the command line for what the job's has not, since a few variables are added to its environment.

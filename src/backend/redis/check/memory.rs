@@ -43,18 +43,16 @@ fn judge_memory(settings: &Settings) -> Finding {
     let (Some(policy), Some(memory)) = (settings.policy.as_deref(), settings.memory.as_deref()) else {
         return Finding::unwise(
             "eviction",
-            "maxmemory and maxmemory-policy may not be asked for",
-            "allow the user who checks +config|get or +info, or see to it that maxmemory-policy is noeviction",
+            "the user may not read maxmemory and maxmemory-policy",
+            "allow this user +config|get or +info, or make sure that maxmemory-policy is noeviction",
         );
     };
     match (policy, memory) {
-        (_, "0") => Finding::good("eviction", "there is no maxmemory, so nothing is thrown away"),
+        (_, "0") => Finding::good("eviction", "maxmemory is not set, so nothing is evicted"),
         ("noeviction", _) => Finding::good("eviction", "maxmemory-policy is noeviction"),
         (policy, memory) => Finding::bad(
             "eviction",
-            format!(
-                "maxmemory-policy is {policy}: when the {memory} bytes of maxmemory are full, locks are thrown away"
-            ),
+            format!("maxmemory-policy is {policy}: when the {memory} bytes of maxmemory are full, locks are evicted"),
             "set maxmemory-policy to noeviction, or give locks a server of their own",
         ),
     }
@@ -63,32 +61,30 @@ fn judge_memory(settings: &Settings) -> Finding {
 fn judge_disk(settings: &Settings, info: &Info) -> Finding {
     let advice = "set appendonly yes";
     match (info.get("aof_enabled").map(String::as_str), settings.save.as_deref()) {
-        (Some("1"), _) => Finding::good("persistence", "appendonly is on: locks outlive a restart"),
+        (Some("1"), _) => Finding::good("persistence", "appendonly is on: locks survive a restart"),
         (Some(_), Some("")) => {
-            Finding::unwise("persistence", "neither appendonly nor save is on: a restart forgets all locks", advice)
+            Finding::unwise("persistence", "neither appendonly nor save is on: a restart loses all locks", advice)
         }
-        (Some(_), Some(_)) => Finding::unwise(
-            "persistence",
-            "snapshots only: a crash forgets the locks that were taken since the last one",
-            advice,
-        ),
-        _ => Finding::unwise("persistence", "whether locks outlive a restart may not be asked for", advice),
+        (Some(_), Some(_)) => {
+            Finding::unwise("persistence", "snapshots only: a crash loses the locks taken since the last one", advice)
+        }
+        _ => Finding::unwise("persistence", "the user may not read whether locks survive a restart", advice),
     }
 }
 
 fn judge_copies(settings: &Settings, info: &Info, sentinels: bool) -> Finding {
     let Some(copies) = info.get("connected_slaves").and_then(|count| count.parse::<u32>().ok()) else {
-        return Finding::unwise("replicas", "whether there are any may not be asked for", "allow the user +info");
+        return Finding::unwise("replicas", "the user may not read whether there are any", "allow the user +info");
     };
     match (copies, settings.least_replicas.as_deref()) {
-        (0, _) if !sentinels => Finding::good("replicas", "there are none, so no failover can forget a lock"),
+        (0, _) if !sentinels => Finding::good("replicas", "there are none, so no failover can lose a lock"),
         (_, Some(least)) if least != "0" => {
             Finding::good("replicas", format!("{copies}, and min-replicas-to-write is {least}"))
         }
         (copies, _) => Finding::unwise(
             "replicas",
-            format!("{copies}: a failover can forget the locks that were taken just before"),
-            "set min-replicas-to-write 1, and make jobs check SHEDLOCK_LOCK_TOKEN where two at once would do harm",
+            format!("{copies}: a failover can lose the locks taken just before"),
+            "set min-replicas-to-write 1, and make jobs check SHEDLOCK_LOCK_TOKEN if two at once would do harm",
         ),
     }
 }
@@ -126,9 +122,9 @@ mod tests {
     fn a_server_that_forgets_with_a_restart_is_unwise() {
         let seen = |save, aof| judge_disk(&settings(save, "0", "", "0"), &info("aof_enabled", aof));
         assert_eq!(seen(Some(""), "1").grade, Grade::Good);
-        assert!(seen(Some(""), "0").seen.contains("forgets all locks"));
+        assert!(seen(Some(""), "0").seen.contains("loses all locks"));
         assert!(seen(Some("3600 1"), "0").seen.contains("snapshots only"));
-        assert!(seen(None, "0").seen.contains("may not be asked for"));
+        assert!(seen(None, "0").seen.contains("may not read"));
     }
 
     #[test]
