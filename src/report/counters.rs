@@ -1,23 +1,23 @@
-//! The numbers of one job on this host, and their text: what Prometheus reads. No file is touched here.
+//! The metrics of one job on this host, and their text for Prometheus. Touches no file.
 
 use std::time::Duration;
 
 use crate::lock::LockName;
 use crate::system::Timestamp;
 
-/// How a run can be counted, as the label says it.
+/// The label `outcome` of a counted run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// In the words of the history.
+    /// An outcome in the history's words.
     As(crate::lock::RunOutcome),
-    /// The lock was held.
+    /// Skipped, because the lock was held.
     Skipped,
 }
 
-/// The values of the label `outcome`. All are there from the first run on, so that an increase from nothing is one.
+/// The values of the label `outcome`. All are written from the first run on, so that Prometheus sees an increase from 0.
 const OUTCOMES: [&str; 6] = ["success", "failure", "skipped", "expired", "lost", "error"];
 
-/// What has become of a run so far.
+/// The state of a run so far.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) at_most: Duration,
@@ -31,11 +31,11 @@ pub(super) struct Entry {
 pub(super) struct Ended {
     pub(super) counted: Counted,
     pub(super) exit_code: u8,
-    /// How long the job ran, if it did.
+    /// The job's duration, if it ran.
     pub(super) lasted: Option<Duration>,
 }
 
-/// The numbers. What has never been is `None`, and is not written: 0 would be a time, a code.
+/// The metrics. A value that does not exist yet is `None` and is not written, because 0 would be a valid time or exit code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     at_most: Option<Duration>,
@@ -55,7 +55,7 @@ const DURATION: &str = "shedlock_last_duration_seconds";
 const EXIT_CODE: &str = "shedlock_last_exit_code";
 const RUNS: &str = "shedlock_runs_total";
 
-/// What `# HELP` says. It has to be the same in every file that node_exporter reads.
+/// The texts of `# HELP`. node_exporter requires the same text in every file.
 const HELP: [(&str, &str); 7] = [
     (AT_MOST, "The longest that the job may run, --at-most."),
     (START, "When the job was last started."),
@@ -76,7 +76,7 @@ impl Counted {
 }
 
 impl Counters {
-    /// Takes in what has become of a run.
+    /// Adds the state of a run.
     pub(super) fn enter(&mut self, entry: &Entry) {
         self.at_most = Some(entry.at_most);
         self.start = entry.started.or(self.start);
@@ -88,7 +88,7 @@ impl Counters {
             self.exit_code = Some(ended.exit_code);
         }
         if let (Some(started), Some(lasted)) = (entry.started, ended.lasted) {
-            // Not what the clock says now: it may have been set meanwhile, and a job that has ended would seem to run.
+            // Computed from the start, not read from the clock: after a clock change an ended job would seem to be running.
             self.end = Some(started + lasted);
             self.duration = Some(lasted);
             if ended.counted == Counted::As(crate::lock::RunOutcome::Success) {
@@ -97,8 +97,7 @@ impl Counters {
         }
     }
 
-    /// Writes the numbers, in version 0.0.4 of Prometheus' text format. The counters come last, so that a file that was
-    /// cut lacks one.
+    /// Formats the metrics in version 0.0.4 of Prometheus' text format. The counters come last, so a truncated file lacks one.
     pub(super) fn text(&self, name: &LockName) -> String {
         let seconds = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
         let gauges = [
@@ -122,11 +121,11 @@ impl Counters {
         text
     }
 
-    /// Reads what [`Counters::text`] wrote, or another version of it; `None` if it is not that.
+    /// Parses the output of [`Counters::text`], also from another version; `None` for any other text.
     pub(super) fn read(text: &str, name: &LockName) -> Option<Self> {
         let mut counters = Self::default();
         let mut counted = [false; OUTCOMES.len()];
-        // Without it the last number may have been cut.
+        // Without the final newline the last number may be truncated.
         text.ends_with('\n').then_some(())?;
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let value = |metric| line.strip_prefix(&series(metric, name, None));
@@ -161,14 +160,14 @@ fn head(metric: &str, kind: &str) -> String {
     format!("# HELP {metric} {help}\n# TYPE {metric} {kind}\n")
 }
 
-/// What stands before a value.
+/// Formats the metric name and its labels.
 fn series(metric: &str, name: &LockName, outcome: Option<&str>) -> String {
     let name = name.as_str().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let outcome = outcome.map(|outcome| format!(",outcome=\"{outcome}\"")).unwrap_or_default();
     format!("{metric}{{name=\"{name}\"{outcome}}} ")
 }
 
-/// Seconds, and thousandths if there are any.
+/// Formats seconds, with milliseconds if there are any.
 fn seconds(time: Duration) -> String {
     let millis = time.subsec_millis();
     if millis == 0 { time.as_secs().to_string() } else { format!("{}.{millis:03}", time.as_secs()) }

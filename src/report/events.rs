@@ -1,17 +1,17 @@
 //! The table of events: their levels, their fields in JSON, and what they mean. The manual page and the JSON schema are
-//! made from it, and every line that is told is held against it.
+//! generated from it, and every line that is printed is checked against it.
 
 use super::line::{Line, Verbosity};
 use Presence::{Always, Sometimes};
 use Verbosity::{Debug, Errors, Info, Warnings};
 
-/// An event, as it is called in JSON.
+/// An event, with its name in JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) name: &'static str,
-    /// How loud it can be.
+    /// The levels at which it can be printed.
     levels: &'static [Verbosity],
-    /// What its object has beside the fields of all.
+    /// Its own fields, besides those that every event has.
     fields: &'static [(&'static str, Presence)],
     pub(crate) meaning: &'static str,
 }
@@ -19,13 +19,13 @@ pub(crate) struct Event {
 /// A field of an event's object.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    /// Of the values, in JSON Schema.
+    /// The type of its values, as JSON Schema.
     #[cfg_attr(not(test), expect(dead_code, reason = "the schema is written by a test"))]
     kind: &'static str,
     pub(crate) meaning: &'static str,
 }
 
-/// Whether an event has a field.
+/// The presence of a field in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Always,
@@ -36,7 +36,7 @@ const TIME: &str = r#"{"type": "string", "format": "date-time", "pattern": "Z$"}
 const PERHAPS_A_TIME: &str = r#"{"type": ["string", "null"], "format": "date-time", "pattern": "Z$"}"#;
 const TEXT: &str = r#"{"type": "string", "minLength": 1}"#;
 
-/// What every object has; `hint` not always.
+/// The fields of every event; `hint` is optional.
 pub(crate) const COMMON: [Field; 7] = [
     Field { name: "time", kind: TIME, meaning: "the time of the event by this host's clock, in UTC" },
     Field { name: "level", kind: TEXT, meaning: "the level: `error`, `warning`, `info` or `debug`" },
@@ -47,7 +47,7 @@ pub(crate) const COMMON: [Field; 7] = [
     Field { name: "hint", kind: TEXT, meaning: "what to do about it; only in some events" },
 ];
 
-/// What some have.
+/// The fields of some events.
 pub(crate) const FIELDS: [Field; 8] = [
     Field { name: "backend", kind: TEXT, meaning: "the URL of the lock's backend, without the password" },
     Field {
@@ -85,7 +85,7 @@ pub(crate) const FIELDS: [Field; 8] = [
 
 const HOLDER: &[(&str, Presence)] = &[("holder", Always), ("since", Always), ("until", Always)];
 
-/// Of a lock that may be paused.
+/// The fields of a held lock that may be paused.
 const HELD: &[(&str, Presence)] =
     &[("holder", Always), ("since", Always), ("until", Always), ("paused", Sometimes), ("reason", Sometimes)];
 
@@ -97,7 +97,7 @@ const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Even
     Event { fields, ..event }
 }
 
-/// All of them, in the order of a run's life.
+/// All events, in the order of a run's life.
 pub(crate) const EVENTS: &[Event] = &[
     event("unknown_variables", &[Debug], "environment variables that begin with SHEDLOCK_ set nothing"),
     with(HELD, event("held", &[Info], "the lock is held, so the job is not run")),
@@ -176,7 +176,7 @@ pub(crate) const EVENTS: &[Event] = &[
     event("metrics", &[Warnings], "the metrics could not be written correctly, see --metrics-dir"),
 ];
 
-/// Whether the table knows the line as it is.
+/// Returns whether the table lists this line with its level and its fields.
 pub(super) fn knows(line: &Line) -> bool {
     let Some(event) = EVENTS.iter().find(|event| event.name == line.event) else { return false };
     let has = |field: &str| line.fields.iter().any(|(name, _)| *name == field);
@@ -186,7 +186,7 @@ pub(super) fn knows(line: &Line) -> bool {
 }
 
 impl Event {
-    /// Its levels, as they are called in JSON.
+    /// Returns its levels, by their names in JSON.
     pub(crate) fn levels(&self) -> impl Iterator<Item = &'static str> {
         self.levels.iter().map(|level| level.name())
     }
@@ -196,7 +196,7 @@ impl Event {
     }
 }
 
-/// The schema of the objects.
+/// Returns the JSON Schema of the events.
 #[cfg(test)]
 pub(crate) fn schema() -> serde_json::Value {
     use serde_json::{Map, Value, json};

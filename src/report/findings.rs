@@ -1,4 +1,4 @@
-//! What `shedlock check` has found out: a line for each thing as soon as it is known, or JSON.
+//! Prints the findings of `shedlock check`: one line each as soon as it is known, or JSON.
 
 use std::io::{ErrorKind, Write, stdout};
 
@@ -9,28 +9,28 @@ use super::reporter::{harmless, visible};
 use super::screen::{Paint, Screen};
 use crate::backend::{Finding, Grade, Reached};
 
-/// As wide as the longest subject.
+/// The width of the longest subject.
 const WIDTH: usize = 12;
-/// Where what is said of a subject begins: after mark, subject and the blanks between them.
+/// The column of the text, after mark, subject and the spaces between them.
 const INDENT: usize = WIDTH + 4;
-/// On a narrower terminal a text beside its subject would be a column of single words.
+/// The narrowest terminal for folding: on a narrower one, the text would be a column of single words.
 const NARROWEST: usize = INDENT + 24;
 
-/// What has been found so far.
+/// The findings so far.
 pub(crate) struct Findings {
     found: Vec<Finding>,
     style: Style,
-    /// Why nothing can be written any more.
+    /// The error that stopped all output.
     broken: Option<std::io::Error>,
 }
 
-/// How findings are shown.
+/// The output format.
 enum Style {
     Json,
     Text { letters: Letters, screen: Screen },
 }
 
-/// What a terminal may be able to show.
+/// The characters that a terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Letters {
     All,
@@ -48,7 +48,7 @@ impl Findings {
         Self { found: Vec::new(), style, broken: None }
     }
 
-    /// Notes a finding, and shows it at once.
+    /// Stores a finding and prints it at once.
     pub(crate) fn tell(&mut self, finding: Finding) {
         if let Style::Text { letters, screen } = self.style {
             self.write(&line(&finding, letters, screen));
@@ -56,13 +56,13 @@ impl Findings {
         self.found.push(finding);
     }
 
-    /// The worst of all grades.
+    /// Returns the worst grade of all findings.
     pub(crate) fn worst(&self) -> Grade {
         let grades = self.found.iter().map(|finding| finding.grade);
         grades.max_by_key(|grade| *grade as u8).unwrap_or(Grade::Good)
     }
 
-    /// Shows what it all means.
+    /// Prints the verdict.
     pub(crate) fn finish(&mut self, reached: Reached) -> anyhow::Result<()> {
         let text = match self.style {
             Style::Json => {
@@ -73,7 +73,7 @@ impl Findings {
         };
         self.write(&text);
         match self.broken.take() {
-            // `shedlock check | head` closes the pipe early, and has what it wanted.
+            // `shedlock check | head` closes the pipe early; that is no error.
             Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(super::unwritten(&error)),
             _ => Ok(()),
         }
@@ -87,7 +87,7 @@ impl Findings {
     }
 }
 
-/// Without a locale, as under cron, nobody has said that more than ASCII can be shown.
+/// Returns the characters that a locale allows. Without a locale, as under cron, only ASCII is safe.
 fn letters(locale: Option<&str>) -> Letters {
     let locale = locale.unwrap_or_default().to_ascii_uppercase();
     if locale.contains("UTF-8") || locale.contains("UTF8") { Letters::All } else { Letters::Ascii }
@@ -112,8 +112,7 @@ fn line(finding: &Finding, letters: Letters, screen: Screen) -> String {
     }
 }
 
-/// A text that begins in this column, folded between its words if a terminal would fold it anywhere; what is in backticks
-/// is one word, since it is there to be copied.
+/// Folds a text that begins in this column between words. Text in backticks counts as one word, so that it can be copied.
 fn folded(text: &str, width: Option<usize>, column: usize) -> String {
     let Some(room) = width.filter(|width| *width >= NARROWEST).map(|width| width - column) else {
         return text.to_owned();
@@ -136,7 +135,7 @@ fn folded(text: &str, width: Option<usize>, column: usize) -> String {
     lines.join(&format!("\n{:column$}", ""))
 }
 
-/// What a server says may have several lines, and any characters in it.
+/// Puts a server's message, which may have several lines and any characters, on one line.
 fn one_line(text: &str) -> String {
     visible(&text.replace(['\n', '\r', '\t'], " ")).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The words for a lock that somebody holds: who, since when, until when, and why if that was said.
+//! Describes a held lock: owner, since when, until when, and the reason for a pause.
 
 use std::time::Duration;
 
@@ -7,11 +7,10 @@ use crate::backend::FOR_EVER;
 use crate::lock::{Holder, LockState};
 use crate::system::Timestamp;
 
-/// How much shorter than for ever a lock may look that was taken for that, by the rounding of stores.
+/// How much a pause without an end may seem to be shortened by a backend's rounding.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// The end of a sentence that begins with the lock. Where `now` is known, the store's clock, it says how long ago and how
-/// long yet as well.
+/// Returns the end of a sentence that begins with the lock. With `now`, the backend's clock, it adds relative times.
 pub(crate) fn holding(record: &LockState, now: Option<Timestamp>) -> String {
     let holder = Holder::of(&record.owner);
     let pause = holder.pause();
@@ -28,7 +27,7 @@ pub(crate) fn holding(record: &LockState, now: Option<Timestamp>) -> String {
     }
 }
 
-/// Until when the lock is held.
+/// Returns until when the lock is held.
 pub(crate) fn until(record: &LockState, now: Option<Timestamp>) -> String {
     match has_no_end(record) {
         true => "it is resumed".to_owned(),
@@ -44,7 +43,7 @@ fn time(time: Option<Timestamp>, now: Option<Timestamp>) -> String {
     }
 }
 
-/// Whether this is a pause that only a person ends.
+/// Returns whether this is a pause without an end.
 fn has_no_end(record: &LockState) -> bool {
     let (Some(since), Some(until)) = (record.since, record.until) else { return false };
     Holder::of(&record.owner).is_paused() && until + SLACK >= since + FOR_EVER

@@ -1,4 +1,4 @@
-//! What is told of each event: how loud it is, its words, its hint, and its fields in JSON.
+//! The line of each event: level, message, hint, and fields in JSON.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::lock::{Holder, LockState};
 use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost};
 use crate::system::Timestamp;
 
-/// How much is told; each level includes those before it.
+/// The verbosity; each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     Errors,
@@ -21,16 +21,16 @@ pub(crate) enum Verbosity {
     Debug,
 }
 
-/// What a lock is for.
+/// The purpose of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     Job,
-    /// It is handed over.
+    /// A script gets the lock's handle, from `shedlock acquire`.
     Script,
 }
 
 impl Subject {
-    /// What comes of it that the lock is another's.
+    /// Returns the consequence shown when another owner holds the lock.
     fn undone(self) -> &'static str {
         match self {
             Self::Job => "the job is not run",
@@ -46,19 +46,19 @@ const TOO_LATE: &str =
 const SILENT: &str =
     "the backend did not answer for most of the lease; choose a lease several times as long as its outages";
 
-/// An event as it is told.
+/// The line that reports an event.
 pub(super) struct Line {
     pub(super) level: Verbosity,
     /// The event's stable name in JSON.
     pub(super) event: &'static str,
     pub(super) message: String,
     pub(super) hint: Option<String>,
-    /// More fields of the JSON object.
+    /// Its own fields in the JSON object.
     pub(super) fields: Vec<(&'static str, Value)>,
 }
 
 impl Verbosity {
-    /// Its name in JSON.
+    /// Returns its name in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Errors => "error",
@@ -70,13 +70,13 @@ impl Verbosity {
 }
 
 impl Line {
-    /// What is told of this notice when a job is run.
+    /// Returns the line for a notice of `shedlock run`.
     #[cfg(test)]
     pub(super) fn of(notice: &Notice) -> Self {
         Self::of_subject(notice, Subject::Job, "sqlite:/x")
     }
 
-    /// What is told of this notice, of a lock in this backend.
+    /// Returns the line for a notice about a lock in this backend.
     pub(super) fn of_subject(notice: &Notice, subject: Subject, backend: &str) -> Self {
         match notice {
             Notice::Unknown(variables) => {
@@ -247,7 +247,8 @@ impl Line {
         Self { hint: error.hint.clone(), ..line }
     }
 
-    /// An error that may leave a lock held, and for how long. What was carried out before now ends within so long from now.
+    /// Returns the line for an error that may leave a lock held. A request that was carried out before now expires within
+    /// `held` from now.
     fn doubtful(
         level: Verbosity,
         event: &'static str,
@@ -297,13 +298,13 @@ impl Line {
     }
 }
 
-/// Says why a renewal was asked for so much too late, in tenths of a second.
+/// Explains a renewal that was sent late, rounded down to tenths of a second.
 fn starved(late: Duration) -> String {
     let late = duration::format(late - Duration::from_nanos(u64::from(late.subsec_nanos() % 100_000_000)));
     format!("shedlock sent the request {late} late: this host was too busy, or shedlock stalled; choose a longer lease")
 }
 
-/// An at-most, and until when it was extended.
+/// Formats an at-most, and until when it was extended.
 fn limit(at_most: Duration, extended: Option<Timestamp>) -> String {
     let at_most = duration::format(at_most);
     extended.map_or_else(|| at_most.clone(), |until| format!("{at_most}, extended until {until},"))

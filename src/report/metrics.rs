@@ -1,5 +1,5 @@
-//! What Prometheus is told of a run, from a thread of its own: a directory that hangs, is full or is not there must not
-//! be in the way of the job, nor of its end.
+//! Writes a run's metrics in a thread of its own: a directory that hangs, is full or is missing must not delay the job or the
+//! exit.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::run::MetricsError;
 use crate::system::error_text;
 use crate::system::{Moment, Timestamp};
 
-/// How long the end of a run waits for the file. Some hundred that end at once on a small machine write it within this time, one
-/// after the other.
+/// How long the end of a run waits for the file. On a small host, some hundred runs that end at once can write it one by one
+/// within this time.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The thread's name.
 pub(crate) const THREAD: &str = "metrics";
@@ -23,14 +23,14 @@ pub(crate) const THREAD: &str = "metrics";
 /// The metrics of one run.
 pub(crate) struct Metrics {
     entry: Entry,
-    /// When the job was started, by the clock that is never set.
+    /// When the job was started, by the boot clock.
     since: Option<Moment>,
     place: String,
     thread: Thread,
 }
 
 enum Thread {
-    /// It is started once there is something to write: by then its maker has blocked the signals.
+    /// Started with the first write: by then the main thread has blocked the signals.
     Idle(Textfile),
     Busy {
         entries: Sender<Entry>,
@@ -41,7 +41,7 @@ enum Thread {
 }
 
 impl Metrics {
-    /// Gets ready; nothing is done yet.
+    /// Prepares the metrics without starting the thread.
     pub(crate) fn new(directory: PathBuf, name: LockName, at_most: Duration) -> Self {
         let textfile = Textfile::new(directory, name);
         let place = textfile.directory().display().to_string();
@@ -49,14 +49,14 @@ impl Metrics {
         Self { entry, since: None, place, thread: Thread::Idle(textfile) }
     }
 
-    /// The job has been started, just now.
+    /// Records that the job has just started.
     pub(crate) fn started(&mut self) {
         self.since = Some(Moment::now());
         self.entry.started = Some(Timestamp::now());
         self.write();
     }
 
-    /// The run has come to its end, or its job has, just now. What is said of the end later does not count.
+    /// Records that the run, or its job, has just ended. Only the first call counts.
     pub(crate) fn ended(&mut self, counted: Counted, exit_code: u8) {
         if self.entry.ended.is_none() {
             let lasted = self.since.map(|since| Moment::now().since(since));
@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// Waits a moment for what has been told to be written, and returns the first trouble with it.
+    /// Waits a moment for pending writes, and returns the first problem.
     pub(crate) fn finish(self) -> Option<MetricsError> {
         let (entries, answers, sent) = match self.thread {
             Thread::Idle(_) => return None,
@@ -83,7 +83,7 @@ impl Metrics {
                 }
             }
         }
-        // Only now: the thread ends when there is nobody to ask it.
+        // The thread ends when its channel closes.
         drop(entries);
         first
     }
@@ -93,7 +93,7 @@ impl Metrics {
             self.start();
         }
         if let Thread::Busy { entries, sent, .. } = &mut self.thread {
-            // A thread that has died does not answer, which is noticed at the end.
+            // If the thread has died, the missing answer is noticed at the end.
             let _ = entries.send(self.entry.clone());
             *sent += 1;
         }

@@ -1,5 +1,4 @@
-//! What people and their tools read: lines on stderr as text or as JSON, metrics in a file, and on stdout tables, JSON and
-//! pictures.
+//! Output for people and tools: lines on stderr as text or as JSON, metrics in a file, and tables, JSON and pictures on stdout.
 
 mod counters;
 mod events;

@@ -11,29 +11,29 @@ use super::times::{Zone, ago, finely};
 use crate::lock::{Lock, Locks, RunOutcome, RunRecord};
 use crate::system::Timestamp;
 
-/// What became of a run.
+/// The state of a past run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunState {
     Success,
     Failure,
-    /// It was stopped, since its time was used up or its lock lost.
+    /// Stopped, because at-most was used up or the lock was lost.
     Stopped,
-    /// Somebody else's word, or none.
+    /// Ended with an unknown outcome, or with none.
     Unknown,
-    /// It holds its lock.
+    /// The run holds its lock.
     Running,
-    /// It has not ended, and its lock is not its own any more.
+    /// The run has no recorded end, and no longer holds its lock.
     Gone,
 }
 
-/// A run and what became of it.
+/// A run and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Past<'a> {
     pub(crate) run: &'a RunRecord,
     pub(crate) fate: RunState,
 }
 
-/// Tells what became of these runs. They have to be asked for after the locks: a run that began in between is seen by that.
+/// Returns the state of each run. Read the runs after the locks, so that a run that began in between is recognised.
 pub(crate) fn past<'a>(runs: &'a [RunRecord], locks: &Locks) -> Vec<Past<'a>> {
     let held = locks.locks.iter().filter(|lock| lock.is_held());
     let holders: HashSet<&str> = held.map(|lock| &lock.state.owner[..]).collect();
@@ -58,7 +58,7 @@ fn fate(run: &RunRecord, runs_still: impl Fn(&RunRecord) -> bool) -> RunState {
 }
 
 impl Past<'_> {
-    /// In the words of the history, and two of ours.
+    /// Returns the word for the outcome: the history's, `running`, or `never came back`.
     pub(crate) fn word(&self) -> &str {
         match self.fate {
             RunState::Running => "running",
@@ -77,30 +77,30 @@ impl Past<'_> {
         }
     }
 
-    /// Whether it never came back, and had begun before that time.
+    /// Returns whether the run never came back and began before `time`.
     pub(crate) fn is_gone_before(&self, since: Timestamp) -> bool {
         self.fate == RunState::Gone && self.run.started_at.is_none_or(|started| started < since)
     }
 
-    /// Whether its lock's time may have been up only after that time, by what a store has left of the lock. Some stores keep
-    /// nothing of a lock that is free.
+    /// Returns whether the run's lock may have expired after that time, from what the backend still has. Some backends keep
+    /// nothing of a free lock.
     pub(crate) fn may_have_held(&self, locks: &Locks, since: Timestamp) -> bool {
         let lock = locks.locks.iter().find(|lock| lock.name == self.run.name && !lock.state.owner.is_empty());
         let over = lock.and_then(|Lock { state, .. }| match state.owner == self.run.owner {
             true => state.until,
-            // Somebody else has taken it since, such as an application in Java.
+            // Another owner has taken the lock since, for example a Java application.
             false => state.since,
         });
         over.is_none_or(|over| over >= since)
     }
 
-    /// How long it took, or has taken so far.
+    /// Returns how long the run took, or has taken so far.
     pub(crate) fn took(&self, now: Timestamp) -> Option<Duration> {
         let end = if self.fate == RunState::Running { Some(now) } else { self.run.ended_at };
         Some(Duration::from_millis(end?.0.saturating_sub(self.run.started_at?.0)))
     }
 
-    /// The fields that shedlock-json(5) describes.
+    /// Returns the JSON object that shedlock-json(5) describes.
     pub(crate) fn json(&self) -> Value {
         let run = self.run;
         json!({
@@ -117,7 +117,7 @@ impl Past<'_> {
     }
 }
 
-/// Text that may be missing.
+/// Returns a string, or null for an empty one.
 pub(super) fn text(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
@@ -131,7 +131,7 @@ pub(crate) fn runs_json(runs: &[Past<'_>]) -> Value {
     runs.iter().map(Past::json).collect()
 }
 
-/// The runs of one lock, or of more, which are named then.
+/// Builds the table of runs; with several locks, it has a column for the name.
 pub(crate) fn runs_table(runs: &[Past<'_>], names: bool, now: Timestamp, zone: &Zone, screen: &Screen) -> String {
     let column = |heading, cell: &dyn Fn(&Past<'_>) -> Cell| Column::new(heading, cells(runs, cell));
     let started =

@@ -1,4 +1,4 @@
-//! Runs as bars over time: what is drawn, before it is known on what.
+//! Lays out runs as bars over time, for a terminal or for SVG.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use super::past::{Past, RunState};
 use super::times::Zone;
 use crate::system::Timestamp;
 
-/// What a line of the picture stands for.
+/// The meaning of a line in the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Job,
@@ -17,7 +17,7 @@ pub(crate) enum By {
 #[derive(Debug, Clone)]
 pub(crate) struct Picture<'a> {
     pub(super) from: Timestamp,
-    /// The store's now.
+    /// The backend's clock.
     pub(super) to: Timestamp,
     pub(super) lanes: Vec<Lane<'a>>,
     pub(super) by: By,
@@ -27,17 +27,16 @@ pub(crate) struct Picture<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Lane<'a> {
     pub(super) label: &'a str,
-    /// Before this the history has nothing, since it keeps the last runs only: that there is no bar does not mean that
-    /// nothing ran.
+    /// Start of the records. The history keeps only the last runs, so a gap before this time does not mean that nothing ran.
     pub(super) recorded_from: Timestamp,
-    /// What overlaps lies in different rows.
+    /// Rows of bars; overlapping runs are in different rows.
     pub(super) rows: Vec<Vec<Bar<'a>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bar<'a> {
     pub(super) from: Timestamp,
-    /// Of a run that never came back its beginning: nobody knows when it ended.
+    /// The end; for a run that never came back, its beginning, because the end is unknown.
     pub(super) to: Timestamp,
     pub(super) past: Past<'a>,
 }
@@ -47,14 +46,14 @@ pub(super) struct Bar<'a> {
 pub(super) struct Tick {
     pub(super) at: Timestamp,
     pub(super) label: String,
-    /// The date, where it is another one than at the tick before and not in the label.
+    /// The date, if it differs from that of the tick before and is not in the label.
     pub(super) date: Option<String>,
 }
 
-/// A lane of more rows would hide the others; what overlaps even more lies upon each other.
+/// The most rows of a lane, so that it does not hide the others; further overlapping bars share a row.
 const MOST_ROWS: usize = 6;
 
-/// Of a shorter time there is nothing to see.
+/// The shortest range.
 const SHORTEST: u64 = 60_000;
 
 const MINUTE: u64 = 60;
@@ -62,7 +61,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const WEEK: u64 = 7 * DAY;
 
-/// From one tick to the next, in seconds.
+/// The possible distances between ticks, in seconds.
 const STEPS: [u64; 23] = [
     1,
     5,
@@ -90,7 +89,7 @@ const STEPS: [u64; 23] = [
 ];
 
 impl RunState {
-    /// In the order of what must not be overlooked, the last the most.
+    /// Returns the drawing order: the most important is drawn last, on top.
     pub(super) const BY_WEIGHT: [Self; 6] =
         [Self::Success, Self::Unknown, Self::Running, Self::Stopped, Self::Failure, Self::Gone];
 
@@ -118,7 +117,7 @@ impl<'a> Picture<'a> {
             let run = bar.past.run;
             let label = if by == By::Job { &run.name } else { &run.host };
             let lane = lanes.entry(label).or_insert(Lane { label, recorded_from: from, rows: Vec::new() });
-            // Of a host all is known from when on there are records of each of its jobs.
+            // A host's records are complete from when all its jobs have records.
             lane.recorded_from = oldest.get(&run.name[..]).map_or(from, |oldest| lane.recorded_from.max(*oldest));
             place(&mut lane.rows, *bar);
         }
@@ -126,25 +125,25 @@ impl<'a> Picture<'a> {
         (!lanes.is_empty()).then_some(Self { from, to: now, lanes, by })
     }
 
-    /// Whether there is a time in it of which the history has nothing.
+    /// Returns whether some lane begins before its records.
     pub(super) fn has_gaps(&self) -> bool {
         self.lanes.iter().any(|lane| lane.recorded_from > self.from)
     }
 
-    /// What it shows, in a sentence.
+    /// Returns the title.
     pub(super) fn title(&self, zone: &Zone) -> String {
         let (from, to) = (zone.stamp(self.from), zone.stamp(self.to));
         let lane = if self.by == By::Job { "job" } else { "host" };
         format!("Runs by {lane}, {from} to {to} ({})", zone.title())
     }
 
-    /// How far to the right a time is, of all that there is.
+    /// Returns the position of a time, from 0 (left) to 1 (right).
     pub(super) fn share(&self, time: Timestamp) -> f64 {
         let (all, part) = (self.to.0 - self.from.0, time.0.clamp(self.from.0, self.to.0) - self.from.0);
         part as f64 / all.max(1) as f64
     }
 
-    /// Ticks at round times of the zone's clock, no more than `most`.
+    /// Returns at most `most` ticks, at round times in the zone.
     pub(super) fn ticks(&self, zone: &Zone, most: usize) -> Vec<Tick> {
         let all = (self.to.0 - self.from.0) / 1000;
         let fits = |step: &&u64| all / **step < most.max(1) as u64;
@@ -156,7 +155,7 @@ impl<'a> Picture<'a> {
         let mut ticks: Vec<Tick> = Vec::new();
         let mut date = None;
         for local in (first..).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-            // The distance from UTC is that of the tick and not of the beginning: clocks are put forward and back.
+            // Uses the tick's own distance from UTC, because daylight saving may change it.
             let guess = Timestamp((local * 1000).saturating_add_signed(-zone.offset(self.from) * 1000));
             let at = Timestamp((local * 1000).saturating_add_signed(-zone.offset(guess) * 1000));
             if at > self.to {
@@ -185,11 +184,11 @@ fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
         RunState::Running => now,
         _ => past.run.ended_at.unwrap_or(from),
     };
-    // What is to come is no part of it.
+    // The picture ends now.
     (from <= now).then(|| Bar { from, to: to.clamp(from, now), past })
 }
 
-/// Puts a bar, which begins after those that are there, in the first row that has room.
+/// Puts a bar into the first row with room; bars must come in the order of their start.
 fn place<'a>(rows: &mut Vec<Vec<Bar<'a>>>, bar: Bar<'a>) {
     let free = |row: &Vec<Bar<'a>>| row.last().is_none_or(|last| last.to <= bar.from);
     match rows.iter().position(free) {

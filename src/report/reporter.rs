@@ -1,4 +1,4 @@
-//! Writes the lines of a run's events to stderr, as text or as JSON, without ever waiting for who reads them.
+//! Writes a run's events to stderr, as text or as JSON, without ever waiting for the reader.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,35 +17,35 @@ use crate::lock::Claim;
 use crate::run::Notice;
 use crate::system::Timestamp;
 
-/// How an event is written.
+/// The format of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Json,
 }
 
-/// How long, in milliseconds, each of the last lines may take to be written.
+/// How long, in milliseconds, to wait for each of the last lines to be written.
 const FAREWELL: u16 = 500;
 
-/// Tells the user of one run's events. It never waits for who reads them: a pager that is not scrolled, or a terminal
-/// after ^S, must not keep a job alive beyond its lease.
+/// Prints the events of one run. It never waits for the reader: an idle pager, or a terminal after ^S, must not keep a job
+/// alive beyond its lease.
 pub(crate) struct Reporter {
     verbosity: Verbosity,
     format: Format,
     claim: Claim,
     subject: Subject,
-    /// Where the lock is: a URL without a password.
+    /// The URL of the backend, without the password.
     backend: String,
     /// Lines that could not be written yet.
     pending: RefCell<VecDeque<Vec<u8>>>,
 }
 
-/// Writes an error that is no run's: bad usage, bad configuration.
+/// Prints an error outside a run, such as bad usage or bad configuration.
 pub(crate) fn error(message: &str, hint: Option<&str>) {
     write(text(message, hint).as_bytes());
 }
 
-/// The error that a command ends with whose answer cannot be written.
+/// Returns the error of a command that cannot write to stdout.
 pub(crate) fn unwritten(error: &std::io::Error) -> anyhow::Error {
     let why = error.to_string();
     anyhow::anyhow!("cannot write to stdout: {}", why.split(" (os error").next().unwrap_or_default().to_lowercase())
@@ -59,7 +59,7 @@ fn text(message: &str, hint: Option<&str>) -> String {
     text
 }
 
-/// The text without the password of any URL in it: whoever types one in the wrong place need not read it in a log.
+/// Removes the password of every URL in the text, so that a password typed in the wrong place is not logged.
 fn without_passwords(text: &str) -> Cow<'_, str> {
     let Some((before, after)) = text.split_once("://") else { return Cow::Borrowed(text) };
     let authority = after.split([' ', '`', '\'']).next().unwrap_or_default();
@@ -70,8 +70,9 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{before}://{kept}{}", without_passwords(&after[authority.len()..])))
 }
 
-/// Control characters, as a path, a command or somebody's row may have them, in Rust's notation: a message stays one line, and
-/// does nothing to a terminal. So are letters that take no room or change the direction, with which one name looks like another.
+/// Escapes control characters, which a path, a command or a row may contain, so that a message stays one line and cannot
+/// control a terminal. Also escapes invisible characters and those that change the direction, which make one name look like
+/// another.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -86,8 +87,7 @@ fn is_hidden(c: char) -> bool {
     c.is_control() || unseen || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// JSON in one line, or with `{:#}` in several, that does nothing to a terminal either: a reader gets the same text, and the
-/// characters that `visible` shows are written as JSON has them.
+/// Escapes the same characters as `visible` in JSON text, the way JSON does, so that a parser reads the same value.
 pub(crate) fn harmless(json: String) -> String {
     // A line's end can only be one between values; within a text it has been escaped.
     let hidden = |c: char| is_hidden(c) && c != '\n';
@@ -104,12 +104,12 @@ impl Reporter {
         Self { verbosity, format, claim, subject: Subject::Job, backend, pending: RefCell::default() }
     }
 
-    /// The same, of a lock that is handed over to a script.
+    /// Creates the reporter of `shedlock acquire`.
     pub(crate) fn of_acquire(verbosity: Verbosity, format: Format, claim: Claim, backend: &str) -> Self {
         Self { subject: Subject::Script, ..Self::new(verbosity, format, claim, backend) }
     }
 
-    /// Writes the notice, if it is loud enough.
+    /// Prints the notice, if its level is high enough.
     pub(crate) fn emit(&self, notice: &Notice) {
         let line = Line::of_subject(notice, self.subject, &self.backend);
         debug_assert!(events::knows(&line), "the table of events has no such {}", line.event);
@@ -127,12 +127,12 @@ impl Reporter {
         self.write(PollTimeout::ZERO);
     }
 
-    /// Writes what could not be written before, which may take a moment. Nothing may be left to supervise.
+    /// Writes the pending lines, which may take a moment. Call it only when no job is left.
     pub(crate) fn finish(&self) {
         self.write(FAREWELL.into());
     }
 
-    /// Writes the lines that stderr has room for, each time waiting for it no longer than `patience`.
+    /// Writes the pending lines while stderr has room, waiting up to `patience` for each.
     fn write(&self, patience: PollTimeout) {
         let mut pending = self.pending.borrow_mut();
         while let Some(line) = pending.front_mut() {
@@ -141,13 +141,13 @@ impl Reporter {
             if !poll(&mut room, patience).is_ok_and(|ready| ready > 0) {
                 return;
             }
-            // A pipe that has room has it for so much; but the job may fill it between the look and the writing.
+            // A writable pipe has room for PIPE_BUF bytes, but the job may fill it in between.
             let part = &line[..line.len().min(PIPE_BUF)];
             match write_now(stderr.as_fd(), part) {
                 Ok(count) => _ = line.drain(..count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Who has closed our stderr does not want to know.
+                // If stderr is closed, nobody can be told.
                 Err(_) => line.clear(),
             }
             if line.is_empty() {
@@ -170,9 +170,9 @@ impl Reporter {
     }
 }
 
-/// In one write, so that the lines of many processes on one descriptor do not mix.
+/// Writes the text in one write(2), so that lines of several processes do not mix.
 fn write(text: &[u8]) {
-    // Who has closed our stderr does not want to know.
+    // If stderr is closed, nobody can be told.
     let _ = stderr().write_all(text);
 }
 

@@ -1,37 +1,37 @@
-//! Where an answer is shown: on a terminal of some width, with or without colours, or to a program.
+//! The output device: a terminal of some width, with or without colours, or a program.
 
 use std::env;
 use std::io::{IsTerminal, stdout};
 
-/// What an answer is shown on.
+/// The device that stdout leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Screen {
-    /// Of the terminal, in columns; `None` where there is none, and what reads wants all of every line.
+    /// The terminal's width in columns; `None` without a terminal, where lines are never cut.
     pub(crate) width: Option<usize>,
     pub(crate) colour: bool,
 }
 
-/// What something means, which has a colour where there are colours.
+/// The meaning of a text, shown as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     Plain,
     Heading,
-    /// All is well.
+    /// Good.
     Good,
     Bad,
-    /// Stopped, or in the way.
+    /// Failed, or in the way.
     Warning,
-    /// Going on.
+    /// In progress.
     Live,
-    /// Nothing to look at.
+    /// Unimportant.
     Faint,
 }
 
-/// A terminal that does not know how wide it is.
+/// The width of a terminal that does not report one.
 const USUAL: usize = 80;
 
 impl Screen {
-    /// What stdout leads to.
+    /// Returns the device that stdout leads to.
     pub(crate) fn of_stdout() -> Self {
         let terminal = stdout().is_terminal();
         let size = terminal_size::terminal_size_of(stdout()).map(|(width, _)| usize::from(width.0));
@@ -42,7 +42,7 @@ impl Screen {
         }
     }
 
-    /// The text in the colour of what it means.
+    /// Returns the text in the colour of its meaning.
     pub(crate) fn painted(&self, text: &str, paint: Paint) -> String {
         match paint.code().filter(|_| self.colour && !text.is_empty()) {
             Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
@@ -51,13 +51,13 @@ impl Screen {
     }
 }
 
-/// Whether a terminal of this kind is to be coloured.
+/// Returns whether to use colours on a terminal of this kind.
 fn has_colours(no_color: &str, term: &str) -> bool {
     no_color.is_empty() && !matches!(term, "" | "dumb")
 }
 
 impl Paint {
-    /// What sets it on a terminal.
+    /// Returns its escape sequence.
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,

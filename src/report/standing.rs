@@ -1,4 +1,4 @@
-//! How locks stand, as people and programs read it.
+//! The state of locks, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use super::times::{Zone, ago, finely, roughly};
 use crate::lock::{Holder, Lock, Locks, RunRecord};
 use crate::system::Timestamp;
 
-/// How a lock stands.
+/// A lock with its state, its token and its last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing<'a> {
     pub(crate) name: &'a str,
     state: State,
-    /// What the store has of it.
+    /// The lock as the backend lists it.
     lock: Option<&'a Lock>,
-    /// The token that its holder has.
+    /// The holder's token.
     token: Option<u64>,
-    /// The newest run but for the one that holds the lock.
+    /// The newest run other than the one that holds the lock.
     last: Option<Past<'a>>,
-    /// Whether the store has anything of it.
+    /// Returns whether the backend knows the lock.
     known: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Standing<'a> {
 enum State {
     Free,
     Held,
-    /// Held although its run has ended, for at-least or every.
+    /// Held for at-least or every, although its run has ended.
     Kept,
     Paused,
 }
@@ -48,13 +48,14 @@ impl State {
     }
 }
 
-/// By how much two readings of a backend's clock may differ, as after a failover to another server.
+/// The largest difference between two readings of a backend's clock, for example after a failover.
 const CLOCKS: Duration = Duration::from_secs(60);
 
-/// A pause that lasts longer than this has no end that anybody thinks of.
+/// A pause longer than this counts as one without an end.
 const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
 
-/// How the locks of these names stand, or without names all; by name. The runs have to be asked for after the locks, newest first.
+/// Combines locks and runs, sorted by name, for these names or, without names, for all. Read the runs after the locks, newest
+/// first.
 pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [RunRecord]) -> Vec<Standing<'a>> {
     let mut all: BTreeMap<&str, (Option<&Lock>, Vec<Past<'_>>)> = BTreeMap::new();
     for lock in &locks.locks {
@@ -64,8 +65,8 @@ pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [Ru
         all.entry(&past.run.name).or_default().1.push(past);
     }
     for name in names {
-        // A store that ignores case has answered with the lock `Job` for `job`, which is shown under the name that is stored;
-        // unless `Job` was asked for as well.
+        // A backend that ignores case answers with the lock `Job` for `job`. It is shown under its stored name, unless `Job`
+        // was requested as well.
         let stands_for = |known: &&str| {
             *known == name || known.to_lowercase() == name.to_lowercase() && !names.iter().any(|other| other == *known)
         };
@@ -95,12 +96,12 @@ fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Sta
 }
 
 impl Standing<'_> {
-    /// Whether nobody else can take it.
+    /// Returns whether the lock is taken.
     pub(crate) fn is_held(&self) -> bool {
         self.state != State::Free
     }
 
-    /// Whether the store has anything of it.
+    /// Returns whether the backend knows the lock.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
@@ -122,13 +123,13 @@ impl Standing<'_> {
         Cell::new(self.state.word(), paint)
     }
 
-    /// The holder's host; who has paused it and why.
+    /// Returns the holder's host, or the author of a pause and its reason.
     fn who(&self) -> String {
         let Some(holder) = self.holder() else { return String::new() };
         match holder.pause().filter(|_| holder.is_paused()) {
             Some(pause) if pause.reason.is_empty() => pause.by.to_owned(),
             Some(pause) => format!("{}: {}", pause.by, pause.reason),
-            // Kept as before a pause, and nobody knows any more after whose run.
+            // Kept as it was before a pause; the run before the pause is no longer known.
             None if holder.pause().is_some() => String::new(),
             None => holder.host().to_owned(),
         }
@@ -138,7 +139,7 @@ impl Standing<'_> {
         self.held()?.state.since
     }
 
-    /// Returns by how much the lock was taken later than `now`, which cannot be; `None` where it was not.
+    /// Returns how far in the future the lock was taken, which a wrong clock causes; `None` if it was not.
     pub(crate) fn since_ahead(&self, now: Timestamp) -> Option<Duration> {
         let ahead = Duration::from_millis(self.since()?.0.saturating_sub(now.0));
         (ahead > CLOCKS).then_some(ahead)
@@ -163,7 +164,7 @@ impl Standing<'_> {
         self.state == State::Paused && lock.state.left > ENDLESS
     }
 
-    /// How and when the last run ended.
+    /// Returns how and when the last run ended.
     fn last(&self, now: Timestamp, show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String) -> Cell {
         match self.last {
             None => Cell::plain(""),
@@ -174,7 +175,7 @@ impl Standing<'_> {
         }
     }
 
-    /// The fields that shedlock-json(5) describes.
+    /// Returns the JSON object that shedlock-json(5) describes.
     fn json(&self) -> Value {
         let lock = self.held();
         let holder = self.holder();

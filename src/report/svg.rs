@@ -1,5 +1,5 @@
-//! The picture of runs over time as SVG. It has no script and needs nothing from elsewhere. Names stand only in texts, never in
-//! attributes, of which the library does not escape the quotes.
+//! Draws runs over time as SVG, without scripts or external resources. Names appear only in text, never in attributes, because
+//! the library does not escape quotes there.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ const WIDTH: f64 = 960.0;
 const EDGE: f64 = 16.0;
 const HEAD: f64 = 72.0;
 const FOOT: f64 = 44.0;
-/// A row of bars, and what is between two lanes.
+/// The height of a row of bars, and the gap between two lanes.
 const ROW: f64 = 18.0;
 const LANE: f64 = 10.0;
-/// How broad a letter is, roughly: the font is the reader's.
+/// The approximate width of a letter; the reader's font decides.
 const LETTER: f64 = 7.0;
 const LONGEST_LABEL: usize = 30;
-/// The room that a label of the axis has at least.
+/// The least distance between two labels on the axis.
 const TICK: f64 = 90.0;
-/// The least width of a bar; what went wrong is not overlooked.
+/// The least widths of a bar; wider for a failure, so that it is not overlooked.
 const SLIVER: f64 = 3.0;
 const BAD_SLIVER: f64 = 5.0;
 
-/// The colours are those of Okabe and Ito, which people tell apart who see few colours, lighter or darker where the ground asks
-/// for it; besides, no two kinds of bars have the same shape.
+/// The colours of Okabe and Ito, which colour-blind people can tell apart, adjusted to the background. No two kinds of bars
+/// have the same shape either.
 const LOOKS: &str = "
 svg { color: #1f2328; }
 text { fill: currentColor; font: 12px system-ui, 'DejaVu Sans', sans-serif; }
@@ -63,7 +63,7 @@ text { fill: currentColor; font: 12px system-ui, 'DejaVu Sans', sans-serif; }
 }
 ";
 
-/// Draws it.
+/// Draws the picture.
 pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
     let labels: Vec<String> = picture.lanes.iter().map(|lane| cut(&visible(lane.label), LONGEST_LABEL)).collect();
     let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0) as f64;
@@ -73,7 +73,7 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
     let mut top = HEAD;
     for (lane, label) in picture.lanes.iter().zip(labels) {
         let height = lane.rows.len() as f64 * ROW;
-        // There is no ground where the history has no records.
+        // Draws no background where the history has no records.
         let known = rounded(chart.x(lane.recorded_from));
         let ground = Rectangle::new().set("class", "lane").set("x", known).set("y", top).set("rx", 2);
         lanes = lanes
@@ -107,13 +107,13 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
     format!("{document}\n")
 }
 
-/// Runs that ended alike and of which only one would be seen, since they lie upon each other. Without these a drawing of many
-/// short runs would have more bars than a browser can show.
+/// Overlapping runs with the same outcome, drawn as one bar. Otherwise a picture of many short runs would have more bars than a
+/// browser can show.
 struct Heap<'a> {
-    /// The one that began first, as long as all of them.
+    /// The first of them, extended over all.
     bar: Bar<'a>,
     runs: usize,
-    /// When the last one began.
+    /// The start of the last one.
     last: Timestamp,
 }
 
@@ -149,7 +149,7 @@ impl Chart<'_> {
         })
     }
 
-    /// The bars of a row, with what matters most on top.
+    /// Draws the bars of a row, the most important on top.
     fn heaps<'b>(&self, row: &[Bar<'b>]) -> Vec<Heap<'b>> {
         let sliver = |time: Timestamp| ((self.x(time) - self.left) / SLIVER) as u32;
         let mut heaps: BTreeMap<_, Heap<'b>> = BTreeMap::new();
@@ -163,11 +163,11 @@ impl Chart<'_> {
         heaps.into_values().collect()
     }
 
-    /// A bar and what it says when it is pointed at.
+    /// Draws a bar with its tooltip.
     fn heap(&self, heap: &Heap<'_>, top: f64) -> Group {
         let bar = heap.bar;
         let least = if matches!(bar.past.fate, RunState::Failure | RunState::Stopped) { BAD_SLIVER } else { SLIVER };
-        // At the right edge a short one would stand out.
+        // Keeps a short bar within the right edge.
         let from = self.x(bar.from).min(self.left + self.width - least);
         let to = self.x(bar.to).max(from + least);
         shape(bar.past.fate, from, to - from, top).add(Title::new(match heap.runs {
@@ -176,7 +176,7 @@ impl Chart<'_> {
         }))
     }
 
-    /// What is common to runs of which only one is seen.
+    /// Returns the tooltip of several runs drawn as one bar.
     fn counted(&self, runs: usize, heap: &Heap<'_>) -> String {
         let past = heap.bar.past;
         let of = match self.picture.by {
@@ -197,7 +197,7 @@ impl Chart<'_> {
     }
 }
 
-/// How a run that ended so looks: no two have the same outline or filling.
+/// Returns the style for an outcome: no two have the same outline or filling.
 fn shape(fate: RunState, x: f64, width: f64, top: f64) -> Group {
     let block = |class: &str, inset: f64| {
         let block = Rectangle::new().set("class", class).set("x", rounded(x)).set("y", top + inset).set("rx", 1.5);
@@ -210,7 +210,7 @@ fn shape(fate: RunState, x: f64, width: f64, top: f64) -> Group {
         RunState::Stopped => group.add(block("stopped", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-stopped)")),
         RunState::Unknown => group.add(block("unknown", 4.0)),
         RunState::Running => {
-            // It points to where it goes on.
+            // An arrow, because the run goes on.
             let (middle, end) = (top + ROW / 2.0, x + width);
             let arrow = format!("M{end:.1} {middle:.1}l-6 -7v14z");
             group.add(block("running", 6.5)).add(Path::new().set("class", "running").set("d", arrow))
@@ -265,7 +265,7 @@ fn count(picture: &Picture<'_>, fate: RunState) -> usize {
     bars.filter(|bar| bar.past.fate == fate).count()
 }
 
-/// What is on it, for those who do not see it.
+/// Describes the picture for screen readers.
 fn described(picture: &Picture<'_>) -> String {
     let lanes = picture.lanes.len();
     let of = if picture.by == By::Job { "jobs" } else { "hosts" };
@@ -286,7 +286,7 @@ fn written(text: &str, x: f64, y: f64, class: &str) -> Text {
     if class.is_empty() { text } else { text.set("class", class) }
 }
 
-/// To a tenth of a pixel.
+/// Rounds to a tenth of a pixel.
 fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }

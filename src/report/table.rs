@@ -1,42 +1,42 @@
-//! A table that fits where it is shown. How it is made narrower, step by step, is for those to say who know what matters in it.
+//! Formats a table that fits its device. The caller says, step by step, how to make it narrower.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::reporter::visible;
 use super::screen::{Paint, Screen};
 
-/// A cell: its text, and what that means.
+/// A cell: its text, and the meaning of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
     paint: Paint,
 }
 
-/// A column, from the longest way to write it to the shortest.
+/// A column, in its forms from the longest to the shortest.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     heading: &'static str,
     forms: Vec<Vec<Cell>>,
 }
 
-/// What a table gives up for the sake of its width, of the column with this heading.
+/// A step that makes the column with this heading narrower.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Give {
-    /// Its texts are cut, though not to less than this.
+    /// Cuts its texts, but not below this width.
     Cut(&'static str, usize),
-    /// It is written in its next form.
+    /// Uses its next, shorter form.
     Shorten(&'static str),
-    /// It is left out.
+    /// Drops the column.
     Drop(&'static str),
 }
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: usize = 2;
-/// What stands where nothing is, so that no program takes the next column for this one.
+/// The text of an empty cell, so that no program takes the next column for this one.
 const NOTHING_THERE: &str = "-";
 
 impl Cell {
-    /// Text from wherever; control characters in it are shown and not obeyed.
+    /// Creates a cell of any text, with control characters escaped.
     pub(crate) fn new(text: &str, paint: Paint) -> Self {
         Self { text: visible(text).into_owned(), paint }
     }
@@ -59,7 +59,7 @@ impl Column {
         Self { heading, forms: vec![cells] }
     }
 
-    /// Can be written like this, too, which is shorter.
+    /// Adds a shorter form.
     pub(crate) fn or(mut self, cells: Vec<Cell>) -> Self {
         self.forms.push(cells);
         self
@@ -80,7 +80,7 @@ impl Column {
     }
 }
 
-/// Sets the columns beside each other, giving up what has to be in this order.
+/// Formats the columns, making them narrower in the order of these steps if necessary.
 pub(crate) fn table(mut columns: Vec<Column>, gives: &[Give], screen: &Screen) -> String {
     for column in &mut columns {
         for cell in column.forms.iter_mut().flatten() {
@@ -102,7 +102,7 @@ pub(crate) fn table(mut columns: Vec<Column>, gives: &[Give], screen: &Screen) -
     std::iter::once(heading).chain(below).collect()
 }
 
-/// Returns a line with each text below the others of its column, and no blanks at its end.
+/// Returns a line with each text aligned to its column, without trailing spaces.
 fn line<'a>(cells: impl Iterator<Item = (&'a str, Paint)>, widths: &[usize], screen: &Screen) -> String {
     let (mut line, mut blanks) = (String::new(), 0);
     for ((text, paint), width) in cells.zip(widths) {
@@ -113,8 +113,7 @@ fn line<'a>(cells: impl Iterator<Item = (&'a str, Paint)>, widths: &[usize], scr
     line + "\n"
 }
 
-/// Gives up what has to be given up for this width: as few things as will do, and of those the texts are cut no shorter than
-/// the others leave room for.
+/// Takes as few steps as this width needs, and cuts texts no shorter than necessary.
 fn fit(columns: &mut Vec<Column>, gives: &[Give], width: usize) {
     for count in 0..=gives.len() {
         let mut less = columns.clone();
@@ -129,7 +128,7 @@ fn fit(columns: &mut Vec<Column>, gives: &[Give], width: usize) {
             break;
         }
     }
-    // Narrower than anybody has thought of.
+    // Narrower than all steps allow.
     while columns.len() > 1 && breadth(columns) > width {
         columns.pop();
     }
@@ -164,7 +163,7 @@ fn breadth(columns: &[Column]) -> usize {
     columns.iter().map(|column| column.width() + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// The text, cut to so many columns of a terminal, which is then seen at its end.
+/// Cuts the text to this many columns, ending in `…`.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

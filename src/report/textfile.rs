@@ -1,4 +1,4 @@
-//! One job's file for Prometheus' node_exporter: its name, and how it is changed. It may block, as any file may.
+//! The file of one job for Prometheus' node_exporter: its name, and its updates. File access may block.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,10 +12,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::counters::{Counters, Entry};
 use crate::lock::LockName;
 
-/// How long the part of a file's name may be that stands for the lock's: with what is added to it, a name has at most
-/// 255 bytes.
+/// The longest lock name within a file name: with prefix and suffix, a file name has at most 255 bytes.
 const LONGEST: usize = 200;
-/// No file of ours is so long.
+/// The longest file that is read; ours are shorter.
 const MOST: u64 = 65_536;
 
 /// The file.
@@ -24,12 +23,12 @@ pub(super) struct Textfile {
     name: LockName,
 }
 
-/// What was found in its place.
+/// The content found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// What an earlier run wrote, or nothing.
+    /// An earlier run's metrics, or nothing.
     Own,
-    /// Something else, which is gone now.
+    /// Other content, which has been replaced.
     Foreign,
 }
 
@@ -46,11 +45,10 @@ impl Textfile {
         self.directory.join(format!("shedlock-{}.prom", encoded(&self.name)))
     }
 
-    /// Takes in what has become of a run. Who reads the file finds all of it, before or after; who is killed here leaves
-    /// it as it was.
+    /// Adds the state of a run to the file, atomically: readers see the old or the new file, and a kill leaves the old one.
     ///
-    /// The directory itself is what runs lock against each other, so that no file is there for that alone. Nothing is
-    /// forced to the disk: what a power cut takes is a counter that begins anew, which Prometheus knows how to read.
+    /// Runs lock the directory itself, so no lock file is needed. Nothing is synced to disk: after a power cut the counters may
+    /// start over, which Prometheus handles.
     pub(super) fn enter(&self, entry: &Entry) -> io::Result<Found> {
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(&self.directory)?;
         let _lock = Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
@@ -66,13 +64,13 @@ impl Textfile {
         Ok(found)
     }
 
-    /// What is there; empty if it is not even a file.
+    /// Reads the file; empty if it is not a regular file.
     fn read(&self) -> io::Result<Option<String>> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(self.path()) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            // A link, which could lead anywhere.
+            // Not a symbolic link, which could lead anywhere.
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(Some(String::new())),
             Err(error) => return Err(error),
         };
@@ -84,7 +82,7 @@ impl Textfile {
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        // One name for all: what somebody who was killed has left is not in the way for long. It does not end in `.prom`.
+        // One draft name for all runs, so that the draft of a killed run is soon overwritten. It does not end in `.prom`.
         let draft = self.directory.join(format!(".shedlock-{}.prom.tmp", encoded(&self.name)));
         match fs::remove_file(&draft) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -93,7 +91,7 @@ impl Textfile {
         let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
         let written = file
             .write_all(text.as_bytes())
-            // Who reads it is another user.
+            // node_exporter runs as another user.
             .and_then(|()| file.set_permissions(Permissions::from_mode(0o644)))
             .and_then(|()| fs::rename(&draft, self.path()));
         if written.is_err() {
@@ -103,18 +101,19 @@ impl Textfile {
     }
 }
 
-/// All but letters, digits, `.`, `_` and `-`.
+/// The characters to escape: all but letters, digits, `.`, `_` and `-`.
 const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
 
-/// The lock's name as a part of a file's: what is not a letter, a digit, `.`, `_` or `-` becomes `%` and two digits for
-/// each byte. A very long one is cut, and ends in a hash of all of it; it stays longer than any that is not cut.
+/// Returns the lock's name as part of a file name: other characters than letters, digits, `.`, `_` and `-` become `%` and two
+/// digits for each byte. A very long name is cut and ends in a hash of the whole; it stays longer than any name that is not
+/// cut.
 fn encoded(name: &LockName) -> String {
     let name = name.as_str();
     let encoded = utf8_percent_encode(name, UNSAFE).to_string();
     if encoded.len() <= LONGEST { encoded } else { format!("{}-{:032x}", &encoded[..LONGEST], hash(name)) }
 }
 
-/// FNV-1a with 128 bits: the same in every version, which that of the standard library does not promise.
+/// Returns the 128-bit FNV-1a hash, which is the same in every version, unlike the standard library's.
 fn hash(text: &str) -> u128 {
     let fold = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
     text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, fold)

@@ -1,4 +1,4 @@
-//! The picture of runs over time in the letters of a terminal.
+//! Draws runs over time as text for a terminal.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -9,23 +9,23 @@ use super::screen::{Paint, Screen};
 use super::table::cut;
 use super::times::Zone;
 
-/// Where there is no terminal.
+/// The width without a terminal.
 const USUAL: usize = 100;
-/// What a label of the lanes takes at most, of the whole width.
+/// The largest part of the width that lane labels may take.
 const LABELS: usize = 3;
 const LONGEST_LABEL: usize = 28;
-/// Between two labels of the axis, and that of a date, at least.
+/// The least distance between two labels on the axis, and between two dates.
 const TICKS: usize = 12;
 
 const GAP: (char, Paint) = ('·', Paint::Faint);
-/// Stands where the history has no records.
+/// The cell where the history has no records.
 const UNRECORDED: (char, Paint) = (' ', Paint::Plain);
 const GRID: (char, Paint) = ('┊', Paint::Faint);
 
-/// A run that took less than half of what a letter stands for: many such are no long one.
+/// The bar of a run shorter than half a cell, so that many of them do not look like one long run.
 const SHORT: char = '▌';
 
-/// What a run that ended so is drawn with, and what the legend says of that.
+/// The letter and the legend of each outcome.
 const LEGEND: [(RunState, char, Paint, &str); 6] = [
     (RunState::Success, '█', Paint::Good, "success"),
     (RunState::Failure, '╳', Paint::Bad, "failure"),
@@ -35,7 +35,7 @@ const LEGEND: [(RunState, char, Paint, &str); 6] = [
     (RunState::Unknown, '░', Paint::Plain, "unknown"),
 ];
 
-/// Draws it as wide as the screen.
+/// Draws the picture as wide as the screen.
 pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> String {
     let width = screen.width.unwrap_or(USUAL);
     let labels: Vec<String> = picture.lanes.iter().map(|lane| visible(lane.label).into_owned()).collect();
@@ -65,12 +65,12 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
     text + &wrapped(legend, "  ", width)
 }
 
-/// The column in which a time is.
+/// Returns the column of a time.
 fn column(picture: &Picture<'_>, time: crate::system::Timestamp, columns: usize) -> usize {
     ((picture.share(time) * columns as f64) as usize).min(columns - 1)
 }
 
-/// A row: the gaps, the grid, and upon them the bars, so that what matters most lies on top.
+/// Draws a row: gaps, grid, then the bars, the most important on top.
 fn cells(
     picture: &Picture<'_>,
     lane: &Lane<'_>,
@@ -87,7 +87,7 @@ fn cells(
     bars.sort_by_key(|bar| bar.past.fate.weight());
     for bar in bars {
         let (first, end) = (column(picture, bar.from, columns), column(picture, bar.to, columns));
-        // The cell in which it ended is not filled, unless it is the only one.
+        // The cell in which the run ended is left empty, unless it is the only one.
         let last = if bar.past.fate == RunState::Running { end } else { end.saturating_sub(1).max(first) };
         if let Some((_, letter, paint, _)) = LEGEND.iter().find(|(fate, ..)| *fate == bar.past.fate) {
             let short = bar.past.fate == RunState::Success
@@ -98,7 +98,7 @@ fn cells(
     cells
 }
 
-/// The cells with colours set once for what is beside each other.
+/// Joins the cells, setting a colour once for neighbouring cells.
 fn joined(cells: &[(char, Paint)], screen: &Screen) -> String {
     let same = cells.chunk_by(|one, next| one.1 == next.1);
     same.map(|chunk| {
@@ -108,13 +108,13 @@ fn joined(cells: &[(char, Paint)], screen: &Screen) -> String {
     .collect()
 }
 
-/// The dates, and below them the times of day; a label that has no room is left out.
+/// Draws the dates, and below them the times of day; labels without room are left out.
 fn axis(picture: &Picture<'_>, ticks: &[Tick], margin: usize, columns: usize) -> String {
     let line = |label: &dyn Fn(&Tick) -> Option<String>| {
         let mut line = String::new();
         for tick in ticks {
             let Some(label) = label(tick) else { continue };
-            // The last one stands as far to the right as it can.
+            // Moves the last label left until it fits.
             let at = column(picture, tick.at, columns).min(columns.saturating_sub(label.width()));
             if (at > line.width() || line.is_empty()) && at + label.width() <= columns {
                 line += &" ".repeat(at - line.width());
@@ -128,7 +128,7 @@ fn axis(picture: &Picture<'_>, ticks: &[Tick], margin: usize, columns: usize) ->
     lines.map(|line| format!("{}{line}\n", " ".repeat(margin + 2))).collect()
 }
 
-/// Puts parts of these widths in as many lines as it takes.
+/// Folds the parts into as many lines as they need.
 fn wrapped(parts: impl Iterator<Item = (usize, String)>, between: &str, width: usize) -> String {
     let (mut text, mut filled) = (String::new(), 0);
     for (broad, part) in parts {

@@ -1,4 +1,4 @@
-//! Times as people read and write them: in UTC or in a zone of their own, and how long ago they were.
+//! Parses and formats times, in UTC or in a local zone, and relative times.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,19 +12,19 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// The last second that has a date with four digits of the year.
+/// The last second of the year 9999.
 const LAST: i64 = 253_402_300_799;
 
 const FORMS: &str = "write for example 2h, 7d, 2026-01-31, `2026-01-31 18:00` or 2026-01-31T18:00:00Z";
 
-/// Where the clock on the wall is that times are shown by.
+/// The time zone for output and input.
 #[derive(Debug, Clone)]
 pub(crate) struct Zone {
     zone: TimeZone,
     utc: bool,
 }
 
-/// What a calendar and a clock on the wall show.
+/// A local date and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) date: (i32, u8, u8),
@@ -40,8 +40,8 @@ impl Zone {
         Self { zone: TimeZone::utc(), utc: true }
     }
 
-    /// The zone that `variable`, the value of TZ, names, or without one the system's. A host that says nothing lives in UTC.
-    /// The error is the end of a sentence that begins with what asked for it.
+    /// Returns the zone named by `variable`, the value of TZ, or else the system's; UTC if the host has none. The error is the
+    /// end of a sentence that begins with the option.
     pub(crate) fn local(variable: Option<&str>) -> Result<Self, String> {
         let zone = match variable {
             Some("") => return Ok(Self::utc()),
@@ -55,7 +55,7 @@ impl Zone {
         Ok(Self { zone, utc: false })
     }
 
-    /// What a clock on the wall shows then.
+    /// Returns the local date and time.
     pub(super) fn civil(&self, time: Timestamp) -> Civil {
         let seconds = i64::try_from(time.0 / 1000).unwrap_or(LAST).min(LAST - DAY as i64);
         // A zone may have no rule for the far future.
@@ -71,7 +71,7 @@ impl Zone {
         }
     }
 
-    /// `18:00:03Z`, or on another day than that of `now` the date and the minute.
+    /// Formats a time as `18:00:03Z`, or on another day than `now` with the date and without seconds.
     pub(super) fn clock(&self, time: Timestamp, now: Timestamp) -> String {
         let (then, now) = (self.civil(time), self.civil(now));
         let minute = format!("{:02}:{:02}", then.hour, then.minute);
@@ -81,29 +81,30 @@ impl Zone {
         }
     }
 
-    /// `2026-01-31 18:00:03Z`, or in a local zone `2026-01-31 19:00:03+01:00`.
+    /// Formats a time as `2026-01-31 18:00:03Z`, or in a local zone as `2026-01-31 19:00:03+01:00`.
     pub(crate) fn stamp(&self, time: Timestamp) -> String {
         let then = self.civil(time);
         format!("{} {:02}:{:02}:{:02}{}", then.day(), then.hour, then.minute, then.second, self.mark(&then))
     }
 
-    /// Returns what follows a time: without it, the hour that is repeated when clocks are put back would be ambiguous.
+    /// Returns the suffix of a time, `Z` or the distance from UTC, without which the hour repeated in autumn would be
+    /// ambiguous.
     fn mark(&self, then: &Civil) -> String {
         if self.utc { "Z".to_owned() } else { then.distance() }
     }
 
-    /// Returns what the zone is called.
+    /// Returns the name of the zone for headings.
     pub(super) fn title(&self) -> &'static str {
         if self.utc { "UTC" } else { "local time" }
     }
 
-    /// How many seconds are added to UTC at that time.
+    /// Returns the distance from UTC at that time, in seconds.
     pub(super) fn offset(&self, time: Timestamp) -> i64 {
         self.civil(time).offset.into()
     }
 
-    /// Reads a time: how long before `now`, or when by a calendar, which is this zone's unless the text says otherwise. The error
-    /// is the end of a sentence that begins with the option's name.
+    /// Parses a time: a duration before `now`, or a date and time in this zone unless the text names another. The error is the
+    /// end of a sentence that begins with the option's name.
     pub(crate) fn read(&self, text: &str, now: Timestamp) -> Result<Timestamp, String> {
         let text = text.trim();
         if text.get(4..5) == Some("-") {
@@ -118,7 +119,7 @@ impl Zone {
         }
     }
 
-    /// Reads `2026-01-31`, and with the time of day, to the minute or finer, and a zone.
+    /// Parses `2026-01-31`, optionally with a time of day and a zone.
     fn calendar(&self, text: &str) -> Option<Timestamp> {
         let (date, rest) = text.split_at_checked(10)?;
         let mut parts = date.split('-');
@@ -146,7 +147,7 @@ impl Zone {
                 fixed.as_ref()
             }
         };
-        // Of an hour that a clock shows twice the first is meant, so that nothing is left out.
+        // In the hour that is repeated in autumn, takes the first occurrence, so that nothing is left out.
         let found = DateTime::find(year, month, day, hour, minute, second, 0, zone).ok()?.earliest()?;
         let millis = format!("{fraction:0<3}")[..3].parse::<u64>().ok()?;
         Some(Timestamp(u64::try_from(found.unix_time()).ok()? * 1000 + millis))
@@ -167,12 +168,12 @@ impl Civil {
     }
 }
 
-/// Exactly so many digits.
+/// Parses exactly this many digits.
 fn digits(text: &str, count: usize) -> Option<u32> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Cuts `Z` or `+01:00` off a time of day: that, and how many seconds it is east of Greenwich.
+/// Splits `Z` or `+01:00` off a time of day, and returns the distance from UTC in seconds.
 fn offset(text: &str) -> Option<(&str, Option<i32>)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, Some(0)));
@@ -183,9 +184,9 @@ fn offset(text: &str) -> Option<(&str, Option<i32>)> {
     Some((&text[..at], Some(if text[at..].starts_with('-') { -seconds } else { seconds })))
 }
 
-/// How long ago `then` was, or how soon it is: `5m ago`, `in 2h`.
+/// Formats a relative time: `5m ago`, `in 2h`.
 pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
-    // To the nearest second, since what was to last for an hour is looked at a moment later.
+    // Rounded to the nearest second, because a lock of one hour is always read a moment later.
     let distance = Duration::from_millis(then.0.abs_diff(now.0) + 500);
     match distance.as_secs() {
         0 => "now".to_owned(),
@@ -194,7 +195,7 @@ pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A duration in its largest unit, cut: `59s`, `5m`, `23h`, `41d`.
+/// Formats a duration in its largest unit, rounded down: `59s`, `5m`, `23h`, `41d`.
 pub(super) fn roughly(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..MINUTE => format!("{seconds}s"),
@@ -204,7 +205,7 @@ pub(super) fn roughly(duration: Duration) -> String {
     }
 }
 
-/// A duration in its two largest units, cut: `420ms`, `4.2s`, `42s`, `5m12s`, `1h3m`, `2d4h`.
+/// Formats a duration in its two largest units, rounded down: `420ms`, `4.2s`, `42s`, `5m12s`, `1h3m`, `2d4h`.
 pub(super) fn finely(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| {
