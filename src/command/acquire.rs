@@ -14,15 +14,15 @@ use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
 use crate::system::Moment;
 
-/// Takes a lock as a run would, and prints its handle instead of running a job. `started` is when the process began.
+/// Takes a lock as a run does, and prints its handle instead of running a job. `started` is the start of the process.
 pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
-    // Who has closed the pipe gets no handle, and what must not stay taken is given back.
+    // If the pipe is closed nobody gets the handle, so the lock has to be released.
     job::ignore_pipe();
     let random = random()?;
     let surroundings = Surroundings {
         terminal: has_terminal(),
         session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
-        // Nobody would know which of two handles gives the lock back.
+        // With two handles it would be unclear which one releases the lock.
         enclosing: Vec::new(),
         random,
     };

@@ -1,4 +1,5 @@
-//! `shedlock check`: whether this host can lock here. What a backend has to say comes first; then a lock is really taken.
+//! `shedlock check`: tests whether this host can lock here. The backend's own diagnosis comes first; then a lock is really
+//! taken.
 
 use std::cell::Cell;
 use std::thread;
@@ -20,16 +21,16 @@ use crate::system::Moment;
 
 /// The lock that a check takes.
 pub(super) const NAME: &str = "shedlock-check";
-/// A check that dies frees its lock after this.
+/// The lease: a check that dies frees its lock after this time.
 const LEASE: Duration = Duration::from_secs(10);
-/// So much longer than `--backend-timeout` is waited for the lock of another check, which may have died; and how long between
-/// two looks.
+/// The extra time, beyond `--backend-timeout`, to wait for the lock of another check, which may have died; and the pause
+/// between tries.
 const MORE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many runs the lock's history keeps. A check takes its own back; of those that died no more than the last one stays.
+/// The number of runs that the history keeps. A check removes its own run; of checks that died, at most the last one stays.
 const KEEP: u32 = 1;
 
-/// Tells of one thing after the other, as soon as it is known.
+/// Prints each finding as soon as it is known.
 pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let mut operator = Operator::new(matches, None)?;
     job::ignore_pipe();
@@ -45,12 +46,12 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     Ok(Exit { code: if findings.worst() == Grade::Bad { exit::NO } else { 0 }, raise: None })
 }
 
-/// What is said of variables that begin like those of options, and set nothing.
+/// Returns the finding about variables that begin like those of options and set nothing.
 fn findings_of(unknown: &[String]) -> Option<Finding> {
     let seen = || format!("{} set nothing", unknown.join(", "));
     match unknown {
         [] => None,
-        // Nobody has written them.
+        // No person has set these.
         _ if unknown.iter().all(|name| is_of_a_service(name)) => {
             Some(Finding::good("variables", format!("{}: Kubernetes sets them for services", seen())))
         }
@@ -58,16 +59,16 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
     }
 }
 
-/// What a run and its rivals would do with a lock.
+/// A trial of a lock, with everything that a run and its rivals do.
 struct Trial<'a> {
     operator: &'a mut Operator,
     findings: &'a mut Findings,
-    /// How what was taken is given back: no mark is left where every request was answered.
+    /// The kind of release: without a mark if every request was answered.
     closing: Closing,
 }
 
 impl Trial<'_> {
-    /// Takes a lock, has it renewed, refused to another, looked at, taken again and given back.
+    /// Takes a lock, renews it, checks that a second owner is refused, reads it, takes it again and releases it.
     fn all(&mut self) {
         let (Ok(ours), Ok(other)) = (claim(), claim()) else {
             return self.findings.tell(Finding::bad(
@@ -77,12 +78,12 @@ impl Trial<'_> {
             ));
         };
         let Some(token) = self.take(&ours) else { return };
-        // Where there is no answer once, nobody wants to wait for the next ones as long.
+        // After one missing answer, do not wait as long for the others.
         let _ = self.renew(&ours) && self.refuse(&other) && self.verify(&ours) && self.take_again(&ours, token);
         self.release(&ours);
     }
 
-    /// Takes the lock, and returns its token; no lock without the outer one.
+    /// Takes the lock. The outer `Option` is `None` if that failed, the inner one if there is no token.
     fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
         let deadline = Moment::now() + self.operator.timeout() + MORE;
         loop {
@@ -106,7 +107,7 @@ impl Trial<'_> {
                 ),
                 Err(error) => {
                     if error.ambiguous {
-                        // It may have been taken all the same. If it cannot be given back either it frees itself.
+                        // The lock may have been taken all the same. If it cannot be released either, it frees itself.
                         let _ = self.operator.backend().release(claim, Duration::ZERO, self.closing);
                     }
                     Finding::of_trouble("take", error)
@@ -125,7 +126,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Another owner must not get it.
+    /// Checks that a second owner is refused.
     fn refuse(&mut self, other: &Claim) -> bool {
         let (answer, took) = self.acquire(other);
         self.tell("refuse", answer, |reply| match reply.answer {
@@ -145,7 +146,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Whoever lost an answer must not be locked out of the own lock; the token is a new one, and larger.
+    /// Takes the lock again with the same owner, as after a lost answer: this must succeed, with a larger token.
     fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
         let (answer, took) = self.acquire(claim);
         self.tell("again", answer, |reply| match (reply.answer, before) {
@@ -162,7 +163,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Asks for the lock, and notes whether an answer was lost.
+    /// Requests the lock, and records whether an answer was lost.
     fn acquire(&mut self, claim: &Claim) -> (Result<Reply<Acquired>, BackendError>, Duration) {
         let closing = Cell::new(self.closing);
         let note = |error: &BackendError| {
@@ -192,7 +193,7 @@ impl Trial<'_> {
         (answer, Moment::now().since(begun))
     }
 
-    /// Whether there was an answer.
+    /// Prints the finding, and returns whether there was an answer.
     fn tell<T>(
         &mut self,
         subject: &'static str,
@@ -213,7 +214,7 @@ impl Trial<'_> {
     }
 }
 
-/// A run's claim to the lock, of an owner of its own.
+/// Returns a claim with an owner of its own.
 fn claim() -> anyhow::Result<Claim> {
     let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
     Ok(Claim {
@@ -225,7 +226,7 @@ fn claim() -> anyhow::Result<Claim> {
     })
 }
 
-/// What is said of a lock that was taken; without a token it protects nothing from a run that stood still.
+/// Returns the finding about a lock that was taken. Without a token, nothing is protected from a run that stalled.
 fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -> Finding {
     let seen = format!("took the lock {NAME} in {}", brief(took));
     match (token, unrecorded) {

@@ -9,7 +9,7 @@ use crate::config;
 use crate::exit::Exit;
 use crate::lock::{Claim, Purpose};
 
-/// Makes a lock ours for so long from now on, if it still is ours and does not end later anyway.
+/// Extends our lock to this duration from now, unless it is lost or ends later anyway.
 pub(crate) fn extend(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let text = matches.get_one::<String>("DURATION").map(String::as_str).unwrap_or_default();
     let lease = config::at_least_a_second(text).map_err(|why| wrong("DURATION", &why))?;

@@ -1,4 +1,4 @@
-//! What `unlock`, `pause` and `resume` share: a look at the lock, what they say of it, and which one was perhaps meant.
+//! Helpers of `unlock`, `pause` and `resume`: reading the lock, describing it, and suggesting the name that was meant.
 
 use std::time::Duration;
 
@@ -11,65 +11,65 @@ use crate::system::{Moment, Timestamp};
 
 use super::operator::{self, Operator};
 
-/// How often a lock that changes hands is looked at again before that is told instead.
+/// How often to retry when the lock changes hands, before giving up.
 pub(super) const LOOKS: usize = 10;
 
-/// How far the end of a lock may be from what was asked for, for a store's roundings and the time that the asking took.
+/// The tolerated error of a lock's end, from the backend's rounding and the time of the request.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(15);
 
-/// A lock as it was seen.
+/// A lock as it was read.
 pub(super) struct Seen {
-    /// The store's clock.
+    /// The backend's clock at that time.
     now: Timestamp,
-    /// When the store was asked.
+    /// When the request was sent.
     asked: Moment,
     lock: Option<Lock>,
 }
 
 impl Seen {
-    /// Looks at the lock of this name.
+    /// Reads the lock of this name, with retries.
     pub(super) fn of(operator: &mut Operator, name: &LockName) -> anyhow::Result<Self> {
         operator.ask(|backend| Self::once(backend, name))
     }
 
-    /// Looks, and does not try again.
+    /// Reads the lock of this name once.
     pub(super) fn once(backend: &mut dyn Admin, name: &LockName) -> Result<Self, BackendError> {
         let asked = Moment::now();
         let Locks { now, mut locks } = backend.locks(&[name.as_str()])?;
-        // A server may take names for equal that are written differently.
+        // A server may treat differently written names as equal.
         let place = locks.iter().position(|lock| lock.name == name.as_str()).unwrap_or_default();
         let lock = (place < locks.len()).then(|| locks.swap_remove(place));
         Ok(Self { now, asked, lock })
     }
 
-    /// What the store's clock shows by now. It is ahead by up to the time that the look took.
+    /// Returns the backend's clock now. It may be ahead by the time that the reading took.
     pub(super) fn clock(&self) -> Timestamp {
         self.now + Moment::now().since(self.asked)
     }
 
-    /// Who holds it.
+    /// Returns the state of the lock if it is held.
     pub(super) fn held(&self) -> Option<&LockState> {
         self.lock.as_ref().filter(|lock| lock.is_held()).map(|lock| &lock.state)
     }
 
-    /// Whether the store has the lock, held or not, and of more than a pause.
+    /// Returns whether the backend knows the lock from more than a pause.
     pub(super) fn is_known(&self) -> bool {
         self.lock.as_ref().is_some_and(|lock| !lock.is_only_of_a_pause())
     }
 
-    /// Until when it is held.
+    /// Returns until when the lock is held.
     pub(super) fn until(&self) -> Option<String> {
         self.held().map(|record| report::until(record, Some(self.now)))
     }
 
-    /// `is held by … since … until …`, or `is free`.
+    /// Describes the lock: `is held by … since … until …`, or `is free`.
     pub(super) fn state(&self) -> String {
         self.held().map_or_else(|| "is free".to_owned(), |record| report::holding(record, Some(self.now)))
     }
 }
 
-/// Fails if a lock that was held is as it was before, or held for longer than it was to be from then on by the owner `to`. A table
-/// may take a statement and keep its row, by a trigger or row security.
+/// Fails if a lock is still as it was before a change, or if `to` holds it for longer than `left`. A trigger or row security
+/// may undo a statement that the server accepted.
 pub(super) fn must_be(
     operator: &mut Operator,
     name: &LockName,
@@ -77,7 +77,7 @@ pub(super) fn must_be(
     to: &str,
     left: Duration,
 ) -> anyhow::Result<()> {
-    // What could not be looked at is believed.
+    // If the lock cannot be read, the change is believed.
     let Ok(after) = Seen::of(operator, name) else { return Ok(()) };
     let is_left = |record: &&LockState| record.owner == before.owner && record.since == before.since;
     let is_longer = |record: &&LockState| record.owner == to && record.left > left + TOLERANCE;
@@ -90,18 +90,18 @@ pub(super) fn must_be(
         .into())
 }
 
-/// For how long a lock is to be held that is to stay held until then, at `now`.
+/// Returns the time from `now` to `kept_until`.
 pub(super) fn rest(kept_until: Option<Timestamp>, now: Timestamp) -> Duration {
     kept_until.map_or(Duration::ZERO, |until| Duration::from_millis(until.0.saturating_sub(now.0)))
 }
 
-/// Prints lines of an answer, whatever there is in an owner that others have written.
+/// Prints lines, escaping what other programs may have written into an owner.
 pub(super) fn say(lines: &[String]) -> anyhow::Result<Exit> {
     let text: String = lines.iter().map(|line| format!("{}\n", report::visible(line))).collect();
     super::print(text.as_bytes())
 }
 
-/// The lock that was perhaps meant, as a hint: one that is `wanted`, or, if there is none of the name that was given, any.
+/// Returns a hint with a similar name: of a `wanted` lock, or, if no lock has the given name, of any.
 pub(super) fn suggestion(
     operator: &mut Operator,
     name: &LockName,

@@ -9,14 +9,14 @@ use crate::exit::Exit;
 use crate::lock::{Lock, Wanted};
 use crate::report::{By, Picture, Screen, drawn, harmless, past, runs_json, runs_table, timeline};
 
-/// How many runs a table or JSON has without --limit and --since.
+/// The default of --limit for a table or JSON without --since.
 const LIMIT: u32 = 50;
 
-/// What is made of the runs.
+/// The output format.
 struct Shape {
     json: bool,
     timeline: bool,
-    /// Where a drawing goes.
+    /// The file for the picture.
     svg: Option<String>,
 }
 
@@ -27,13 +27,14 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let limit = limit(matches)?;
     let zone = zone(matches)?;
     let mut operator = Operator::new(matches, only(&names).as_ref())?;
-    // Asked first, since a run that is not over is one that runs if it holds its lock: what begins later is seen to be later.
+    // Read before the runs: a run without an end is running if it holds its lock, and a run that began in between is
+    // recognised.
     let locks = operator.ask(|backend| backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>()))?;
     let since = matches.get_one::<String>("since").map(|text| zone.read(text, locks.now)).transpose();
     let since = since.map_err(|why| Mistake::new(format!("--since {why}")))?;
     let limit = limit.or((since.is_none() && !shape.is_picture()).then_some(LIMIT));
-    // One more than is shown, to know whether any is left out. A picture needs the runs before --since too: from the oldest one on
-    // there are records.
+    // One more than is shown, to know whether some are left out. A picture also needs the runs before --since, because the
+    // oldest run shows where the records begin.
     let wanted = Wanted {
         names: names.clone(),
         limit: limit.map(|limit| limit.saturating_add(1)),
@@ -42,7 +43,7 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     };
     let mut runs = operator.ask(|backend| backend.runs(&wanted))?;
     let most = limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
-    // Not said to a person who has asked for so many.
+    // Not printed if the user gave --limit.
     let left_out = runs.runs.len() > most && !matches.contains_id("limit");
     runs.runs.truncate(most);
     if let Some(name) =
@@ -55,8 +56,8 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     }
     let mut past = past(&runs.runs, &locks);
     if let Some(since) = since {
-        // Nobody knows when a run ended that never came back. A later run shows that it was over before that one began, and what
-        // the store has left of its lock when its time was up.
+        // The end of a run that never came back is unknown. It was over when a later run began, or when its lock expired, if
+        // the backend still knows.
         let newest = Wanted { names: names.clone(), of_each: Some(1), ..Wanted::default() };
         let newest: Vec<_> = match past.iter().any(|past| past.is_gone_before(since)) {
             true => operator.ask(|backend| backend.runs(&newest))?.runs,
@@ -93,7 +94,7 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 impl Shape {
-    /// Whether the runs are drawn, and not listed.
+    /// Returns whether the runs are drawn instead of listed.
     fn is_picture(&self) -> bool {
         self.timeline || self.svg.is_some()
     }
@@ -122,7 +123,7 @@ fn shape(matches: &ArgMatches) -> Result<Shape, Mistake> {
     }
 }
 
-/// Reads --limit.
+/// Parses --limit.
 fn limit(matches: &ArgMatches) -> Result<Option<u32>, Mistake> {
     let Some(text) = matches.get_one::<String>("limit") else { return Ok(None) };
     match text.trim().parse() {
@@ -131,7 +132,7 @@ fn limit(matches: &ArgMatches) -> Result<Option<u32>, Mistake> {
     }
 }
 
-/// Says on stderr that there are more runs than are shown.
+/// Prints on stderr that there are more runs.
 fn warn_of_older(shown: usize, left_out: bool) {
     if left_out {
         remark(
@@ -141,7 +142,7 @@ fn warn_of_older(shown: usize, left_out: bool) {
     }
 }
 
-/// The store knows of no run of this name, and of no holder but a pause.
+/// Refuses a name without runs, and without a holder other than a pause.
 fn unknown(name: &str, operator: &mut Operator) -> anyhow::Result<Exit> {
     let all = operator.ask(|backend| backend.locks(&[]))?;
     let others = all.locks.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
@@ -149,7 +150,7 @@ fn unknown(name: &str, operator: &mut Operator) -> anyhow::Result<Exit> {
     Ok(refuse(&format!("no run of `{name}` is known"), near.as_deref()))
 }
 
-/// Says on stderr why there is nothing on stdout.
+/// Prints on stderr why stdout is empty.
 fn nothing() -> anyhow::Result<Exit> {
     remark("there are no runs to show", None);
     Ok(Exit { code: 0, raise: None })

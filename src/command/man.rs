@@ -5,7 +5,7 @@ use clap::ArgMatches;
 use crate::exit::Exit;
 use crate::generate;
 
-/// Prints a manual page in the form that man(1) reads.
+/// Prints a manual page for man(1).
 pub(crate) fn man(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let name = matches.get_one::<String>("page").map(String::as_str).unwrap_or_default();
     let page = generate::page(name).or_else(|| generate::page(&format!("shedlock-{name}")));

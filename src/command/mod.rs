@@ -38,13 +38,13 @@ fn print(text: &[u8]) -> anyhow::Result<Exit> {
     job::ignore_pipe();
     let mut stdout = stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        // `shedlock man | head` closes the pipe early, and has what it wanted.
+        // `shedlock man | head` closes the pipe early; that is no error.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(report::unwritten(&error)),
         _ => Ok(Exit { code: 0, raise: None }),
     }
 }
 
-/// Returns a random number, by which an owner is told from all others.
+/// Returns a random number that makes an owner unique.
 pub(crate) fn random() -> Result<u64, Mistake> {
     getrandom::u64().map_err(|error| {
         let why = error.raw_os_error().map(|code| error_text(&io::Error::from_raw_os_error(code)));
@@ -54,19 +54,19 @@ pub(crate) fn random() -> Result<u64, Mistake> {
     })
 }
 
-/// Ends with the answer no, and says why.
+/// Prints why the answer is no, and returns that exit code.
 fn refuse(message: &str, hint: Option<&str>) -> Exit {
     remark(message, hint);
     Exit { code: exit::NO, raise: None }
 }
 
-/// Says something on stderr, which may be read by nobody: the exit code is the answer all the same.
+/// Prints a remark on stderr; a closed stderr is no error, because the exit code is the answer.
 fn remark(message: &str, hint: Option<&str>) {
     job::ignore_pipe();
     report::error(message, hint);
 }
 
-/// Says on stderr why a command failed.
+/// Prints on stderr why a command failed.
 pub(crate) fn tell(error: &anyhow::Error) {
     let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.as_deref());
     let code = |cause: &(dyn std::error::Error + 'static)| {
@@ -86,14 +86,14 @@ pub(crate) fn tell(error: &anyhow::Error) {
     report::error(&unnumbered(&text), hint.or(of_limit));
 }
 
-/// Leaves out the number that Rust adds to what the system says, ` (os error 11)`.
+/// Removes the number that Rust appends to system errors, ` (os error 11)`.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
-/// Writes a file as a whole, so that nobody reads half of it; `-` is stdout.
+/// Writes a file atomically; `-` is stdout.
 fn save(file: &str, text: &[u8]) -> anyhow::Result<Exit> {
     if file == "-" {
         return print(text);
@@ -104,10 +104,10 @@ fn save(file: &str, text: &[u8]) -> anyhow::Result<Exit> {
 }
 
 fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    // What a link leads to is meant, and not the link.
+    // Replaces the target of a link, not the link.
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
-        // A device or a pipe stays what it is; a directory says that it is one.
+        // Writes to a device or a pipe in place; for a directory this fails with the right error.
         return OpenOptions::new().write(true).open(&target)?.write_all(text);
     }
     let name = target.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
@@ -117,6 +117,6 @@ fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
         file.write_all(text)?;
         fs::rename(&draft, &target)
     };
-    // The error that it began with is the one to tell.
+    // Reports the first error, not that of the removal.
     write().inspect_err(|_| drop(fs::remove_file(&draft)))
 }

@@ -1,4 +1,4 @@
-//! How the commands beside `run` ask the backend: one thing after the other, and again where the trouble may pass.
+//! Requests of the commands beside `run`: one after the other, with retries after transient errors.
 
 use std::thread;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use crate::lock::LockName;
 use crate::report::Zone;
 use crate::system::Moment;
 
-/// Somebody who asks the backend.
+/// Sends an operator's requests to the backend.
 pub(super) struct Operator {
     reach: Reach,
 }
 
 impl Operator {
-    /// Asks the backend of the lock of this name, or of none in particular.
+    /// Opens the backend for the lock of this name, or for no lock in particular.
     pub(super) fn new(matches: &ArgMatches, name: Option<&LockName>) -> anyhow::Result<Self> {
         Ok(Self { reach: Reach::of(matches, name)? })
     }
 
-    /// Asks that of the lock which the job runs under that we are part of.
+    /// Opens the backend of the lock that our job runs under.
     pub(super) fn of_job(matches: &ArgMatches, name: &LockName) -> anyhow::Result<Self> {
         Ok(Self { reach: Reach::of_job(matches, name)? })
     }
 
-    /// Asks, and asks again until `--backend-timeout` is over if the trouble may pass. What is asked for must be safe to be
-    /// done twice, since an answer may be lost.
+    /// Sends a request, and retries after transient errors until `--backend-timeout` is over. The request must be idempotent,
+    /// because an answer may be lost.
     pub(super) fn ask<T>(&mut self, what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>) -> anyhow::Result<T> {
         self.try_ask(what).map_err(failure)
     }
 
-    /// The same, with the trouble as it is.
+    /// The same, but returns the backend's error.
     pub(super) fn try_ask<T>(
         &mut self,
         mut what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
@@ -58,22 +58,22 @@ impl Operator {
         self.backend().disconnect();
     }
 
-    /// The URL of the backend, without a password.
+    /// Returns the URL of the backend, without a password.
     pub(super) fn address(&self) -> &str {
         &self.reach.backend.address
     }
 
-    /// Where the backend is named.
+    /// Returns the option, variable or file that names the backend.
     pub(super) fn source(&self) -> &str {
         &self.reach.source
     }
 
-    /// The variables that begin like those of options, and set nothing.
+    /// Returns the variables that begin like those of options and set nothing.
     pub(super) fn unknown_variables(&self) -> &[String] {
         &self.reach.unknown_variables
     }
 
-    /// The backend itself, for what is asked once.
+    /// Returns the backend, for requests without retries.
     pub(super) fn backend(&mut self) -> &mut dyn Admin {
         self.reach.backend.backend.as_mut()
     }
@@ -83,7 +83,7 @@ impl Operator {
     }
 }
 
-/// The error that trouble ends a command with.
+/// Converts a backend error to a command's error.
 pub(super) fn failure(error: BackendError) -> anyhow::Error {
     let mistake = Mistake::new(error.message);
     match error.hint {
@@ -92,18 +92,18 @@ pub(super) fn failure(error: BackendError) -> anyhow::Error {
     }
 }
 
-/// The lock that a word of the command line names.
+/// Returns the lock that NAME on the command line names.
 pub(super) fn name(matches: &ArgMatches) -> anyhow::Result<LockName> {
     let text = matches.get_one::<String>("NAME").map(String::as_str).unwrap_or_default();
     Ok(lock_name(text)?)
 }
 
-/// The lock of this name; the mistake names the argument.
+/// Parses a lock's name; the mistake names the argument.
 pub(super) fn lock_name(text: &str) -> Result<LockName, Mistake> {
     LockName::new(text).map_err(|why| Mistake::new(format!("NAME {why}")))
 }
 
-/// The names on the command line. They are not checked, since others may store names that we would not take.
+/// Returns the names on the command line, unchecked, because other programs may store names that we would refuse.
 pub(super) fn asked_names(matches: &ArgMatches) -> Result<Vec<String>, Mistake> {
     let names: Vec<String> = matches.get_many::<String>("NAME").into_iter().flatten().cloned().collect();
     match names.iter().any(String::is_empty) {
@@ -112,13 +112,13 @@ pub(super) fn asked_names(matches: &ArgMatches) -> Result<Vec<String>, Mistake> 
     }
 }
 
-/// The only lock that is named, whose backend may be its own.
+/// Returns the lock if exactly one is named: it may have a backend of its own.
 pub(super) fn only(names: &[String]) -> Option<LockName> {
     let [name] = names else { return None };
     LockName::new(name).ok()
 }
 
-/// The zone that times are shown in.
+/// Returns the time zone for output.
 pub(super) fn zone(matches: &ArgMatches) -> Result<Zone, Mistake> {
     if !matches.get_flag("local") {
         return Ok(Zone::utc());
@@ -127,7 +127,7 @@ pub(super) fn zone(matches: &ArgMatches) -> Result<Zone, Mistake> {
     Zone::local(variable.as_deref()).map_err(|why| Mistake::new(format!("--local {why}")))
 }
 
-/// The name that was probably meant.
+/// Returns the known name that was probably meant.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let far = |known: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase());
     let (distance, known) = known.map(|known| (far(known), known)).min()?;

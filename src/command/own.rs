@@ -1,4 +1,4 @@
-//! A lock of ours that a command is about: by its handle, or that of the job which we are part of.
+//! Finds our own lock for a command: by its handle, or the lock of the job that we are part of.
 
 use anyhow::anyhow;
 use clap::ArgMatches;
@@ -11,7 +11,7 @@ use crate::lock::{Handle, Holder, LockName, Locks, Owner};
 use crate::system::Timestamp;
 use crate::variables;
 
-/// Reads whose lock it is about, and finds its backend.
+/// Returns the handle that the command names, and its backend.
 pub(super) fn own(matches: &ArgMatches) -> anyhow::Result<(Handle, Operator)> {
     let handle = match matches.get_one::<String>("HANDLE") {
         Some(text) => Handle::parse(text).map_err(|why| Mistake::new(format!("HANDLE `{text}` {why}")))?,
@@ -25,7 +25,7 @@ pub(super) fn own(matches: &ArgMatches) -> anyhow::Result<(Handle, Operator)> {
     Ok((handle, operator))
 }
 
-/// The lock that this process runs under.
+/// Returns the lock that this process runs under.
 fn of_job() -> Result<Handle, Mistake> {
     let Some((name, owner)) = variables::lock() else {
         return Err(Mistake::new("no HANDLE is given, and this is not a job of `shedlock run`")
@@ -36,7 +36,7 @@ fn of_job() -> Result<Handle, Mistake> {
     Ok(Handle { name, owner })
 }
 
-/// Answers that the lock is lost, with what has become of it if that can be found out.
+/// Prints that the lock is lost, and who holds it now if the backend can tell.
 pub(super) fn lost(handle: &Handle, operator: &mut Operator) -> Exit {
     let name = &handle.name;
     let found = operator.ask(|backend| backend.locks(&[name.as_str()]));
@@ -47,9 +47,9 @@ pub(super) fn lost(handle: &Handle, operator: &mut Operator) -> Exit {
     )
 }
 
-/// Why a lock is not this owner's, of what the backend has of that one name; `None` if it is.
+/// Returns why this owner does not hold the lock; `None` if it does. `found` is the backend's listing of that one name.
 pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
-    // Of a lock that is free some stores know only that there was one.
+    // Some backends remember only the name of a free lock.
     let known = found.locks.first().filter(|lock| lock.is_held() || !lock.state.owner.is_empty());
     let Some(lock) = known else { return Some("it is free".to_owned()) };
     let (record, holder) = (&lock.state, Holder::of(&lock.state.owner));
@@ -77,7 +77,7 @@ pub(super) fn why_not_ours(owner: &Owner, found: &Locks) -> Option<String> {
     })
 }
 
-/// The mistake that an argument is, by its name.
+/// Returns the error of a bad argument, with its name.
 pub(super) fn wrong(argument: &str, why: &str) -> anyhow::Error {
     anyhow!(Mistake::new(format!("{argument} {why}")))
 }

@@ -1,4 +1,4 @@
-//! `shedlock pause`: takes a lock for a person, so that no job runs under it.
+//! `shedlock pause`: takes a lock for an operator, so that no job runs under it.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::system::Moment;
 use crate::system::Signal;
 use crate::system::user;
 
-/// What somebody wants.
+/// The requested pause.
 struct Wish {
     name: LockName,
     user: String,
@@ -31,24 +31,24 @@ struct Wish {
     wait: Patience,
 }
 
-/// What came of a try.
+/// The result of a try to take the lock.
 enum Taken {
     Ours,
-    /// Somebody else was quicker.
+    /// Another owner took the lock first.
     Not,
-    /// We were told to stop meanwhile, and have given it back.
+    /// A signal stopped us in the meantime, and we gave the lock back.
     Stopped(Signal),
 }
 
-/// An answer, or the trouble of a server that has no room for us, if we can wait for that.
+/// An answer, or the error of a full server if --wait allows waiting for room.
 type Answer<T> = anyhow::Result<Result<T, BackendError>>;
 
-/// Keeps every host, and the applications in Java, from running a job.
+/// Keeps every host, and Java applications, from running a job.
 pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wish = Wish::of(matches)?;
     let mut operator = Operator::new(matches, Some(&wish.name))?;
     let mut waiting = Waiting::new(wish.wait);
-    // Whether the store had the lock when we came; and what was last seen of it while it could not be taken.
+    // Whether the backend knew the lock at first, and the last reason why it could not be taken.
     let (mut known, mut held, mut full) = (None, None, None);
     let mut races = 0;
     loop {
@@ -58,7 +58,7 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
             Ok(seen) => {
                 let known = *known.get_or_insert(seen.is_known());
                 match seen.held().map(|record| (record, Holder::of(&record.owner))) {
-                    // The taking was answered late, or by a connection that broke.
+                    // An earlier request took the lock, and its answer was lost.
                     Some((record, _)) if wish.is_ours(record) => return wish.done(&mut operator, known),
                     Some((_, holder)) if holder.is_paused() => {
                         let hint = format!("`shedlock resume {}` ends a pause", wish.name);
@@ -88,7 +88,7 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
                 (held, _) => Ok(wish.not_paused(&held.unwrap_or_default())),
             };
         };
-        // Who waits keeps no connection.
+        // Keep no connection while waiting.
         operator.disconnect();
         thread::sleep(pause);
     }
@@ -115,7 +115,7 @@ impl Wish {
         operator.ask(|backend| self.unless_full(Seen::once(backend, &self.name)))
     }
 
-    /// Whoever waits takes a full server for no error.
+    /// With --wait, a full server is no error.
     fn unless_full<T>(&self, answer: Result<T, BackendError>) -> Result<Result<T, BackendError>, BackendError> {
         match answer {
             Err(error) if error.class == ErrorClass::Overloaded && self.wait.waits() => Ok(Err(error)),
@@ -127,8 +127,8 @@ impl Wish {
         Holder::of(&record.owner).is_paused() && record.owner.ends_with(&format!(":{:016x}", self.random))
     }
 
-    /// Takes a lock that was seen to be free, or kept after a run. Whoever is told to stop meanwhile gives it back: a pause of
-    /// which its maker does not know would keep the job from running for ever.
+    /// Takes a lock that was free, or kept after a run. If a signal stops us in the meantime, gives the lock back: a pause that
+    /// nobody knows of would keep the job from running for ever.
     fn take(&self, operator: &mut Operator, seen: &Seen) -> Answer<Taken> {
         let kept_until = seen.held().and_then(|record| record.until);
         let owner = Owner::of_pause(&self.user, &self.host, self.random, kept_until, &self.reason);
@@ -136,7 +136,7 @@ impl Wish {
         let (mut ambiguous, mut stopped) = (false, None);
         let answer = operator.ask(|backend| {
             let answer = match seen.held() {
-                // Not for less than it is kept anyway, or the job could run before its time.
+                // Not for less than the lock is kept anyway, or the job could run too early.
                 Some(record) => {
                     let (from, left) = (record.owner.clone(), self.lasting.max(record.left));
                     let change = Change { name: self.name.clone(), from, to: owner.as_str().to_owned(), left };
@@ -165,7 +165,7 @@ impl Wish {
             let back = Change { name, from, to: owner.ended(), left: rest(kept_until, seen.clock()) };
             let _ = operator.ask(|backend| backend.change(&back));
         }
-        // Once it is ours there is only to say so.
+        // Once the lock is ours, only the output is left.
         if stopped.is_some() || !matches!(answer, Ok(Ok(true))) {
             signals.let_in(&inherited);
         }
@@ -185,7 +185,7 @@ impl Wish {
         }
     }
 
-    /// Says that it is paused, and until when; and warns of a name that was perhaps mistyped.
+    /// Prints that the lock is paused, and until when; warns if the name may be mistyped.
     fn done(&self, operator: &mut Operator, known: bool) -> anyhow::Result<Exit> {
         let seen = Seen::of(operator, &self.name).ok();
         let ours = seen.as_ref().and_then(Seen::held).filter(|record| self.is_ours(record));
@@ -206,7 +206,8 @@ impl Wish {
         Ok(exit)
     }
 
-    /// Whether the history has a run of it, or cannot be read. A store may know of a free lock only by that.
+    /// Returns whether the history has a run of the lock, or cannot be read. Some backends know a free lock only from its
+    /// history.
     fn may_have_run(&self, operator: &mut Operator) -> bool {
         let wanted = Wanted { names: vec![self.name.to_string()], limit: Some(1), ..Wanted::default() };
         operator.ask(|backend| backend.runs(&wanted)).map_or(true, |found| !found.runs.is_empty())
@@ -222,13 +223,13 @@ impl Wish {
     }
 }
 
-/// The person: after sudo(8) not root.
+/// Returns the user, who after sudo(8) is not root.
 fn user() -> String {
     let sudo = std::env::var("SUDO_USER").ok().filter(|user| !user.is_empty());
     sudo.or_else(user::name).unwrap_or_else(|| nix::unistd::geteuid().to_string())
 }
 
-/// Reads a reason; the error is the end of a sentence that begins with the option, here and below.
+/// Parses a reason; the error is the end of a sentence that begins with the option.
 fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {

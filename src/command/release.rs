@@ -10,7 +10,7 @@ use crate::config;
 use crate::exit::Exit;
 use crate::lock::{Claim, Closing, Purpose, RunOutcome};
 
-/// Gives a lock back, to stay held for its at-least, and says in the history how it went.
+/// Releases a lock, which stays held for its at-least, and records the outcome in the history.
 pub(crate) fn release(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let code = matches.get_one::<String>("exit-code").map(|text| config::exit_code(text)).transpose();
     let exit_code = code.map_err(|why| wrong("--exit-code", &why))?;

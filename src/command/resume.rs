@@ -11,7 +11,7 @@ use crate::backend::Kept;
 use crate::exit::Exit;
 use crate::lock::{Change, Holder, Lock, LockState, Owner};
 
-/// Ends a pause. The lock is then held for as long as it was to be when the pause began, for at-least or every.
+/// Ends a pause. The lock is then kept for the rest of the at-least or every that was running when the pause began.
 pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let name = operator::name(matches)?;
     let mut operator = Operator::new(matches, Some(&name))?;
@@ -22,7 +22,7 @@ pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
         let kept_until = Holder::of(&record.owner).pause().and_then(|pause| pause.kept_until);
         let mut left = Duration::ZERO;
         let done = operator.ask(|backend| {
-            // What the asking takes is not added: a run that fires at the very end is to get in.
+            // Excludes the time of the request, so that a run that fires right at the end gets in.
             left = rest(kept_until, seen.clock());
             backend.change(&Change { name: name.clone(), from: record.owner.clone(), to: ended.clone(), left })
         })?;
@@ -32,7 +32,7 @@ pub(crate) fn resume(matches: &ArgMatches) -> anyhow::Result<Exit> {
             Kept::Kept => None,
             Kept::Lost => Some(Seen::of(&mut operator, &name)?),
         };
-        // Our first try has ended the pause, and its answer was lost; or somebody else has ended it.
+        // An earlier try ended the pause and its answer was lost, or somebody else ended it.
         if after.as_ref().is_none_or(|after| after.held().is_none_or(|record| record.owner == ended)) {
             return say(&[match end {
                 Some(end) => format!("`{name}` is no longer paused; it stays kept after its last run until {end}"),

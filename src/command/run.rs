@@ -19,7 +19,7 @@ use crate::supervise::{Supervisor, Work};
 use crate::system::Moment;
 use crate::variables;
 
-/// Runs the command under the lock. `started` is when the process began.
+/// Runs the command under the lock. `started` is the start of the process.
 pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
     let random = random()?;
     let surroundings = Surroundings {
@@ -50,12 +50,12 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     Ok(outcome.exit(settings.conflict_exit_code))
 }
 
-/// This host's name.
+/// Returns this host's name.
 pub(super) fn host() -> String {
     hostname::get().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Whether this process has a controlling terminal, whatever its descriptors are.
+/// Returns whether this process has a controlling terminal, whatever its descriptors are.
 pub(super) fn has_terminal() -> bool {
     OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY).open("/dev/tty").is_ok()
 }

@@ -7,7 +7,7 @@ use crate::backend::{self, Access};
 use crate::config::{Mistake, Reach};
 use crate::exit::Exit;
 
-/// Prints the statements that `init` carries out: those of a kind of backend, of a URL, or of the configured backend.
+/// Prints the statements of `init`, for a kind of backend, a URL, or the configured backend.
 pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wrong = |why: String| Mistake::new(format!("BACKEND {why}"));
     let opened = match matches.get_one::<String>("BACKEND") {
@@ -21,7 +21,7 @@ pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
     super::print(format!("{}\n", opened.backend.schema().trim_end()).as_bytes())
 }
 
-/// What is said of a word that names no kind of backend.
+/// Returns the mistake of an unknown kind of backend.
 fn unknown(word: &str) -> Mistake {
     let kinds = backend::kinds();
     let mistake = Mistake::new(format!("BACKEND `{word}` is not known; known are {}, or a URL", kinds.join(", ")));

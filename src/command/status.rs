@@ -14,13 +14,13 @@ use crate::exit::{self, Exit};
 use crate::lock::{Locks, Runs, Wanted};
 use crate::report::{Screen, Standing, Zone, harmless, locks_json, locks_table, standings};
 
-/// From one look to the next, in milliseconds.
+/// The interval of --watch, in milliseconds.
 const PAUSE: u16 = 2_000;
 
-/// Puts the cursor in the upper left corner of an empty screen.
+/// The escape sequence that clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// What is shown.
+/// The output options.
 struct View {
     names: Vec<String>,
     zone: Zone,
@@ -28,17 +28,17 @@ struct View {
     screen: Screen,
 }
 
-/// What a store has answered.
+/// The backend's answer.
 struct Answer {
-    /// The names that were asked for, without those that mean the lock of another name here.
+    /// The requested names, without duplicates for a backend that ignores case.
     names: Vec<String>,
     locks: Locks,
     runs: Runs,
-    /// Why there is no history.
+    /// The error of the history, if it could not be read.
     unread: Option<String>,
 }
 
-/// Shows locks.
+/// Prints locks.
 pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let names = asked_names(matches)?;
     let mut operator = Operator::new(matches, only(&names).as_ref())?;
@@ -54,18 +54,18 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let standings = standings(&first.names, &first.locks, &first.runs.runs);
     warn(&view, &first, &standings, &mut operator);
     let done = print(view.of(&first, &standings).as_bytes())?;
-    // A name that the backend has never seen is more likely a mistake than a lock that is free. Some backends know of a free
-    // lock only by its history.
+    // A name that the backend has never seen is more likely mistyped than free. Some backends know a free lock only from its
+    // history.
     let no = standings.iter().any(|one| one.is_held() || !one.is_known() && first.unread.is_none());
     Ok(if no && matches.get_flag("exit-code") { Exit { code: exit::NO, raise: None } } else { done })
 }
 
-/// Asks for the locks, and after that for their last runs, without which the locks are shown all the same.
+/// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.
 fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendError> {
     let mut locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    // Nobody wants to see what `shedlock check` has left, unless it is in the way.
+    // Hides the lock of `shedlock check`, unless it is held.
     locks.locks.retain(|lock| !names.is_empty() || lock.is_held() || lock.name != check::NAME);
-    // The one that holds the lock, and the one before.
+    // The run that holds the lock, and the one before.
     let wanted = Wanted { names: names.to_vec(), of_each: Some(2), ..Wanted::default() };
     let runs = backend.runs(&wanted);
     let names = unfolded(backend, names, &locks)?;
@@ -79,8 +79,8 @@ fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendErro
     })
 }
 
-/// Leaves out the names that only a store that ignores case has locks for, under another one of the names: asked for `job`
-/// alone, it answers with `Job`, and other stores with nothing.
+/// Drops names that a case-insensitive backend stores under another requested name: for `job` alone it returns `Job`, while
+/// other backends return nothing.
 fn unfolded(backend: &mut dyn Admin, names: &[String], found: &Locks) -> Result<Vec<String>, BackendError> {
     let mut kept = Vec::new();
     for name in names {
@@ -103,7 +103,7 @@ impl View {
     }
 }
 
-/// Says on stderr what is missing from the answer.
+/// Prints on stderr what is missing from the answer.
 fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) {
     if let Some(why) = &answer.unread {
         remark(&format!("the last runs are not shown: {why}"), None);
@@ -125,7 +125,7 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     if unknown.is_empty() {
         return;
     }
-    // Without these names nothing is suggested.
+    // If the names cannot be read, there is no suggestion.
     let all = operator.ask(|backend| backend.locks(&[])).map(|all| all.locks).unwrap_or_default();
     for name in unknown {
         let others = all.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
@@ -135,7 +135,7 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     }
 }
 
-/// Shows them again and again, until who reads has seen enough. What is wrong for a while is told, and asked for again.
+/// Refreshes the table until the reader closes it. After an error prints the error and retries.
 fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Result<Exit> {
     let clear = if view.screen.width.is_some() && !view.json { CLEAR } else { "" };
     let mut answer = Ok(first);
@@ -143,7 +143,7 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
         match answer {
             Ok(answer) => {
                 let standings = standings(&answer.names, &answer.locks, &answer.runs.runs);
-                // The terminal may have become another width.
+                // The terminal's width may have changed.
                 let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
                 let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
                 print(format!("{clear}{head}{}", view.of(&answer, &standings)).as_bytes())?;
@@ -163,15 +163,15 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
     }
 }
 
-/// Where and when that was so.
+/// Returns the heading: backend and time.
 fn head(operator: &Operator, answer: &Answer, zone: &Zone) -> String {
     format!("{}  {}\n\n", operator.address(), zone.stamp(answer.locks.now))
 }
 
-/// Waits for the next look, and says whether there is nobody for whom to look.
+/// Waits for the next refresh, and returns whether the reader is gone.
 fn reader_is_gone() -> bool {
     let stdout = std::io::stdout();
-    // Nothing is waited for but what is always told: that the other end is closed.
+    // Without requested events, poll(2) still reports that the other end is closed.
     let mut descriptors = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
     poll(&mut descriptors, PollTimeout::from(PAUSE)).is_ok_and(|ready| ready > 0)
 }

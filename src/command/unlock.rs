@@ -1,4 +1,4 @@
-//! `shedlock unlock`: frees a lock that somebody holds, after showing who.
+//! `shedlock unlock`: shows the holder of a lock and frees it.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::exit::Exit;
 use crate::lock::{Change, Holder, Lock, LockName, LockState};
 use crate::report;
 
-/// Whether the lock may be freed.
+/// The consent to free the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consent {
     Forced,
-    /// There is a terminal to ask on.
+    /// Asked for on the terminal.
     ToAsk,
     Missing,
 }
 
-/// Frees a lock. What is freed is what was seen: a lock that has changed hands since is another's.
+/// Frees a lock, but only as it was shown: after a change of hands it belongs to another owner.
 pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let name = operator::name(matches)?;
     let mut operator = Operator::new(matches, Some(&name))?;
@@ -34,7 +34,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let mut seen = Seen::of(&mut operator, &name)?;
     for look in 0..LOOKS {
         let Some(record) = seen.held() else { return Ok(not_held(&mut operator, &name, &seen)) };
-        // Somebody has agreed to the freeing of what was shown, not of what is there now.
+        // The user agreed to free the lock that was shown, not the current one.
         if look > 0 && consent == Consent::ToAsk {
             break;
         }
@@ -45,7 +45,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
                 return Ok(refuse(&message, Some("--force frees it without asking")));
             }
             Consent::ToAsk => {
-                // Whoever is asked may be at lunch.
+                // The user may take long to answer.
                 operator.disconnect();
                 if !is_agreed(&format!("the lock `{name}` {state}"), &effect) {
                     return Ok(refuse(&format!("the lock `{name}` is left unchanged"), None));
@@ -54,14 +54,15 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
             Consent::Forced => {}
         }
         let owner = &record.owner;
-        // The owner stays, without a mark: a run that finds its lock free with the mark would take that for its own release.
+        // Keeps the owner without the `:ended` mark: a run would take a free lock with that mark for its own release.
         let change = Change { name: name.clone(), from: owner.clone(), to: owner.clone(), left: Duration::ZERO };
         let freed = operator.ask(|backend| backend.change(&change))?;
         must_be(&mut operator, &name, record, owner, Duration::ZERO)?;
         if freed == Kept::Lost {
             seen = Seen::of(&mut operator, &name)?;
         }
-        // If it was lost and is free, its holder has given it back, or our first try has freed it and its answer was lost.
+        // If the change found another state and the lock is free, the holder released it, or an earlier try freed it and its
+        // answer was lost.
         if freed == Kept::Kept || seen.held().is_none() {
             let mut lines = vec![format!("`{name}` is free now; it {}", state.replacen("is ", "was ", 1))];
             lines.extend((consent == Consent::Forced).then_some(effect));
@@ -78,7 +79,7 @@ fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
     refuse(&format!("the lock `{name}` is free"), hint.as_deref())
 }
 
-/// What comes of freeing a lock, which depends on who holds it.
+/// Returns the consequence of freeing the lock, which depends on its holder.
 fn effect(name: &LockName, record: &LockState) -> String {
     let holder = Holder::of(&record.owner);
     if holder.is_paused() {
@@ -97,7 +98,7 @@ fn effect(name: &LockName, record: &LockState) -> String {
     }
 }
 
-/// Asks on the terminal. No answer is no.
+/// Asks on the terminal; no answer means no.
 fn is_agreed(what: &str, effect: &str) -> bool {
     report::error(what, Some(effect));
     let _ = write!(stderr(), "free it? [y/N] ");

@@ -1,4 +1,4 @@
-//! What the parser has to say, in our form: help on stdout, and a mistake in one line with one hint.
+//! Prints the parser's results in our form: help on stdout, a mistake as one line with one hint.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Write, stdout};
@@ -11,13 +11,13 @@ use crate::command::nearest;
 use crate::config::Mistake;
 use crate::exit::Exit;
 
-/// What stands around an argument's name in the usage.
+/// The characters around an argument's name in the usage.
 const BRACKETS: [char; 4] = ['<', '>', '[', ']'];
 
 /// Prints help or the version, or returns the mistake in these arguments.
 pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Emptied here and not at the exit, so that a full disk is noticed.
+        // Flushed here, so that a full disk is noticed.
         crate::job::ignore_pipe();
         return match error.print().and_then(|()| stdout().flush()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::report::unwritten(&error)),
@@ -27,8 +27,8 @@ pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Ex
     Err(mistake(error, arguments).into())
 }
 
-/// Returns the mistake of an option that has taken the `--` before the command for its value. A lock may be called so, but then
-/// it is attached: `--name=--`.
+/// Returns the mistake of an option that took the `--` before the command as its value. A lock may have that name, but then it
+/// is attached: `--name=--`.
 pub(crate) fn without_value(matches: &ArgMatches, arguments: &[OsString]) -> Option<Mistake> {
     let (_, matches) = matches.subcommand()?;
     let has = |id: &str| matches.ids().any(|known| known == id);
@@ -46,7 +46,7 @@ pub(crate) fn without_value(matches: &ArgMatches, arguments: &[OsString]) -> Opt
     Some(Mistake::new(message).hint("`--` separates the options from the command"))
 }
 
-/// Whether a word has both the option and `--` as its value.
+/// Returns whether one word has both the option and `--` as its value.
 fn attaches(option: &Opt, word: &OsStr) -> bool {
     let Some(before) = word.to_str().and_then(|word| word.strip_suffix("--")) else { return false };
     match before.strip_prefix("--") {
@@ -55,18 +55,18 @@ fn attaches(option: &Opt, word: &OsStr) -> bool {
     }
 }
 
-/// The command that was given.
+/// Returns the given command.
 fn command(arguments: &[OsString]) -> Option<&str> {
     let word = arguments.get(1)?.to_str()?;
     commands().any(|command| command == word && word != "help").then_some(word)
 }
 
-/// All commands.
+/// Returns all commands.
 fn commands() -> impl Iterator<Item = &'static str> {
     ["run", "completions", "man", "help"].into_iter().chain(SUBS.iter().map(|sub| sub.name))
 }
 
-/// Words that other programs have for a command of ours.
+/// Other programs' words for our commands.
 const SYNONYMS: [(&str, &str); 12] = [
     ("list", "status"),
     ("ls", "status"),
@@ -82,18 +82,18 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("version", "--version"),
 ];
 
-/// The command that was probably meant.
+/// Returns the command that was probably meant.
 fn meant(word: &str) -> Option<&'static str> {
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
     synonym.or_else(|| nearest(word, commands()))
 }
 
-/// A page of the manual without what it has in common with the others.
+/// Returns a page's name without the common prefix.
 fn short(known: &str) -> &str {
     known.strip_prefix("shedlock-").unwrap_or(known)
 }
 
-/// Names what is not UTF-8 text: the parser does not say which it was.
+/// Names the argument that is not UTF-8 text, which the parser does not.
 fn not_text(arguments: &[OsString]) -> String {
     let Some(place) = arguments.iter().position(|word| word.to_str().is_none()) else {
         return "an option's value is not UTF-8 text".to_owned();
@@ -154,7 +154,7 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
     let sub = SUBS.iter().find(|sub| command == Some(sub.name));
     let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
     let hint = match (error.kind(), named, suggestion) {
-        // The message says it all.
+        // The message needs no hint.
         (ErrorKind::ArgumentConflict, ..) => return Mistake::new(message),
         (ErrorKind::UnknownArgument, Some(sub), _) => {
             format!("give the name without an option: shedlock {} NAME", sub.name)
@@ -175,12 +175,12 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
     Mistake::new(message).hint(hint)
 }
 
-/// Whether a command is about one lock that is named.
+/// Returns whether a command takes a lock's name.
 fn takes_a_name(sub: Option<&Sub>) -> bool {
     sub.is_some_and(|sub| sub.words.iter().any(|word| word.name == "NAME") || sub.shared.contains(&"name"))
 }
 
-/// Whether `shedlock run` knows this option. That it is unknown then means that it was given to something else.
+/// Returns whether `shedlock run` has this option, which was then given to another command.
 fn is_of_run(argument: &str) -> bool {
     argument.strip_prefix("--").is_some_and(|long| OPTIONS.iter().any(|option| option.long == long))
 }

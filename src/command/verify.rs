@@ -6,7 +6,7 @@ use super::own::{own, why_not_ours};
 use super::refuse;
 use crate::exit::Exit;
 
-/// Asks whether a lock is still ours.
+/// Checks whether a lock is still ours.
 pub(crate) fn verify(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let (handle, mut operator) = own(matches)?;
     let found = operator.ask(|backend| backend.locks(&[handle.name.as_str()]))?;

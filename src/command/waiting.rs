@@ -1,11 +1,11 @@
-//! When to ask again for a lock that is held.
+//! The pauses between tries for a held lock.
 
 use std::time::Duration;
 
 use crate::run::Patience;
 use crate::system::Moment;
 
-/// Somebody who waits, from now on.
+/// A wait that began at `begun`.
 pub(super) struct Waiting {
     begun: Moment,
     patience: Patience,
@@ -17,9 +17,9 @@ impl Waiting {
         Self { begun: Moment::now(), patience, tries: 0 }
     }
 
-    /// How long to pause before the next try, after one at `sent` that found the lock held for `left` yet; `None` if waiting is
-    /// over. The pauses are those of a run that waits: what becomes free is seen within a second, after a minute within five,
-    /// and a server that is slow is asked less often.
+    /// Returns the pause before the next try, after one at `sent` that found the lock held for another `left`; `None` once the
+    /// wait is over. The pauses are those of a waiting run: a free lock is noticed within a second, after a minute within five,
+    /// and a slow server gets fewer requests.
     pub(super) fn pause(&mut self, sent: Moment, left: Duration) -> Option<Duration> {
         let now = Moment::now();
         let (waited, took) = (now.since(self.begun), now.since(sent));
@@ -27,7 +27,7 @@ impl Waiting {
         let grown = Duration::from_millis(25) * (1 << self.tries.min(10));
         self.tries += 1;
         let pause = grown.max(took * 8).min(longest).max(took / 4).mul_f64(0.6 + 0.4 * random());
-        // It is free when its time is up, and not before unless somebody gives it back.
+        // The lock is free when its time is up, and sooner only if it is released.
         let pause = pause.min(left.saturating_add(Duration::from_millis(1).mul_f64(1.0 + 19.0 * random())));
         match self.patience {
             Patience::Forever => Some(pause),
@@ -37,7 +37,7 @@ impl Waiting {
     }
 }
 
-/// A number from 0 to 1. It spreads load and guards nothing.
+/// Returns a number from 0 to 1, to spread the load.
 fn random() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

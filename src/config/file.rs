@@ -1,4 +1,4 @@
-//! A configuration file: defaults for every job at the top, and what one job wants in `[jobs.NAME]`.
+//! Reads a configuration file: defaults for every job at the top, settings of one job in `[jobs.NAME]`.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use super::layer::{Given, Layer, Source};
 use crate::cli::{OPTIONS, Opt, Place};
 use crate::lock::LockName;
 
-/// What a file says.
+/// The settings in a file.
 #[derive(Default)]
 pub(super) struct File {
     pub(super) defaults: Layer,
     pub(super) job: Layer,
 }
 
-/// Reads a file's text. Every job's keys are checked, so that a mistake is found before the night it matters; only
-/// those of the job `name` are kept.
+/// Parses a file. Checks the keys of every job, so that a mistake is found early, and keeps only the settings of the job
+/// `name`.
 pub(super) fn parse(text: &str, path: &Path, name: Option<&LockName>) -> Result<File, Mistake> {
     let reader = Reader { text, path };
     let document = DeTable::parse(text).map_err(|error| {
@@ -111,7 +111,7 @@ impl Reader<'_> {
     }
 }
 
-/// The key that was probably meant; underscores for dashes are the most likely slip.
+/// Returns the key that was probably meant; underscores for dashes are the most likely slip.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.replace('_', "-");
     let keys = OPTIONS
@@ -123,7 +123,7 @@ fn nearest(key: &str) -> Option<&'static str> {
     (distance <= known.len() / 2).then_some(known)
 }
 
-/// A value as it would be typed; a list as its parts with commas between.
+/// Returns a value as it would be typed, a list with commas.
 fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -1,4 +1,4 @@
-//! The places where an option can be set, the strongest first.
+//! The places where an option can be set, in order of precedence.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,14 +13,14 @@ use crate::cli::{Kind, OPTIONS, Opt};
 use crate::duration;
 use crate::lock::LockName;
 
-/// A value as it was given, and where.
+/// A value as it was given, and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
     pub(super) text: String,
     pub(super) source: Source,
 }
 
-/// Where a value was given.
+/// The place of a value.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Option(&'static str),
@@ -28,10 +28,10 @@ pub(super) enum Source {
     File { key: String, path: PathBuf, line: usize },
 }
 
-/// One place, with what it sets.
+/// The values set in one place.
 pub(super) type Layer = BTreeMap<&'static str, Given>;
 
-/// All places, the strongest first.
+/// All places, in order of precedence.
 pub(super) struct Layers {
     layers: Vec<Layer>,
     /// Variables that set nothing.
@@ -49,7 +49,7 @@ impl fmt::Display for Source {
 }
 
 impl Given {
-    /// Makes a setting of the text; the parser's error is the end of a sentence that begins with the source.
+    /// Parses the value; the parser's error is the end of a sentence that begins with the source.
     pub(super) fn read<T>(&self, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, Mistake> {
         parse(&self.text).map_err(|why| Mistake::new(format!("{} {why}", self.source)))
     }
@@ -59,7 +59,8 @@ impl Layers {
     /// Reads the command line and the environment.
     pub(super) fn of_process(matches: &ArgMatches) -> Result<Self, Mistake> {
         let (mut variables, mut unknown) = (Layer::new(), Vec::new());
-        // Most environments have none, so the environment is gone through once and not once for each option.
+        // Most environments have none of our variables, so one pass over the environment is cheaper than one look-up per
+        // option.
         for (name, value) in env::vars_os().filter(|(name, _)| begins_as_ours(name)) {
             if let Some(option) = OPTIONS.iter().find(|option| name.to_str() == Some(&option.variable())) {
                 variables.extend(from_variable(option, value)?.map(|given| (option.long, given)));
@@ -73,7 +74,7 @@ impl Layers {
         Ok(Self { layers: vec![typed, variables], unknown })
     }
 
-    /// Reads the configuration files, for the job of this name, or for none.
+    /// Reads the configuration files, for the job of this name or for no job.
     pub(super) fn add_files(&mut self, name: Option<&LockName>) -> Result<(), Mistake> {
         let mut files = Vec::new();
         if let Some(given) = self.get("config") {
@@ -93,7 +94,7 @@ impl Layers {
                 }
             }
         }
-        // What is said of this job wins over what is said of every job, and the later file over the earlier.
+        // This job's settings win over those for every job, and the later file over the earlier.
         let (jobs, defaults): (Vec<Layer>, Vec<Layer>) =
             files.into_iter().rev().map(|file| (file.job, file.defaults)).unzip();
         self.layers.extend(jobs);
@@ -101,17 +102,17 @@ impl Layers {
         Ok(())
     }
 
-    /// The variables that begin as those of options do, and set nothing.
+    /// Returns the variables that begin like those of options and set nothing.
     pub(super) fn unknown_variables(&self) -> Vec<String> {
         self.unknown.clone()
     }
 
-    /// The strongest value of an option.
+    /// Returns the value of an option from the first place that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Given> {
         self.layers.iter().find_map(|layer| layer.get(key))
     }
 
-    /// The strongest value of options that say the same in different ways; to say it in two ways in one place is a mistake.
+    /// Returns the first value of options that set the same thing; two of them in one place are a mistake.
     pub(super) fn first_of(&self, keys: &[&'static str]) -> Result<Option<(&'static str, &Given)>, Mistake> {
         for layer in &self.layers {
             let here: Vec<_> = keys.iter().filter_map(|key| Some((*key, layer.get(key)?))).collect();
@@ -124,7 +125,7 @@ impl Layers {
         Ok(None)
     }
 
-    /// Which of two flags that exclude each other is set.
+    /// Returns which of two exclusive flags is set.
     pub(super) fn either(&self, one: &'static str, other: &'static str) -> Result<Option<&'static str>, Mistake> {
         for layer in &self.layers {
             let set = |key| layer.get(key).map_or(Ok(None), |given| Ok(is_set(given)?.then_some(given)));
@@ -132,7 +133,7 @@ impl Layers {
                 (Some(one), Some(other)) => return Err(exclusive(one, other)),
                 (Some(_), None) => return Ok(Some(one)),
                 (None, Some(_)) => return Ok(Some(other)),
-                // A layer that says no to either ends the search as well.
+                // A layer that sets one to false also ends the search.
                 (None, None) if layer.contains_key(one) || layer.contains_key(other) => return Ok(None),
                 (None, None) => {}
             }
@@ -148,12 +149,12 @@ impl Layers {
         self.get(key).map_or(Ok(false), is_set)
     }
 
-    /// How often a counting option is given.
+    /// Returns how often a counting option is given.
     pub(super) fn count(&self, key: &str) -> Result<u8, Mistake> {
         self.get(key).map_or(Ok(0), |given| given.read(count))
     }
 
-    /// The strongest value of a choice, one of its words.
+    /// Returns the value of a choice, one of its words.
     pub(super) fn choice(&self, key: &str) -> Result<Option<&'static str>, Mistake> {
         let words = OPTIONS.iter().find(|option| option.long == key).map(|option| option.kind);
         let Some(Kind::Choice(words)) = words else { return Ok(None) };
@@ -166,8 +167,8 @@ impl Layers {
 }
 
 fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given> {
-    // A command need not have it. A flag that it has is among the ids, whether it is typed or not; `try_contains_id` knows
-    // only in a debug build what a command has.
+    // Not every command has the option. The ids contain every flag of the command, typed or not; `try_contains_id` can tell
+    // only in a debug build.
     if !matches.ids().any(|id| id == option.long) {
         return None;
     }
@@ -179,13 +180,13 @@ fn from_command_line(option: &'static Opt, matches: &ArgMatches) -> Option<Given
     text.map(|text| Given { text, source: Source::Option(option.long) })
 }
 
-/// Whether a variable begins as those of options do, in letters of whatever case.
+/// Returns whether a variable begins like those of options, in upper or lower case.
 fn begins_as_ours(name: &OsStr) -> bool {
     let start = name.as_encoded_bytes().get(..unknown::PREFIX.len());
     start.is_some_and(|start| start.eq_ignore_ascii_case(unknown::PREFIX.as_bytes()))
 }
 
-/// An empty variable counts as unset.
+/// Reads a variable; an empty one counts as unset.
 fn from_variable(option: &Opt, value: OsString) -> Result<Option<Given>, Mistake> {
     let name = option.variable();
     match value.into_string() {
@@ -203,7 +204,7 @@ fn is_set(given: &Given) -> Result<bool, Mistake> {
     given.read(count).map(|count| count > 0)
 }
 
-/// Reads a flag, or how often it is given.
+/// Parses a flag, or its count.
 fn count(text: &str) -> Result<u8, String> {
     match text {
         "true" | "yes" | "on" => Ok(1),
@@ -216,7 +217,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Why a file cannot be read.
+/// Returns why a file cannot be read.
 pub(super) fn error_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData {
         return "it is not text".to_owned();

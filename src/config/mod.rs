@@ -1,5 +1,5 @@
-//! From what was typed, exported and written in files to the settings of one run: who wins, what the words mean, and
-//! every rule that spans two options.
+//! Turns command line, variables and files into the settings of one run: precedence, parsing, and every rule that spans two
+//! options.
 
 mod file;
 mod layer;
@@ -26,7 +26,7 @@ use layer::{Layers, Source};
 pub(crate) use reach::{Reach, history_keep_of};
 pub(crate) use unknown::is_of_a_service;
 
-/// Unless `--backend-timeout` says otherwise.
+/// The default of `--backend-timeout`.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of one run.
@@ -42,21 +42,21 @@ pub(crate) struct Settings {
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
     pub(crate) metrics_dir: Option<PathBuf>,
-    /// The variables that begin like those of options, and set nothing.
+    /// The variables that begin like those of options and set nothing.
     pub(crate) unknown_variables: Vec<String>,
 }
 
-/// What the process finds itself in; looked at once, by the caller.
+/// The process's surroundings, determined once by the caller.
 pub(crate) struct Surroundings {
     pub(crate) terminal: bool,
     pub(crate) session_leader: bool,
-    /// The owners of the runs that this one is part of.
+    /// The owners of the enclosing runs.
     pub(crate) enclosing: Vec<String>,
-    /// Feeds the splay and the jitter.
+    /// The seed of splay and jitter.
     pub(crate) random: u64,
 }
 
-/// Bad usage or bad configuration: one line, and what to do about it.
+/// A mistake in usage or configuration: one line, and a hint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) message: String,
@@ -82,8 +82,7 @@ impl Mistake {
 }
 
 impl Settings {
-    /// Puts together the settings of `shedlock run`: the option wins over the variable, the variable over the files,
-    /// and these over the default.
+    /// Builds the settings of `shedlock run`: options win over variables, variables over files, and files over defaults.
     pub(crate) fn of_run(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
         let (layers, name) = layers("shedlock run --name NAME --at-most DURATION COMMAND", matches)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
@@ -99,8 +98,8 @@ impl Settings {
         Self::new(&layers, name, policy, code, command)
     }
 
-    /// Puts together those of `shedlock acquire`. What is about a job, or needs a process that lives as long as the lock is
-    /// held, is not for it: a file may say it of the same name for those who use `run`.
+    /// Builds the settings of `shedlock acquire`. Ignores settings for a job or for a living process, which a file may have for
+    /// `run` under the same name.
     pub(crate) fn of_acquire(matches: &ArgMatches, surroundings: &Surroundings) -> Result<Self, Mistake> {
         let (layers, name) = layers("shedlock acquire --name NAME --at-most DURATION", matches)?;
         let policy = policy(&layers, surroundings)?;
@@ -113,7 +112,7 @@ impl Settings {
             .map(|given| Ok((given, given.read(exit_code)?)))
             .transpose()?
         {
-            // What is exported or written for `run` is no mistake here.
+            // A 0 from a variable or a file is meant for `run`, and no mistake.
             Some((given, 0)) if matches!(given.source, Source::Option(_)) => {
                 return Err(Mistake::new(format!("{} is 0, which would mean that the lock was taken", given.source))
                     .hint("with `acquire` choose another code with -E, such as 1"));
@@ -163,7 +162,7 @@ impl Settings {
     }
 }
 
-/// What is set for the lock that is named, and its name.
+/// Returns the values set for the named lock, and its name.
 fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mistake> {
     let mut layers = Layers::of_process(matches)?;
     let name = match layers.get("name") {
@@ -174,7 +173,7 @@ fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mista
     Ok((layers, name))
 }
 
-/// The mistake of whoever gave the command an --at-most that was meant for us, as with a name of two words.
+/// Returns the mistake of an --at-most after the command, as with an unquoted name of two words.
 fn of_the_command(name: &LockName, command: &[OsString]) -> Option<Mistake> {
     let (first, rest) = command.split_first()?;
     let is_at_most = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some("--at-most"));
@@ -267,7 +266,7 @@ fn verbosity(layers: &Layers) -> Result<Verbosity, Mistake> {
     })
 }
 
-/// Reads a duration that a lock can be taken for.
+/// Parses a duration of at least a second.
 pub(crate) fn at_least_a_second(text: &str) -> Result<Duration, String> {
     let at_most = duration::parse(text)?;
     if at_most < Duration::from_secs(1) {
@@ -276,7 +275,7 @@ pub(crate) fn at_least_a_second(text: &str) -> Result<Duration, String> {
     Ok(at_most)
 }
 
-/// Reads how long to wait.
+/// Parses a time to wait, or `forever`.
 pub(crate) fn patience(text: &str) -> Result<Patience, String> {
     if text == "forever" {
         return Ok(Patience::Forever);
@@ -284,7 +283,7 @@ pub(crate) fn patience(text: &str) -> Result<Patience, String> {
     duration::parse(text).map(Patience::UpTo)
 }
 
-/// Reads an exit code.
+/// Parses an exit code.
 pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not an exit code; write a number from 0 to 255"))
 }
@@ -297,7 +296,7 @@ fn exit_codes(text: &str) -> Result<Vec<u8>, String> {
     text.split(',').map(exit_code).collect()
 }
 
-/// A random part of `whole`.
+/// Returns a random part of `whole`.
 fn share(whole: Duration, random: u64) -> Duration {
     let nanos = whole.as_nanos() * u128::from(random) / u128::from(u64::MAX);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

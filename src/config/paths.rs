@@ -1,4 +1,4 @@
-//! Where files are looked for: the system's places, and those of the user whom we run as.
+//! The paths of files: the system's, and those of the user that shedlock runs as.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use nix::unistd::geteuid;
 use super::Mistake;
 use crate::system::user;
 
-/// The configuration files, the later the stronger; they need not exist.
+/// Returns the paths of the configuration files; later ones win. They need not exist.
 pub(super) fn config_files() -> Vec<PathBuf> {
     let system = PathBuf::from("/etc/shedlock/config.toml");
     let user = directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("shedlock/config.toml"));
     [Some(system), user].into_iter().flatten().collect()
 }
 
-/// The database that is used when no backend is named.
+/// Returns the path of the default database.
 #[cfg(feature = "sqlite")]
 pub(super) fn state_file() -> Result<PathBuf, Mistake> {
     if geteuid().is_root() {
@@ -29,11 +29,11 @@ pub(super) fn state_file() -> Result<PathBuf, Mistake> {
     }
 }
 
-/// The directory of a variable of the XDG specification, or the one below the home directory that stands for it.
+/// Returns the directory in an XDG variable, or its default below the home directory.
 fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     let ours = geteuid();
     match env::var_os(variable).map(PathBuf::from) {
-        // Relative paths are to be ignored, says the specification.
+        // The specification says to ignore relative paths.
         Some(path) if path.is_absolute() && !user::is_anothers(&path, ours) => Some(path),
         _ => user::home().map(|home| home.join(below_home)),
     }

@@ -1,4 +1,4 @@
-//! Where locks live: as it was typed, exported and written in files, and how a job finds the way to the backend of its run.
+//! Finds the backend: from command line, variables and files, or for a job that of its run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use crate::backend::{self, Access, Opened};
 use crate::lock::LockName;
 use crate::variables::{self, BackendRef};
 
-/// What stands for a backend where there is to be none, not even the default one.
+/// The value of `backend` that turns the default backend off.
 const NONE: &str = "none";
 
-/// How many runs a lock's history keeps unless `--history-keep` says otherwise.
+/// The default of `--history-keep`.
 const HISTORY_KEEP: u32 = 100;
 
-/// The history is there to be read, and every release looks through that of its lock.
+/// The most runs to keep: every release scans the history of its lock.
 const MOST_RUNS: u32 = 100_000;
 
-/// How the commands beside `run` reach the backend.
+/// The backend for the commands beside `run`.
 pub(crate) struct Reach {
     pub(crate) backend: Opened,
-    /// Where the backend is named.
+    /// The option, variable or file that names the backend.
     pub(crate) source: String,
-    /// The longest to try.
+    /// The longest time to try.
     pub(crate) timeout: Duration,
-    /// The variables that begin like those of options, and set nothing.
+    /// The variables that begin like those of options and set nothing.
     pub(crate) unknown_variables: Vec<String>,
 }
 
 impl Reach {
-    /// The backend of the lock of this name, or of no lock in particular: which one it is can be said for each job.
+    /// Returns the backend of the lock of this name, since each job may have its own, or of no lock in particular.
     pub(crate) fn of(matches: &ArgMatches, name: Option<&LockName>) -> Result<Self, Mistake> {
         let mut layers = Layers::of_process(matches)?;
         layers.add_files(name)?;
@@ -46,7 +46,7 @@ impl Reach {
         Ok(Self { backend: backend(&layers, access)?.0, source, timeout, unknown_variables })
     }
 
-    /// The backend of the lock that our job runs under, as its run tells of it; what is typed here wins.
+    /// Returns the backend of the lock that our job runs under, from the job's variables; options given here win.
     pub(crate) fn of_job(matches: &ArgMatches, name: &LockName) -> Result<Self, Mistake> {
         let layers = Layers::of_process(matches)?;
         let named = layers.first_of(&["backend", "backend-file"])?;
@@ -77,7 +77,7 @@ impl Reach {
     }
 }
 
-/// How many runs of this lock the history keeps.
+/// Returns how many runs of this lock the history keeps.
 pub(crate) fn history_keep_of(matches: &ArgMatches, name: &LockName) -> Result<u32, Mistake> {
     let mut layers = Layers::of_process(matches)?;
     layers.add_files(Some(name))?;
@@ -88,7 +88,7 @@ pub(super) fn history_keep(layers: &Layers) -> Result<u32, Mistake> {
     layers.get("history-keep").map_or(Ok(HISTORY_KEEP), |given| given.read(runs))
 }
 
-/// The backend that is named, and how the job will find it.
+/// Returns the configured backend, and the reference by which the job finds it.
 pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Opened, BackendRef), Mistake> {
     match layers.first_of(&["backend", "backend-file"])? {
         Some(("backend", given)) if given.text == NONE => Err(turned_off(given)),
@@ -104,7 +104,7 @@ pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Opened, Backe
         Some((_, given)) => {
             let path = Path::new(&given.text);
             let (found, password) = given.read(|_| backend_from_file(path, access))?;
-            // What can be read only once, as <(…) of a shell, leads to the backend if there was no secret in it.
+            // A file that can be read only once, such as a shell's <(…), needs no second reading if its URL has no password.
             let way = if password.is_none() && !path.is_file() {
                 BackendRef::Plain
             } else {
@@ -116,7 +116,7 @@ pub(super) fn backend(layers: &Layers, access: &Access) -> Result<(Opened, Backe
     }
 }
 
-/// The job may be in another directory.
+/// Makes a path absolute, because the job may change its directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -129,7 +129,7 @@ pub(super) fn password() -> Result<Option<String>, Mistake> {
     password.into_string().map(Some).map_err(|_| Mistake::new(format!("{} is not UTF-8 text", unknown::PASSWORD)))
 }
 
-/// The backend whose URL a file holds, and the password in it.
+/// Returns the backend whose URL is in a file, and the password in that URL.
 fn backend_from_file(path: &Path, access: &Access) -> Result<(Opened, Option<String>), String> {
     let name = path.display();
     let url =
@@ -141,14 +141,14 @@ fn backend_from_file(path: &Path, access: &Access) -> Result<(Opened, Option<Str
     Ok((found, backend::password(url.trim())))
 }
 
-/// Refuses to look for a job's backend in what its run has read before.
+/// Returns the mistake of a job whose run read its URL from a file that cannot be read again.
 fn read_once(path: &Path) -> Mistake {
     let what = if path.exists() { "can be read only once" } else { "no longer exists" };
     Mistake::new(format!("the job's backend was read from {}, which {what}", path.display()))
         .hint("give the run a permanent file, or name the backend here with --backend or --backend-file")
 }
 
-/// What the file says of the backend of this job.
+/// Returns the backend that a configuration file sets for this job.
 fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<Opened, Mistake> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Mistake::new(format!("{} cannot be read: {}", path.display(), error_text(&error))))?;
@@ -159,13 +159,13 @@ fn backend_from_config(path: &Path, name: &LockName, access: &Access) -> Result<
     }
 }
 
-/// Refuses to go on without a backend where the default one is turned off.
+/// Returns the mistake of a missing backend where the default one is turned off.
 fn turned_off(given: &Given) -> Mistake {
     Mistake::new(format!("no backend is named, and {} `{NONE}` turns the default one off", given.source))
         .hint("name one with --backend, SHEDLOCK_BACKEND or --backend-file")
 }
 
-/// The backend when nobody named one.
+/// Returns the default backend.
 fn default_backend() -> Result<Opened, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(

@@ -1,28 +1,29 @@
-//! Variables that begin like shedlock's own and set nothing. One that resembles an option's is a mistake: without a word,
-//! `SHEDLOCK_BACKND` would give every host a lock file of its own.
+//! Judges variables that begin like shedlock's own and set nothing. A name that resembles an option's is a mistake:
+//! `SHEDLOCK_BACKND` would silently give every host a lock file of its own.
 
 use super::Mistake;
 use crate::cli::{OPTIONS, Opt};
 
-/// Begins the variables of options.
+/// The prefix of the variables of options.
 pub(super) const PREFIX: &str = "SHEDLOCK_";
 
-/// Begins those that tell a job of its lock.
+/// The prefix of the variables that tell a job about its lock.
 const OF_THE_LOCK: &str = "SHEDLOCK_LOCK_";
 
-/// Holds the password for a backend whose URL has none. It is no option: what stands on a command line, everybody can read.
+/// The variable with the password for a backend whose URL has none. There is no such option, because every user can read
+/// command lines.
 pub(super) const PASSWORD: &str = "SHEDLOCK_BACKEND_PASSWORD";
 
-/// How many letters an option's name may have, without the prefix, to count as short: many words that others use resemble it.
+/// The longest option name, without the prefix, that counts as short: many other words resemble a short name.
 const SHORT: usize = 5;
 
-/// Returns the name of a variable that no option has, to be listed, unless it is shedlock's own after all. One that resembles
-/// an option's is a mistake.
+/// Returns the name of a variable that sets nothing, for the listing; `None` for shedlock's own. A name that resembles an
+/// option's is a mistake.
 pub(super) fn judge(name: &str) -> Result<Option<String>, Mistake> {
     if name == PASSWORD || name.starts_with(OF_THE_LOCK) {
         return Ok(None);
     }
-    // In lower case they are left to applications, says POSIX.
+    // POSIX leaves lower-case names to applications.
     let known = if is_of_a_service(name) || !name.starts_with(PREFIX) { None } else { nearest(name) };
     match known {
         Some(known) => Err(Mistake::new(format!("unknown variable `{name}`"))
@@ -31,7 +32,7 @@ pub(super) fn judge(name: &str) -> Result<Option<String>, Mistake> {
     }
 }
 
-/// Whether Kubernetes makes variables of this form for a service, as for one called `shedlock-backend`.
+/// Returns whether Kubernetes sets a variable of this form for a service, such as `shedlock-backend`.
 pub(crate) fn is_of_a_service(name: &str) -> bool {
     let of_a_port = |port: &str| {
         let mut words = port.split('_');
@@ -45,7 +46,7 @@ pub(crate) fn is_of_a_service(name: &str) -> bool {
         || name.rsplit_once("_PORT_").is_some_and(|(_, port)| of_a_port(port))
 }
 
-/// The variable that was probably meant: the nearest of which the name is a slip, or the longest with which it begins.
+/// Returns the variable that was probably meant: the nearest one, or the longest with which the name begins.
 fn nearest(name: &str) -> Option<String> {
     let name = name.to_ascii_uppercase();
     let name = name.strip_prefix(PREFIX)?;
@@ -57,13 +58,14 @@ fn nearest(name: &str) -> Option<String> {
     slip.or(begins).map(|known| format!("{PREFIX}{known}"))
 }
 
-/// How many letters a name may be off to be taken for this one. `HOME`, `DATE` and `MODE` are two off `NAME`, and `EVENT` off
-/// `EVERY`.
+/// Returns how many letters a name may differ to count as this one. `HOME`, `DATE` and `MODE` differ from `NAME` in two, and so
+/// does `EVENT` from `EVERY`.
 fn slips(known: &str) -> usize {
     if known.len() <= SHORT { 1 } else { 2 }
 }
 
-/// Whether a name is this one with more behind it. `NAMESPACE` is no `NAME`, but `BACKENDURL` is a `BACKEND`.
+/// Returns whether a name is this one with a suffix. `NAMESPACE` does not count as `NAME`, but `BACKENDURL` counts as
+/// `BACKEND`.
 fn begins_with(name: &str, known: &str) -> bool {
     name.strip_prefix(known).is_some_and(|more| more.starts_with('_') || known.len() > SHORT)
 }
