@@ -1,8 +1,8 @@
-//! The grammar of durations: what `--at-most 1h30m` may look like, and how a duration is printed.
+//! Parses and formats durations such as `1h30m`.
 
 use std::time::Duration;
 
-/// The longest duration that is accepted: ten years of 365 days.
+/// The longest accepted duration: ten years of 365 days.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
@@ -13,7 +13,7 @@ const WEEK: u128 = 7 * DAY;
 
 const GRAMMAR: &str = "write for example 90s, 1.5h, 1h30m, 2days or PT1H30M";
 
-/// Reads a duration: `90`, `90s`, `1.5h`, `1h30m`, `1h 30m`, `500ms`, `5min`, `2days`, `1w`, `PT1H30M`.
+/// Parses a duration: `90`, `90s`, `1.5h`, `1h30m`, `1h 30m`, `500ms`, `5min`, `2days`, `1w`, `PT1H30M`.
 ///
 /// A bare number is seconds. The error is the end of a sentence that begins with the option's name.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -40,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::new(secs, rest))
 }
 
-/// Prints how long something took, for people who only want an idea: `0.4 ms`, `35 ms`, `1.2 s`, `1h`.
+/// Formats a measured time roughly: `0.4 ms`, `35 ms`, `1.2 s`, `1h`.
 pub(crate) fn brief(duration: Duration) -> String {
     let millis = (duration.as_secs_f64() * 1000.0).max(0.1);
     match millis {
@@ -51,7 +51,7 @@ pub(crate) fn brief(duration: Duration) -> String {
     }
 }
 
-/// Prints a duration in the grammar that [`parse`] reads: `1h30m`, `250ms`, `2d`.
+/// Formats a duration in the grammar of [`parse`]: `1h30m`, `250ms`, `2d`.
 pub(crate) fn format(duration: Duration) -> String {
     let mut nanos = duration.as_nanos();
     if nanos == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn format(duration: Duration) -> String {
     text
 }
 
-/// `nanos / unit` with as many decimals as it takes.
+/// Formats `nanos / unit` with as many decimals as needed.
 fn decimal(nanos: u128, unit: u128) -> String {
     let (whole, mut rest) = (nanos / unit, nanos % unit);
     let mut text = whole.to_string();
@@ -89,7 +89,7 @@ fn decimal(nanos: u128, unit: u128) -> String {
     text
 }
 
-/// `1h 30m`, and a number alone, which is seconds.
+/// Parses `1h 30m`, or a bare number, which is seconds.
 fn words(text: &str) -> Result<u128, String> {
     let mut rest = text;
     let mut total = 0_u128;
@@ -110,7 +110,7 @@ fn words(text: &str) -> Result<u128, String> {
     Ok(total)
 }
 
-/// The nanoseconds of a unit; the error is the end of a sentence.
+/// Returns the nanoseconds of a unit; the error is the end of a sentence.
 fn unit(unit: &str) -> Result<u128, String> {
     Ok(match unit {
         "ns" | "nsec" => 1,
@@ -128,7 +128,7 @@ fn unit(unit: &str) -> Result<u128, String> {
     })
 }
 
-/// ISO 8601: `P1DT2H3M4.5S` or `P2W`; only the last number may have decimals. `text` is upper case.
+/// Parses ISO 8601: `P1DT2H3M4.5S` or `P2W`; only the last number may have decimals. `text` is upper case.
 fn iso(text: &str) -> Option<u128> {
     let mut rest = text.strip_prefix('P')?;
     let mut total = 0_u128;
@@ -174,12 +174,12 @@ fn explain_iso(text: &str) -> String {
     }
 }
 
-/// Cuts the longest prefix whose characters all satisfy `belongs`.
+/// Splits off the longest prefix whose characters all satisfy `belongs`.
 fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
 
-/// `number`, digits with at most one point, times `size` nanoseconds; what is below a nanosecond is cut.
+/// Multiplies `number`, digits with at most one point, by `size` nanoseconds, rounding down.
 fn scale(number: &str, size: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || fraction.contains('.') || number.ends_with('.') {

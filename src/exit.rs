@@ -1,5 +1,5 @@
-//! How a run can end, and the exit code of each end: the only place with their numbers, and the text that `--help`,
-//! the man pages and docs/reference.md show of them.
+//! The ends of a run and their exit codes: the only place with the numbers, and with their text for `--help`, the man pages and
+//! docs/reference.md.
 
 use crate::system::Signal;
 
@@ -8,17 +8,17 @@ use crate::system::Signal;
 pub(crate) enum ExitReason {
     /// The job exited with this code.
     Exited(u8),
-    /// The job died of this signal.
+    /// This signal killed the job.
     Killed(Signal),
-    /// The lock is held by another, or its backend cannot be asked and that is to count as held.
+    /// Another owner holds the lock, or the backend cannot be asked and that counts as held.
     Skipped,
-    /// We were stopped by this signal before the job ran.
+    /// This signal stopped shedlock before the job ran.
     Stopped(Signal),
     /// The lock was lost while the job ran, and the job was stopped.
     Lost,
     /// The job was stopped because at-most was reached.
     Expired,
-    /// We failed before the job ran.
+    /// Shedlock failed before the job ran.
     Failed,
     /// The command cannot be executed.
     CannotExecute,
@@ -26,25 +26,25 @@ pub(crate) enum ExitReason {
     NotFound,
 }
 
-/// What a process ends with.
+/// The end of our process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) code: u8,
-    /// Raised instead of exiting where that is possible, so that a shell's loop stops at ^C.
+    /// The signal to raise instead of exiting, where possible, so that a shell's loop stops at ^C.
     pub(crate) raise: Option<Signal>,
 }
 
-/// The answer to a question is no, or what was asked for is refused.
+/// The answer is no, or the request is refused.
 pub(crate) const NO: u8 = 1;
 const LOST: u8 = 123;
 const EXPIRED: u8 = 124;
-/// Usage, configuration, backend.
+/// Usage, configuration or backend.
 pub(crate) const FAILED: u8 = 125;
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 impl ExitReason {
-    /// Returns what the process ends with; `conflict` is the code for a lock that is held.
+    /// Returns the exit of the process; `conflict` is the code for a held lock.
     pub(crate) fn exit(self, conflict: u8) -> Exit {
         let code = match self {
             Self::Exited(code) => code,
@@ -66,7 +66,7 @@ impl ExitReason {
     }
 }
 
-/// One row of the table of exit codes, as people read it.
+/// A row of the table of exit codes.
 pub(crate) struct Row {
     pub(crate) code: &'static str,
     pub(crate) when: &'static str,

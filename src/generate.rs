@@ -1,7 +1,7 @@
-//! What is made of the tables, so that it cannot go stale: the manual pages, the completions, and the tables of docs/reference.md.
+//! Generates the manual pages, the completions and the tables of docs/reference.md, so that they cannot go stale.
 //!
-//! The prose of the pages stands in `generate/`, in a few marks of Markdown that [`Writer`] knows. That of a command beside
-//! `run` is its description and, after a heading, what comes below its options.
+//! The prose of the pages is in `generate/`, in the few marks of Markdown that [`Writer`] knows. For a command beside `run` it
+//! is the description and, after a heading, the sections below the options.
 
 use std::iter::Peekable;
 use std::str::Lines;
@@ -20,11 +20,11 @@ use crate::report::{COMMON, EVENTS, Event, FIELDS, Field};
 struct Page {
     name: &'static str,
     section: &'static str,
-    /// Its text, with `{options}` and the like where a table or an example belongs.
+    /// The text, with `{options}` and other marks in place of tables and examples.
     source: &'static str,
 }
 
-/// Makes the table of lines `NAME SECTION`.
+/// Builds the table of pages from lines `NAME SECTION`.
 macro_rules! pages {
     ($($name:literal $section:literal;)*) => {
         const PAGES: &[Page] = &[$(Page {
@@ -66,12 +66,12 @@ const FENCED_TABLE: &str = include_str!("../packaging/examples/fenced-table.sql"
 const FENCED_REPORT: &str = include_str!("../packaging/examples/fenced-report.sh");
 const FENCED_FILE: &str = include_str!("../packaging/examples/fenced-file.sh");
 
-/// Writes the manual page of this name, for man(1); `None` if there is none.
+/// Returns the manual page of this name for man(1); `None` if there is none.
 pub(crate) fn page(name: &str) -> Option<String> {
     PAGES.iter().find(|page| page.name == name).map(Page::write)
 }
 
-/// Writes the completions for a shell.
+/// Returns the completions for a shell.
 pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     let mut command = cli::command().mut_subcommand("run", |run| {
         let run = OPTIONS.iter().fold(run, |run, option| run.mut_arg(option.long, |argument| hinted(argument, option)));
@@ -92,18 +92,18 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// An option with what a shell may offer for its value.
+/// Adds the values or files that a shell may offer for an option.
 fn hinted(argument: Arg, option: &Opt) -> Arg {
     match option.kind {
         // The parser leaves the words to `config`, which names them in its own messages.
         Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
-        // Any other is known as well; these are the likely ones.
+        // Any other signal works as well; these are the likely ones.
         Kind::Value("SIGNAL") => {
             argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
         }
         Kind::Value("FILE") => argument.value_hint(ValueHint::FilePath),
         Kind::Value("DIR") => argument.value_hint(ValueHint::DirPath),
-        // No file's name: that would be offered otherwise.
+        // Keeps the shell from offering file names.
         Kind::Value(_) => argument.value_hint(ValueHint::Other),
         Kind::Flag | Kind::Count => argument,
     }
@@ -133,16 +133,16 @@ impl Page {
             .replace("{fenced-file}\n", &indented(FENCED_FILE));
         let mut writer = Writer { roff: Roff::new(), after_heading: true };
         let (title, version) = (self.name.to_uppercase(), concat!("shedlock ", env!("CARGO_PKG_VERSION")));
-        // Without a date, which would have to be somebody's opinion; the version says how old the page is.
+        // Without a date: the version shows how old the page is.
         writer.roff.control("TH", [title.as_str(), self.section, "\"\"", version]);
-        // No hyphens of groff's own, which would be in the way of searching and copying, and lines not spread out.
+        // Turns off hyphenation, which gets in the way of searching and copying, and justification.
         writer.roff.control("nh", []).control("ad", ["l"]);
         writer.write(&source);
         ascii(&writer.roff.render())
     }
 }
 
-/// What a JSON Schema says of the fields of an object, as a page's source.
+/// Returns the descriptions of an object's fields in a JSON Schema, as a page's source.
 fn json_fields(schema: &str, object: &str) -> String {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let object = schema.pointer(object).unwrap_or(&Value::Null);
@@ -151,13 +151,13 @@ fn json_fields(schema: &str, object: &str) -> String {
     names.map(|name| format!("`{name}`\n: {}\n\n", meaning(name))).collect()
 }
 
-/// A page in the characters that every groff(1) reads: it knows the others by their numbers.
+/// Escapes characters outside ASCII by their numbers, so that every groff(1) can read the page.
 fn ascii(page: &str) -> String {
     let escaped = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
     page.chars().map(escaped).collect()
 }
 
-/// The source of the page of a command beside `run`, around its prose.
+/// Returns the source of the page of a command beside `run`, around its prose.
 fn page_of(sub: &Sub, prose: &str) -> String {
     let (description, rest) = prose.find("\n# ").map_or((prose, ""), |start| prose.split_at(start + 1));
     let words = sub.words.iter().map(|word| format!("*{}*\n: {}.\n\n", word.name, word.help));
@@ -179,7 +179,7 @@ fn first_lower(text: &str) -> String {
     characters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(characters).collect()
 }
 
-/// How a command is written, with the marks of a page: what is typed as it is in bold, the rest in italics.
+/// Returns a command's usage with a page's marks: literal words in bold, placeholders in italics.
 fn usage(sub: &Sub) -> String {
     let marked = sub.usage.split(' ').map(|word| {
         if word.chars().any(|c| c.is_ascii_uppercase()) {
@@ -192,17 +192,17 @@ fn usage(sub: &Sub) -> String {
     marked.collect::<Vec<_>>().join(" ")
 }
 
-/// Every command beside `run`, with a term for each.
+/// Returns every command beside `run`, as a list of terms.
 fn commands() -> String {
     SUBS.iter().map(|sub| format!("`{}`\n: {}. See shedlock-{}(1).\n\n", sub.name, sub.about, sub.name)).collect()
 }
 
-/// How every command beside `run` is written, a paragraph each.
+/// Returns the usage of every command beside `run`, a paragraph each.
 fn synopses() -> String {
     SUBS.iter().map(|sub| format!("{}\n\n", usage(sub))).collect()
 }
 
-/// Options under their headings, as a page's source.
+/// Returns options under their headings, as a page's source.
 fn options(options: impl Iterator<Item = &'static Opt>) -> String {
     let mut text = String::new();
     let mut heading = "";
@@ -228,7 +228,7 @@ fn options(options: impl Iterator<Item = &'static Opt>) -> String {
     text
 }
 
-/// Every key of the configuration files, as a page's source.
+/// Returns every key of the configuration files, as a page's source.
 fn keys() -> String {
     let mut text = String::new();
     for option in OPTIONS.iter().filter(|option| option.place == Place::Anywhere) {
@@ -251,7 +251,7 @@ fn exit_codes() -> String {
     exit::TABLE.iter().map(|row| format!("`{}`\n: {}.\n\n", row.code, row.when)).collect()
 }
 
-/// Every event, as a page's source.
+/// Returns every event, as a page's source.
 fn events() -> String {
     let show = |event: &Event| {
         let levels: Vec<&str> = event.levels().collect();
@@ -266,7 +266,7 @@ fn fields(fields: &[Field]) -> String {
     fields.iter().map(|field| format!("`{}`\n: {}.\n\n", field.name, capital(field.meaning))).collect()
 }
 
-/// The text with its first letter as at the beginning of a sentence.
+/// Returns the text with a capital first letter.
 fn capital(text: &str) -> String {
     let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
     first.to_uppercase() + rest
@@ -276,12 +276,12 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }).collect()
 }
 
-/// Makes a manual page of its source, which knows these marks: `# SECTION`, `## Subsection`, paragraphs, a term with
-/// `: ` and its meaning in the next line, lists whose items begin with `* `, and examples that are indented by four blanks; in a line, `bold` between
-/// backticks and *italic* between asterisks.
+/// Converts a page's source to a manual page. It knows these marks: `# SECTION`, `## Subsection`, paragraphs, a term with `: `
+/// and its meaning in the next line, lists whose items begin with `* `, and examples indented by four spaces; within a line,
+/// `bold` between backticks and *italic* between asterisks.
 struct Writer {
     roff: Roff,
-    /// The heading has made the paragraph's distance already.
+    /// The heading has already separated the next paragraph.
     after_heading: bool,
 }
 
@@ -319,12 +319,12 @@ impl Writer {
         for line in example {
             self.roff.text([roman(line)]);
         }
-        // `EE` switches hyphens back on.
+        // `EE` turns hyphenation back on.
         self.roff.control("EE", []).control("RE", []).control("nh", []);
         self.after_heading = false;
     }
 
-    /// Sets a paragraph apart from what is above it.
+    /// Separates a paragraph from the text above it.
     fn distance(&mut self) {
         if !self.after_heading {
             self.roff.control("PP", []);
@@ -346,7 +346,7 @@ impl Writer {
         self.after_heading = false;
     }
 
-    /// Writes a list, of whose first item this is the first line.
+    /// Writes a list; `first` is the first line of its first item.
     fn list(&mut self, first: &str, lines: &[&str]) {
         let mut items = vec![first.to_owned()];
         for line in lines {
@@ -361,7 +361,7 @@ impl Writer {
     }
 }
 
-/// Reads the marks within a paragraph. Words that begin with `--` are bold too, as the help has them without marks.
+/// Parses the marks within a paragraph. Words that begin with `--` are bold too, because help texts have no marks.
 fn inline(text: &str) -> Vec<Inline> {
     let mut parts = Vec::new();
     for (index, part) in text.split('`').enumerate() {

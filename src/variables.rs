@@ -1,4 +1,4 @@
-//! The variables that tell a job of its lock. None of them sets an option.
+//! The variables that tell a job about its lock. They never set an option.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -12,36 +12,36 @@ pub(crate) const OWNER: &str = "SHEDLOCK_LOCK_OWNER";
 const TOKEN: &str = "SHEDLOCK_LOCK_TOKEN";
 const UNTIL: &str = "SHEDLOCK_LOCK_UNTIL";
 pub(crate) const BACKEND: &str = "SHEDLOCK_LOCK_BACKEND";
-/// What else is needed to reach it; at most one of them is set.
+/// The variables needed to reach the backend besides its URL; at most one is set.
 const PASSWORD: &str = "SHEDLOCK_LOCK_BACKEND_PASSWORD";
 const FILE: &str = "SHEDLOCK_LOCK_BACKEND_FILE";
 const CONFIG: &str = "SHEDLOCK_LOCK_CONFIG";
 /// The owners of all enclosing runs, outermost first, and their tokens.
 const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
 const TOKENS: &str = "SHEDLOCK_LOCK_TOKENS";
-/// In the list of tokens, for a lock without one.
+/// The entry in the list of tokens for a lock without a token.
 const NO_TOKEN: &str = "-";
 
-/// What leads a job to the backend of its run, beside a URL without a password. Nothing secret comes into the environment
-/// that was not in it, or on the command line, before: a file is named, and read again.
+/// The way from a job to the backend of its run, besides a URL without a password. No secret gets into the environment that was
+/// not there, or on the command line, before: a file is named, and read again.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum BackendRef {
-    /// Nothing else, or what everybody has who comes from here.
+    /// Only the URL, or with the environment that the job inherits.
     Plain,
     Password(String),
     /// The file that holds the URL.
     File(PathBuf),
-    /// The configuration file that holds it.
+    /// The configuration file that holds the URL.
     Config(PathBuf),
 }
 
-/// The name of the lock that this process runs under, and its owner.
+/// Returns name and owner of the lock that this process runs under.
 pub(crate) fn lock() -> Option<(String, String)> {
     let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     Some((text(NAME)?, text(OWNER)?))
 }
 
-/// The URL of that lock's backend, and the way there.
+/// Returns the URL of that lock's backend, and the reference to it.
 pub(crate) fn backend() -> Option<(String, BackendRef)> {
     let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let address = value(BACKEND)?.into_string().ok()?;
@@ -55,13 +55,13 @@ pub(crate) fn backend() -> Option<(String, BackendRef)> {
     Some((address, way))
 }
 
-/// The owners of the runs that this process is part of.
+/// Returns the owners of the enclosing runs.
 pub(crate) fn enclosing() -> Vec<String> {
     let owners = std::env::var_os(OWNERS).and_then(|owners| owners.into_string().ok()).unwrap_or_default();
     owners.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Tells the job of its lock, which it may keep until `until`.
+/// Sets the variables of the job's lock, which ends at `until`.
 pub(crate) fn describe(
     claim: &Claim,
     grant: &Grant,
@@ -82,7 +82,7 @@ pub(crate) fn describe(
     set_backend(backend, environment);
 }
 
-/// Tells the job of a lock that an enclosing run holds. If that is the innermost one, all is said already.
+/// Sets the variables of a lock that an enclosing run holds. If that is the innermost run, they are set already.
 pub(crate) fn describe_enclosing(
     claim: &Claim,
     record: &LockState,
@@ -105,14 +105,14 @@ pub(crate) fn describe_enclosing(
     set_backend(backend, environment);
 }
 
-/// Takes away what would be an enclosing run's from a job that has no lock. Which runs it is part of stays.
+/// Removes an enclosing run's variables from a job without a lock, except the lists of enclosing runs.
 pub(crate) fn forget(environment: &mut Environment) {
     for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND, PASSWORD, FILE, CONFIG] {
         environment.remove(name);
     }
 }
 
-/// Tells where the lock is, and nothing of where an enclosing run has its own.
+/// Sets the variables of the lock's backend, and removes those of an enclosing run's backend.
 fn set_backend((address, way): (&str, &BackendRef), environment: &mut Environment) {
     environment.set(BACKEND, address);
     for name in [PASSWORD, FILE, CONFIG] {
@@ -126,7 +126,7 @@ fn set_backend((address, way): (&str, &BackendRef), environment: &mut Environmen
     }
 }
 
-/// Sets the token, or takes away that of another lock.
+/// Sets the token, or removes that of another lock.
 fn set_token(token: &str, environment: &mut Environment) {
     match token {
         NO_TOKEN => environment.remove(TOKEN),

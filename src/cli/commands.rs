@@ -1,4 +1,4 @@
-//! The table of the commands beside `run`: what each takes. What they share with `run` is what they name of its options.
+//! The table of the commands beside `run`, with their arguments and options. They share options of `run` by naming them.
 
 use super::meant::TO_ACQUIRE;
 use super::options::{Kind, Opt, Place};
@@ -6,23 +6,23 @@ use super::options::{Kind, Opt, Place};
 /// A command beside `run`.
 pub(crate) struct Sub {
     pub(crate) name: &'static str,
-    /// What it does, in one line without a full stop.
+    /// The purpose, in one line without a full stop.
     pub(crate) about: &'static str,
     pub(crate) usage: &'static str,
     pub(crate) words: &'static [Word],
-    /// Its own options. They have no variables, and no keys in the files.
+    /// Its own options, which have no variables and no keys in the files.
     pub(crate) own: &'static [Opt],
-    /// What it has of the options of `run`, by their long names, variables and keys included.
+    /// The options shared with `run`, by their long names, with their variables and keys.
     pub(crate) shared: &'static [&'static str],
-    /// Those of them that have another meaning or default here.
+    /// Shared options that have another meaning or default here.
     pub(crate) meant: &'static [Opt],
-    /// A command line that shows it.
+    /// An example command line.
     pub(crate) example: &'static str,
     /// Its exit codes and what they mean.
     pub(crate) codes: &'static [(&'static str, &'static str)],
 }
 
-/// A word on the command line that is no option.
+/// A positional argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) name: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Word {
     pub(crate) help: &'static str,
 }
 
-/// How many there are of a word.
+/// The number of values of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     One,
@@ -41,7 +41,7 @@ pub(crate) enum Count {
 const SHOW: &str = "Output";
 const DO: &str = "Action";
 
-/// How the backend is reached.
+/// The options that name the backend.
 const BACKEND: &[&str] = &["backend", "backend-file", "backend-timeout", "config"];
 
 const fn own(long: &'static str, kind: Kind, default: &'static str, heading: &'static str, help: &'static str) -> Opt {

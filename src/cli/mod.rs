@@ -1,5 +1,5 @@
-//! What can be typed. From the one table of options come the parser, `--help`, the man pages, the completions, the
-//! environment variables and the keys of the configuration files.
+//! The command line. One table of options feeds the parser, `--help`, the man pages, the completions, the environment variables
+//! and the keys of the configuration files.
 
 mod commands;
 mod meant;
@@ -15,14 +15,14 @@ use commands::Count;
 pub(crate) use commands::{SUBS, Sub};
 pub(crate) use options::{Kind, OPTIONS, Opt, Place};
 
-/// Reads a command line. The parser that does it first knows no help, since to lay that out takes longer than the
-/// reading, and it is seldom wanted: a mistake and a call for help are read once more by one that does.
+/// Parses a command line. The first parser has no help texts, because laying them out takes longer than parsing; only after a
+/// mistake or a call for help, a second parser with help reads the line again.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<ArgMatches, Error> {
     let silent = Command::new("shedlock").subcommand_required(true).subcommand(bare_run()).disable_help_flag(true);
     silent.try_get_matches_from(arguments).or_else(|_| command().try_get_matches_from(arguments))
 }
 
-/// The command line of the whole program.
+/// Builds the parser of the whole program.
 pub(crate) fn command() -> Command {
     Command::new("shedlock")
         .version(env!("CARGO_PKG_VERSION"))
@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
         .subcommand(man())
 }
 
-/// `shedlock run`.
+/// Builds the parser of `shedlock run`.
 fn run() -> Command {
     let explain = |argument: Arg| match OPTIONS.iter().find(|option| argument.get_id() == option.long) {
         Some(option) => explained(argument, option),
@@ -51,7 +51,7 @@ fn run() -> Command {
         .after_long_help(after_help())
 }
 
-/// `shedlock run` without its help.
+/// Builds the parser of `shedlock run` without help.
 fn bare_run() -> Command {
     Command::new("run").disable_help_flag(true).args(OPTIONS.iter().map(argument)).arg(
         Arg::new("command")
@@ -62,7 +62,7 @@ fn bare_run() -> Command {
     )
 }
 
-/// A command beside `run`.
+/// Builds the parser of a command beside `run`.
 fn sub(sub: &'static Sub) -> Command {
     let words = sub.words.iter().map(|word| {
         let argument = Arg::new(word.name).value_name(word.name).help(word.help).required(word.count == Count::One);
@@ -79,7 +79,7 @@ fn sub(sub: &'static Sub) -> Command {
 }
 
 impl Sub {
-    /// Its own options, and then what it has of those of `run`.
+    /// Returns its own options, followed by those shared with `run`.
     pub(crate) fn options(&self) -> impl Iterator<Item = &'static Opt> {
         let own: &'static [Opt] = self.own;
         let shared = OPTIONS.iter().filter(|option| self.shared.contains(&option.long));
@@ -99,7 +99,7 @@ fn explained(argument: Arg, option: &Opt) -> Arg {
     argument.help(with_default(short)).long_help(with_default(option.help))
 }
 
-/// A command line that shows `shedlock run`.
+/// An example of `shedlock run`.
 const RUN: &str = "shedlock run --name report --at-most 30m -- report";
 
 fn example(line: &str) -> String {
@@ -134,7 +134,7 @@ fn man() -> Command {
     )
 }
 
-/// The manual pages, which also go by what follows `shedlock-`.
+/// Returns the manual pages; the part after `shedlock-` is an alias.
 fn pages() -> impl Iterator<Item = PossibleValue> {
     let short = SUBS.iter().map(|sub| sub.name).chain(["json", "backends", "fencing"]);
     let short = ["run"].into_iter().chain(short).map(|name| PossibleValue::new(format!("shedlock-{name}")).alias(name));
@@ -155,7 +155,7 @@ fn argument(option: &'static Opt) -> Arg {
     }
 }
 
-/// What stands below the options in `--help`.
+/// Returns the text below the options in `--help`.
 fn after_help() -> String {
     let mut text = example(RUN)
         + "\nDURATION: 90, 90s, 1.5h, 1h30m, 500ms, 2days, 1w or PT1H30M. A bare number is seconds; m is minutes.\n\

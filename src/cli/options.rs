@@ -6,38 +6,38 @@ pub(crate) struct Opt {
     pub(crate) long: &'static str,
     pub(crate) short: Option<char>,
     pub(crate) kind: Kind,
-    /// As shown; the value itself stands in `config`.
+    /// The default as shown; `config` has the value.
     pub(crate) default: &'static str,
     pub(crate) place: Place,
     pub(crate) heading: &'static str,
     pub(crate) help: &'static str,
 }
 
-/// What follows an option.
+/// The kind of value that an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A value of this name.
     Value(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Nothing; it is given or not.
+    /// No value: given or not.
     Flag,
-    /// Nothing; it counts how often it is given.
+    /// No value: counts how often it is given.
     Count,
 }
 
-/// Where an option can be set, apart from the command line.
+/// The places, besides the command line, where an option can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Anywhere,
-    /// Not in a file: it says which part of the files is meant, or which file.
+    /// Not in a file: the option selects the file, or a part of it.
     Environment,
-    /// Nowhere else.
+    /// Only on the command line.
     Nowhere,
 }
 
 impl Opt {
-    /// The environment variable that sets it.
+    /// Returns the environment variable that sets the option.
     pub(crate) fn variable(&self) -> String {
         format!("SHEDLOCK_{}", self.long.replace('-', "_").to_ascii_uppercase())
     }
@@ -75,7 +75,7 @@ const fn not_in_files(opt: Opt) -> Opt {
     Opt { place: Place::Environment, ..opt }
 }
 
-/// The words of a choice stand with the default first.
+/// All options of `run`. The first word of a choice is the default.
 pub(crate) const OPTIONS: &[Opt] = &[
     not_in_files(value(
         "name",

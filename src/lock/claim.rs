@@ -1,39 +1,39 @@
-//! What a backend is asked for, and what it answers.
+//! The requests to a backend, and its answers.
 
 use std::time::Duration;
 
 use super::{LockName, Owner};
 use crate::system::Timestamp;
 
-/// What a backend is asked for: this lock, for this run, for so long.
+/// The request for a lock: its name, the owner, and the lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) name: LockName,
     pub(crate) owner: Owner,
-    /// How long the lock is to be ours, from the moment the backend grants or renews it.
+    /// The time for which to hold the lock, from when the backend grants or renews it.
     pub(crate) lease: Duration,
-    /// How many runs of the lock the history keeps.
+    /// The number of runs that the history keeps.
     pub(crate) keep: u32,
     pub(crate) purpose: Purpose,
 }
 
-/// What a lock is taken for.
+/// The purpose of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Run,
-    /// A pause is no run: it leaves no record, draws no token, and outlives a reboot.
+    /// A pause: it has no record and no token, and survives a reboot.
     Pause,
 }
 
-/// A lock that is to change hands, or its end: only if it is held by `from`.
+/// A change of a lock's owner or end, which applies only while `from` holds the lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) name: LockName,
-    /// The owner as it is stored.
+    /// The owner as stored.
     pub(crate) from: String,
-    /// The owner to be stored. Another one holds it from now on.
+    /// The new owner.
     pub(crate) to: String,
-    /// For how long the lock is held from now on; zero frees it.
+    /// The time for which the lock is held from now on; zero frees it.
     pub(crate) left: Duration,
 }
 
@@ -42,18 +42,18 @@ pub(crate) struct Change {
 pub(crate) struct Grant {
     pub(crate) locked_at: Timestamp,
     pub(crate) until: Timestamp,
-    /// The fencing token: larger than that of every taking of the lock before. `None` where the backend may keep no history.
+    /// The fencing token, larger than every earlier one of the lock. `None` if the backend may keep no history.
     pub(crate) token: Option<u64>,
 }
 
-/// What becomes of the history's record of a taking when the lock is given back.
+/// The end of a run's record in the history, when the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// A run came of it, and this of the run. Of what was done under a handle nobody need know a code.
+    /// The run ended with this outcome. A lock released by its handle may have no exit code.
     Ended { verdict: RunOutcome, exit_code: Option<u8> },
-    /// No job has run under it: the record goes.
+    /// No job ran under the lock: the record is removed.
     Unused,
-    /// The same, and a request for it may still be on its way: a mark refuses that when it arrives.
+    /// The same, but a request may still be in flight: a mark makes the backend refuse it when it arrives.
     GivenUp,
 }
 
@@ -62,16 +62,16 @@ pub(crate) enum Closing {
 pub(crate) enum RunOutcome {
     Success,
     Failure,
-    /// At-most was used up and the job was stopped.
+    /// At-most was used up, and the job was stopped.
     Expired,
-    /// The lock was lost and the job was stopped.
+    /// The lock was lost, and the job was stopped.
     Lost,
     /// The command could not be started.
     Error,
 }
 
 impl RunOutcome {
-    /// As it is stored.
+    /// Returns the word that is stored.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -83,12 +83,12 @@ impl RunOutcome {
     }
 }
 
-/// What the backend says of a lock that somebody else holds.
+/// The state of a lock as the backend stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockState {
-    /// The owner as stored; a Java application's is its host name.
+    /// The owner as stored; for a Java application its host name.
     pub(crate) owner: String,
-    /// `None` where the row holds something that is no time.
+    /// `None` if the stored value is not a time.
     pub(crate) since: Option<Timestamp>,
     pub(crate) until: Option<Timestamp>,
     /// How long the lock stays held unless it is renewed or released.

@@ -1,10 +1,10 @@
-//! What `acquire` prints, and `release`, `extend` and `verify` take.
+//! The handle that `acquire` prints, and that `release`, `extend` and `verify` take.
 
 use std::fmt;
 
 use super::{LockName, Owner};
 
-/// A lock and the run, or the script, whose it is: `NAME@OWNER`.
+/// A lock and its owner, a run or a script: `NAME@OWNER`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) name: LockName,
@@ -12,9 +12,9 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Reads a handle; the error is the end of a sentence that begins with where it came from.
+    /// Parses a handle; the error is the end of a sentence that begins with the handle's source.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // A name may have an @ in it. The owner of a run has none, but that of a pause has.
+        // A name may contain an @. The owner of a run never does, but that of a pause does.
         let (name, owner) =
             text.rsplit_once('@').ok_or("is not a handle; `shedlock acquire` prints one, NAME@OWNER")?;
         let owner = Owner::parse(owner).or_else(|why| {

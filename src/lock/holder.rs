@@ -1,24 +1,24 @@
-//! Who holds a lock, read from the owner that is stored with it.
+//! The holder of a lock, parsed from the stored owner.
 
 use super::Owner;
 use crate::system::Timestamp;
 
-/// A stored owner, taken apart. A Java application's is its host's name.
+/// A parsed owner. A Java application's is its host's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder<'a> {
-    /// Without the mark of a run that has ended.
+    /// The owner without the mark of an ended run.
     owner: &'a str,
     ended: bool,
 }
 
-/// A pause, as its owner tells of it.
+/// A pause, parsed from its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause<'a> {
     /// `USER@HOST`.
     pub(crate) by: &'a str,
-    /// Empty where none was given.
+    /// The reason; empty if none was given.
     pub(crate) reason: &'a str,
-    /// Until when the lock was to stay held after the last run, by the backend's clock, if that was so when the pause began.
+    /// The end of the last run's at-least or every, by the backend's clock, if the lock was kept when the pause began.
     pub(crate) kept_until: Option<Timestamp>,
 }
 
@@ -28,17 +28,17 @@ impl<'a> Holder<'a> {
         Self { owner: owner.unwrap_or(stored), ended: owner.is_some() }
     }
 
-    /// The owner without the mark of a run that has ended.
+    /// Returns the owner without the mark of an ended run.
     pub(crate) fn owner(&self) -> &'a str {
         self.owner
     }
 
-    /// The lock is held although its run, or its pause, has ended: for at-least or every.
+    /// Returns whether the lock is kept, for at-least or every, after its run or pause has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// The pause that holds the lock, or that has ended.
+    /// Returns the pause, which holds the lock or has ended.
     pub(crate) fn pause(&self) -> Option<Pause<'a>> {
         let (by, rest) = self.owner.strip_prefix(Owner::PAUSED)?.split_once(':')?;
         let (rest, _random) = rest.rsplit_once(':')?;
@@ -46,22 +46,22 @@ impl<'a> Holder<'a> {
         by.contains('@').then(|| Pause { by, reason, kept_until: kept_until.parse().ok().map(Timestamp) })
     }
 
-    /// Whether a pause holds the lock.
+    /// Returns whether a pause holds the lock.
     pub(crate) fn is_paused(&self) -> bool {
         !self.ended && self.pause().is_some()
     }
 
-    /// The host and the pid of the shedlock that took the lock, for a run or to hand it over; `None` where the owner has not
-    /// our form, as a Java application's has not.
+    /// Returns host and pid of the shedlock process that took the lock; `None` for an owner of another form, such as a Java
+    /// application's.
     pub(crate) fn process(&self) -> Option<(&'a str, &'a str)> {
         let mut parts = self.owner.split(':');
         let (host, pid, random) = (parts.next()?, parts.next()?, parts.next()?);
-        // After these there may be the at-least of a lock that was handed over.
+        // The at-least of a lock taken by `acquire` may follow.
         let ours = parts.nth(1).is_none() && pid.parse::<u32>().is_ok();
         (ours && random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some((host, pid))
     }
 
-    /// The host that the holder is on, as far as an owner can say.
+    /// Returns the holder's host, if the owner contains it.
     pub(crate) fn host(&self) -> &'a str {
         match self.pause() {
             Some(pause) => pause.by.rsplit('@').next().unwrap_or_default(),

@@ -1,46 +1,46 @@
-//! What a store has of locks and runs, for people to see.
+//! The locks and runs that a backend lists.
 
 use super::{Holder, LockState};
 use crate::system::Timestamp;
 
-/// A lock as it is stored. Its name need not be one that we would take: others write here too.
+/// A lock as stored. Its name may be one that we would refuse, because other programs write here too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) name: String,
-    /// Who holds it, or held it last.
+    /// The state, with the current or last owner.
     pub(crate) state: LockState,
 }
 
 impl Lock {
-    /// Whether it is held, by whatever its backend judges that by.
+    /// Returns whether the lock is held, as the backend judges it.
     pub(crate) fn is_held(&self) -> bool {
         !self.state.left.is_zero()
     }
 
-    /// Returns whether all that the store knows of it is that it was paused once. Some stores forget that.
+    /// Returns whether the backend knows only a past pause of the lock. Some backends forget that.
     pub(crate) fn is_only_of_a_pause(&self) -> bool {
         !self.is_held() && Holder::of(&self.state.owner).pause().is_some()
     }
 }
 
-/// The locks of a store, by name.
+/// The locks of a backend, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Locks {
-    /// The store's clock.
+    /// The backend's clock.
     pub(crate) now: Timestamp,
     pub(crate) locks: Vec<Lock>,
 }
 
-/// A run as the history has it.
+/// A run as recorded in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRecord {
     pub(crate) token: u64,
     pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) host: String,
-    /// `None` where the history holds something that is no time.
+    /// `None` if the stored value is not a time.
     pub(crate) started_at: Option<Timestamp>,
-    /// `None` while it runs, and for ever if it never came back.
+    /// `None` while the run lasts, and for good if it never came back.
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) exit_code: Option<i64>,
     /// One of the words of [`super::RunOutcome`].
@@ -50,20 +50,20 @@ pub(crate) struct RunRecord {
 /// Runs of the history, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runs {
-    /// The store's clock.
+    /// The backend's clock.
     pub(crate) now: Timestamp,
     pub(crate) runs: Vec<RunRecord>,
 }
 
-/// Which runs are wanted.
+/// A query for runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wanted {
-    /// Of the locks of these names; empty for all.
+    /// The names of the locks; empty for all.
     pub(crate) names: Vec<String>,
-    /// No more than this, the newest ones.
+    /// The most runs, the newest ones.
     pub(crate) limit: Option<u32>,
-    /// No more than this of each name, the newest ones.
+    /// The most runs of each name, the newest ones.
     pub(crate) of_each: Option<u32>,
-    /// Only those that had not ended before.
+    /// Only runs that had not ended before this time.
     pub(crate) since: Option<Timestamp>,
 }

@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// A lock's name: 1 to 64 characters, none of them a control character, no blank at either end.
+/// A lock's name: 1 to 64 characters, no control characters, no space at either end.
 ///
-/// 64 is the width of the column in the Java library's tables; some servers cut longer names silently, which would
-/// make one lock of two.
+/// 64 is the width of the column in the Java library's tables. Some servers cut longer names silently, which would turn two
+/// locks into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockName(String);
 
 impl LockName {
     const LONGEST: usize = 64;
 
-    /// Checks a name; the error is the end of a sentence that begins with where the name came from.
+    /// Checks a name; the error is the end of a sentence that begins with the name's source.
     pub(crate) fn new(name: &str) -> Result<Self, String> {
         let length = name.chars().count();
         if name.is_empty() {

@@ -1,4 +1,4 @@
-//! Whose a lock is.
+//! The owner of a lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use super::Holder;
 use crate::duration;
 use crate::system::Timestamp;
 
-/// One run's identity, `HOST:PID:RANDOM`. Unique per run, so that no run can free another's lock, not even one on the
-/// same host with a recycled pid. That of a lock which was handed over bears its at-least too, `HOST:PID:RANDOM:30s`,
-/// since there is no process that remembers it.
+/// One run's identity, `HOST:PID:RANDOM`. Unique per run, so that no run can free another's lock, not even one on the same host
+/// with a recycled pid. The owner of a lock taken by `acquire` also contains its at-least, `HOST:PID:RANDOM:30s`, since no
+/// process remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// Marks, at the end of the stored owner, a lock that is still held although its run has ended.
+    /// The suffix of the stored owner of a lock that is still held although its run has ended.
     pub(crate) const ENDED: &str = ":ended";
-    /// What the owner of a pause begins with.
+    /// The prefix of a pause's owner.
     pub(super) const PAUSED: &str = "paused:";
     pub(super) const IS_PAUSE: &str = "belongs to a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
     #[cfg(test)]
     const LONGEST: usize = 255;
 
-    /// Makes the identity of a run on `host`. Blanks and colons in the host's name, which no real host name has,
-    /// would break the form, and become `_`; a very long name is cut.
+    /// Creates the owner for a run on `host`. Spaces and colons in the host's name, which no real host name has, would break
+    /// the form and become `_`; a very long name is cut.
     pub(crate) fn new(host: &str, pid: u32, random: u64) -> Self {
         Self(format!("{}:{pid}:{random:016x}", part(host, 128)))
     }
 
-    /// The same, of a lock that is handed over and is to stay held for `at_least`.
+    /// Creates the owner for `acquire`, with its at-least.
     pub(crate) fn with_at_least(self, at_least: Duration) -> Self {
         match at_least.is_zero() {
             true => self,
@@ -37,7 +37,7 @@ impl Owner {
         }
     }
 
-    /// Reads the owner of a run; the error is the end of a sentence that begins with where it came from.
+    /// Parses the owner of a run; the error is the end of a sentence that begins with the owner's source.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if Holder::of(text).pause().is_some() {
             return Err(Self::IS_PAUSE.to_owned());
@@ -62,39 +62,39 @@ impl Owner {
         }
     }
 
-    /// For how long after its taking the lock is to stay held, as far as its owner tells.
+    /// Returns the at-least that the owner contains.
     pub(crate) fn at_least(&self) -> Duration {
         let text = self.0.split(':').nth(3).filter(|_| !self.is_pause());
         text.and_then(|text| duration::parse(text).ok()).unwrap_or_default()
     }
 
-    /// Makes the identity of a pause, `paused:USER@HOST:REASON:KEPT_UNTIL:RANDOM`, which anybody can read who sees the
-    /// lock, with whatever tool. `kept_until` is until when the lock was to stay held after its last run.
+    /// Creates the owner of a pause, `paused:USER@HOST:REASON:KEPT_UNTIL:RANDOM`, readable in any tool that shows the lock.
+    /// `kept_until` is the end of the last run's at-least or every.
     pub(crate) fn of_pause(user: &str, host: &str, random: u64, kept_until: Option<Timestamp>, reason: &str) -> Self {
         let (user, host) = (part(user, 32), part(host, 64));
         let kept_until = kept_until.map(|until| until.0.to_string()).unwrap_or_default();
         Self(format!("{}{user}@{host}:{reason}:{kept_until}:{random:016x}", Self::PAUSED))
     }
 
-    /// How many characters a pause's reason may have.
+    /// The most characters of a pause's reason.
     pub(crate) const LONGEST_REASON: usize = 100;
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is a pause and no run.
+    /// Returns whether this is the owner of a pause.
     pub(crate) fn is_pause(&self) -> bool {
         Holder::of(&self.0).is_paused()
     }
 
-    /// What is stored instead of this owner once the run has ended and the lock stays held.
+    /// Returns the owner to store once the run has ended and the lock stays held.
     pub(crate) fn ended(&self) -> String {
         format!("{}{}", self.0, Self::ENDED)
     }
 }
 
-/// A user's or a host's name without what has a meaning in an owner, and cut if it is very long.
+/// Replaces the characters of a user's or host's name that have a meaning in an owner, and cuts a very long name.
 fn part(name: &str, longest: usize) -> String {
     let odd = |c: char| matches!(c, ':' | '@') || c.is_whitespace() || c.is_control();
     name.chars().take(longest).map(|c| if odd(c) { '_' } else { c }).collect()

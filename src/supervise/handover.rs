@@ -1,4 +1,4 @@
-//! Hands a lock over to whoever reads our stdout: the handle is written, or the lock must not stay taken.
+//! Hands a lock over by writing its handle to stdout; if that fails, the lock has to be released.
 
 use std::fs::File;
 use std::io::{Write, stdout};
@@ -10,10 +10,10 @@ use crate::job;
 use crate::lock::Handle;
 use crate::system::error_text;
 
-/// How long, in milliseconds, who reads may keep us waiting. Nothing else is done meanwhile, and no signal seen.
+/// How long, in milliseconds, to wait for the reader. Until then nothing else happens, and no signal is seen.
 const PATIENCE: u16 = 3_000;
 
-/// Writes the handle; the error says why that could not be done.
+/// Writes the handle; the error says why it could not be written.
 pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
     if job::stdout_was_closed() {
         return Err("it is closed".to_owned());
@@ -23,7 +23,7 @@ pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
     if !poll(&mut room, PollTimeout::from(PATIENCE)).is_ok_and(|ready| ready > 0) {
         return Err("nobody reads it".to_owned());
     }
-    // Rust's own stdout takes some errors for success.
+    // Rust's stdout treats some errors as success.
     let written = stdout.as_fd().try_clone_to_owned().and_then(|stdout| {
         let mut stdout = File::from(stdout);
         stdout.write_all(format!("{handle}\n").as_bytes())

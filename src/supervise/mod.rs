@@ -1,4 +1,4 @@
-//! Performs what the state machine decides: the program's only wait, and the place where its events meet.
+//! Performs the decisions of the state machine: the program's only wait, where all events meet.
 
 mod handover;
 mod timer;
@@ -25,13 +25,13 @@ use timer::{BootTimer, GLANCE};
 pub(crate) use worker::THREAD;
 use worker::{BackendWorker, Request};
 
-/// The pause after a wait that failed or that nothing came of, since the next one may be no longer.
+/// The pause after a wait that failed or brought nothing, because the next one may return at once, too.
 const BREATH: Duration = Duration::from_millis(5);
 
-/// How many signals are read before deadlines get their turn: real-time signals queue, and may come faster than they are read.
+/// The most signals read before deadlines get their turn: queued real-time signals may come faster than they can be read.
 const HEARING: usize = 64;
 
-/// Everything that a run acts upon.
+/// Everything that a run acts on.
 pub(crate) struct Supervisor {
     run: Run,
     claim: Claim,
@@ -41,28 +41,28 @@ pub(crate) struct Supervisor {
     signals: Signals,
     inherited: Inherited,
     timer: BootTimer,
-    /// When we last looked what has become of our children.
+    /// When children were last checked.
     looked: Moment,
     job: Option<Job>,
     guardian: Option<Guardian>,
-    /// There was one, or one was to be started.
+    /// A guardian was started, or should have been.
     was_guarded: bool,
-    /// There was one, and another could not be started.
+    /// The guardian died, and could not be replaced.
     guardian_lost: bool,
     reporter: Reporter,
-    /// `None` without --metrics-dir, and of a nested run: the outer one counts.
+    /// `None` without --metrics-dir, and in a nested run, because the outer run counts.
     metrics: Option<Metrics>,
 }
 
-/// What is done under the lock.
+/// The work under the lock.
 pub(crate) enum Work {
     Job(Rc<Command>, BackendRef),
-    /// The lock is handed over to whoever reads our stdout.
+    /// The handle of the lock is written to stdout.
     Handover,
 }
 
 impl Supervisor {
-    /// Gets ready; nothing is asked of the backend yet. From here on signals come in as events.
+    /// Prepares a run, without a request to the backend yet. From here on signals arrive as events.
     pub(crate) fn new(
         run: Run,
         claim: Claim,
@@ -71,7 +71,7 @@ impl Supervisor {
         reporter: Reporter,
         metrics: Option<Metrics>,
     ) -> anyhow::Result<Self> {
-        // The worker's thread inherits the mask, so the signals are caught first.
+        // Catches signals first, because the worker's thread inherits the mask.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
         let Opened { backend, address, pace } = backend;
         let worker =
@@ -96,7 +96,7 @@ impl Supervisor {
         })
     }
 
-    /// Lives the run through. No failure of the waiting ends it: a job may be running under the lock.
+    /// Runs to the end. A failing wait never ends the run, because a job may be running under the lock.
     pub(crate) fn supervise(mut self) -> ExitReason {
         let mut events = vec![Event::Begin];
         loop {
@@ -107,22 +107,22 @@ impl Supervisor {
             }
             self.timer.set(self.run.deadline());
             self.wait();
-            // What has become of the job counts before anything that would be done to it. Then signals: a stop that comes
-            // together with the grant keeps the job from being started.
+            // Handles the end of the job before anything that would be done to it. Then signals: a stop that arrives together
+            // with the grant keeps the job from starting.
             let stalled = self.timer.has_stalled();
             let signals = self.read_signals(&mut events);
             events.extend(stalled.then_some(Event::Stalled));
             events.extend(signals);
             events.extend(std::iter::from_fn(|| self.worker.answer()));
             if events.is_empty() && self.run.deadline().is_none_or(|at| at > Moment::now()) {
-                // A bell that cannot be silenced rings all the time.
+                // An eventfd that cannot be drained stays readable.
                 std::thread::sleep(BREATH);
             }
             events.push(Event::Tick);
         }
     }
 
-    /// Feeds an event to the state machine, and what follows from its actions.
+    /// Feeds an event to the state machine, and performs the resulting actions.
     fn feed(&mut self, event: Event) -> Option<ExitReason> {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
@@ -181,7 +181,7 @@ impl Supervisor {
                 }
             }
             Action::StopOurselves(signal) => job::stop_ourselves(&self.signals, signal),
-            // A run that was stopped before the backend was reached has asked for nothing.
+            // A run that was stopped before it reached the backend has requested nothing.
             Action::Emit(Notice::NotGivenBack(..)) if !backend::was_reached() => {}
             Action::Emit(notice) => {
                 if let Notice::Ended(outcome) = notice {
@@ -237,8 +237,8 @@ impl Supervisor {
         }
     }
 
-    /// Counts the run, once: when its job has ended, while the lock is given back, or else at its end. Who is told to stop
-    /// before there was an answer has neither run nor been refused.
+    /// Counts the run once: when its job has ended, while the lock is being released, or else at the end of the run. A run that
+    /// was stopped before the answer counts neither as run nor as skipped.
     fn count(&mut self, outcome: ExitReason) {
         let counted = match outcome {
             ExitReason::Stopped(_) => return,
@@ -250,7 +250,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts the guardian, or tells it of a new moment; one that is lost is replaced. Without it the job runs on all the same.
+    /// Starts the guardian, sends it a new deadline, or replaces a dead one. If that fails, the job runs on without a guardian.
     fn guard(&mut self, at: Option<Moment>) {
         let lost = match &self.guardian {
             Some(guardian) => match guardian.kill_at(at) {
@@ -261,7 +261,7 @@ impl Supervisor {
                     _ => error_text(&error),
                 }),
             },
-            // What could not be had from the first is not to be had later.
+            // If the first start failed, do not try again.
             None if self.was_guarded && !self.guardian_lost => return,
             None => None,
         };
@@ -285,7 +285,7 @@ impl Supervisor {
         }
     }
 
-    /// The job is over, or there is none.
+    /// Stops the guardian when the job is over, or did not start.
     fn dismiss_guardian(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             if let Some(job) = &mut self.job {
@@ -302,11 +302,11 @@ impl Supervisor {
         }
     }
 
-    /// Waits until something has happened, or may have.
+    /// Waits until something has happened, or may have happened.
     fn wait(&self) {
         let bells = [Some(self.signals.bell()), Some(self.worker.bell()), self.timer.bell()];
         let mut bells: Vec<_> = bells.into_iter().flatten().map(|bell| PollFd::new(bell, PollFlags::POLLIN)).collect();
-        // Rounded up: a deadline that is nearly there is not waited for in a circle.
+        // Rounded up, so that a deadline less than a millisecond away does not cause a busy loop.
         let patience = self.timer.patience() + Duration::from_millis(1);
         let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
         if poll(&mut bells, patience).is_err_and(|error| error != Errno::EINTR) {
@@ -314,7 +314,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the signals that came; what became of our children goes into `events`.
+    /// Returns the signals that arrived; ends of children go into `events`.
     fn read_signals(&mut self, events: &mut Vec<Event>) -> Vec<Event> {
         let (mut child, mut signals) = (false, Vec::new());
         for received in std::iter::from_fn(|| self.signals.next()).take(HEARING) {
@@ -324,7 +324,7 @@ impl Supervisor {
                 signals.push(Event::Signalled { signal: received.signal, sender: received.sender });
             }
         }
-        // One SIGCHLD may stand for several, and it may have come before the command was started. Or it got lost.
+        // One SIGCHLD may stand for several children, may have arrived before the command was started, or may be lost.
         let now = Moment::now();
         if child || now.since(self.looked) >= GLANCE {
             self.looked = now;

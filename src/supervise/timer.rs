@@ -1,4 +1,4 @@
-//! What wakes the supervisor when a deadline comes, and tells whether it slept through one.
+//! Wakes the supervisor at deadlines, and detects that it slept through one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -8,31 +8,31 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::system::Moment;
 
-/// The longest wait without looking at everything anew. A wait that fails, a timer that cannot be set or a SIGCHLD that got lost
-/// delays nothing for longer.
+/// The longest wait before everything is checked again. A failing wait, a timer that cannot be set or a lost SIGCHLD delays
+/// nothing for longer.
 pub(crate) const GLANCE: Duration = Duration::from_secs(1);
-/// A machine that is merely busy does not keep us waiting for so long.
+/// The delay that counts as a stall: a host that is merely busy does not delay us for that long.
 const STALL: Duration = Duration::from_secs(1);
 
-/// A timer on the boot clock: a deadline that passed during a suspend rings on waking, which a timeout of poll(2)
-/// would not.
+/// A timer on the boot clock: a deadline that passed during a suspend fires on waking, which a timeout of poll(2) would not.
 pub(crate) struct BootTimer {
     timer: TimerFd,
     at: Option<Moment>,
-    /// The timer could not be set, and may ring although nothing is due.
+    /// The timer could not be set, and may fire although nothing is due.
     is_broken: bool,
     suspended: Duration,
 }
 
 impl BootTimer {
-    /// Makes one that does not ring.
+    /// Creates a disarmed timer.
     pub(crate) fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?;
         Ok(Self { timer, at: None, is_broken: false, suspended: Moment::suspended() })
     }
 
-    /// Rings at `at`, also if that has passed; never with `None`. If the timer fails, [`BootTimer::patience`] ends the wait instead.
+    /// Sets the timer to `at`, which may be in the past; disarms it with `None`. If that fails, [`BootTimer::patience`] ends
+    /// the wait instead.
     pub(crate) fn set(&mut self, at: Option<Moment>) {
         if self.at == at && !self.is_broken && at.is_none_or(|at| at > Moment::now()) {
             return;
@@ -55,7 +55,7 @@ impl BootTimer {
         left.min(GLANCE)
     }
 
-    /// Whether time has passed since it was asked last that we did not live through: the machine slept, or we were stopped.
+    /// Returns whether a stall happened since the last call: the host was suspended, or we were stopped.
     pub(crate) fn has_stalled(&mut self) -> bool {
         let suspended = Moment::suspended();
         let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
@@ -63,7 +63,7 @@ impl BootTimer {
         slept > STALL || late > STALL
     }
 
-    /// Readable once it rings; `None` if it cannot.
+    /// Returns the descriptor, readable once the timer fires; `None` without a timer.
     pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_broken).then(|| self.timer.as_fd())
     }

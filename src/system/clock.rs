@@ -1,5 +1,5 @@
-//! The two clocks of a run: `Moment`, on this host's boot clock, for everything we wait for; and `Timestamp`,
-//! a backend's wall clock, for what is stored and shown.
+//! The two clocks of a run: `Moment`, on this host's boot clock, for all waiting; and `Timestamp`, a backend's wall clock, for
+//! stored and printed times.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -21,24 +21,24 @@ impl Moment {
         Self(Duration::from(now))
     }
 
-    /// For how long this machine has been suspended since its start.
+    /// Returns how long this host has been suspended since boot.
     pub(crate) fn suspended() -> Duration {
         let awake = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         Self::now().0.saturating_sub(awake)
     }
 
-    /// Makes the instant `since_boot` after the machine's start.
+    /// Creates the instant `since_boot` after boot.
     #[cfg(test)]
     pub(crate) const fn at(since_boot: Duration) -> Self {
         Self(since_boot)
     }
 
-    /// Returns the time since the machine's start.
+    /// Returns the time since boot.
     pub(crate) const fn since_boot(self) -> Duration {
         self.0
     }
 
-    /// Returns how long ago `earlier` was; zero if it is still to come.
+    /// Returns how long ago `earlier` was; zero if it is in the future.
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -68,13 +68,13 @@ impl Timestamp {
         Self::from(SystemTime::now())
     }
 
-    /// Reads `2026-01-31T18:00:00.000Z`; `None` if the text is nothing of the kind.
+    /// Parses `2026-01-31T18:00:00.000Z`; `None` for any other text.
     #[cfg(any(test, feature = "sqlite", feature = "tls"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         humantime::parse_rfc3339_weak(text).ok().map(Self::from)
     }
 
-    /// Returns how long before it `earlier` was; zero if it was not.
+    /// Returns how long before it `earlier` was; zero if `earlier` is later.
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Its text in lower case, without the number that Rust adds.
+/// Returns the error's text in lower case, without the number that Rust adds.
 pub(crate) fn error_text(error: &io::Error) -> String {
     error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }

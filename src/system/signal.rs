@@ -1,10 +1,10 @@
-//! A signal as a value: its number, its names, and what the kernel does when nobody minds it.
+//! A signal as a value: its number, its names, and its default action.
 
 use std::fmt;
 
 use nix::libc;
 
-/// A signal's number; real-time signals too, which have no variant in most libraries.
+/// A signal's number, including real-time signals, which most libraries have no variant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signal(i32);
 
@@ -31,12 +31,12 @@ impl Signal {
     pub(crate) const XFSZ: Self = Self(libc::SIGXFSZ);
     pub(crate) const WINCH: Self = Self(libc::SIGWINCH);
 
-    /// Makes a signal of a number that the kernel gave us.
+    /// Creates a signal from a number that the kernel returned.
     pub(crate) const fn from_number(number: i32) -> Self {
         Self(number)
     }
 
-    /// Reads `TERM`, `SIGTERM`, `term`, `15`, `RTMIN+1`; the error is the end of a sentence.
+    /// Parses `TERM`, `SIGTERM`, `term`, `15`, `RTMIN+1`; the error is the end of a sentence.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let upper = text.trim().to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -60,7 +60,7 @@ impl Signal {
         self.0
     }
 
-    /// Whether the default action is to end the process, with or without a core dump.
+    /// Returns whether the default action is to end the process, with or without a core dump.
     pub(crate) const fn terminates(self) -> bool {
         !matches!(
             self.0,
@@ -75,23 +75,23 @@ impl Signal {
         )
     }
 
-    /// Whether the default action is to stop the process until it is continued.
+    /// Returns whether the default action is to stop the process.
     pub(crate) const fn stops(self) -> bool {
         matches!(self.0, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
     }
 
-    /// Whether people and service managers send it to end a program in an orderly way.
+    /// Returns whether people and service managers send it for an orderly stop.
     pub(crate) const fn asks_to_stop(self) -> bool {
         matches!(self.0, libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM)
     }
 
-    /// Every signal that can be blocked and waited for.
+    /// Returns every signal that can be blocked and waited for.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (1..32).chain(FIRST_REAL_TIME..=LAST).filter(|n| !matches!(*n, libc::SIGKILL | libc::SIGSTOP)).map(Self)
     }
 }
 
-/// The `+1` of `RTMIN+1`; what cannot be read leads out of the range of signals.
+/// Parses the `+1` of `RTMIN+1`; for invalid text returns a number outside the range of signals.
 fn offset_of(text: &str) -> i32 {
     if text.is_empty() { 0 } else { text.parse::<i8>().map_or(1000, i32::from) }
 }

@@ -1,7 +1,7 @@
 //! The user that shedlock runs as: the home directory, and the entry in /etc/passwd.
 //!
-//! The C library would also ask the modules that /etc/nsswitch.conf names. It has to load them, and those of another C library
-//! than the one that is linked in, such as systemd's, crash this program when they are asked for a user who is not there.
+//! The C library would also load the modules in /etc/nsswitch.conf. Modules built for another C library than the one linked in,
+//! such as systemd's, crash this program when asked for an unknown user.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, geteuid};
 
-/// What /etc/passwd says of a user.
+/// A user's entry in /etc/passwd.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     name: String,
     home: PathBuf,
 }
 
-/// Returns the user's home directory. After sudo(8) HOME can be another user's: a file made there would be in that user's way, and one found there
-/// is not to be trusted.
+/// Returns the user's home directory. After sudo(8) HOME can be another user's: a file created there would be in that user's
+/// way, and one found there cannot be trusted.
 pub(crate) fn home() -> Option<PathBuf> {
     let ours = geteuid();
     let named = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute() && !is_anothers(home, ours));
-    // In a user namespace root's home in /etc/passwd is the real root's, who is somebody else there.
+    // In a user namespace, /etc/passwd has the home of the real root, who is another user there.
     let is_usable =
         |home: &PathBuf| home.metadata().is_ok_and(|data| data.is_dir() && [0, ours.as_raw()].contains(&data.uid()));
     named.or_else(|| entry(ours).map(|entry| entry.home).filter(is_usable))
@@ -41,7 +41,7 @@ pub(crate) fn name_of(user: u32) -> String {
     entry(Uid::from_raw(user)).map_or_else(|| user.to_string(), |entry| entry.name)
 }
 
-/// Returns whether a path is there and belongs to another user.
+/// Returns whether a path exists and belongs to another user.
 pub(crate) fn is_anothers(path: &Path, ours: Uid) -> bool {
     path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
 }
