@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::network::Host;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::{BackendError, ErrorClass, note_reached};
@@ -16,7 +15,6 @@ const GROWTH: f64 = 1.5;
 const SPREAD: f64 = 0.5;
 
 /// The hosts of a URL in the order in which they are tried.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) struct Hosts {
     pub(super) all: Vec<Host>,
     /// The one that comes first: the one that worked.
@@ -24,7 +22,6 @@ pub(super) struct Hosts {
     pub(super) attempts: Attempts,
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 impl Hosts {
     /// Makes the hosts of a URL, of which one is to let us in within `patience`.
     pub(super) fn new(all: Vec<Host>, patience: Duration) -> Self {
@@ -46,6 +43,7 @@ impl Hosts {
     }
 
     /// Connects to the first host that lets us in, and tries that one first from now on.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn connect<T>(
         &mut self,
         connect: impl Fn(&Host, Bound) -> Result<T, BackendError>,

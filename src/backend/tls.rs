@@ -63,7 +63,8 @@ impl Tls {
     /// The names of the parameters.
     pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
-    /// Takes the parameters off a URL; what it does not say, `otherwise` may. `mode` is the mode when nobody says one.
+    /// Takes the parameters off a URL; what it does not say, `otherwise` may. `mode` is the mode when nobody says one; where that
+    /// is without TLS, a file that is named means that all is checked.
     pub(super) fn take(url: &Url, otherwise: impl Fn(&str) -> Option<String>, mode: Mode) -> Result<Self, String> {
         let find = |key| url.take(key).filter(|value| !value.is_empty()).or_else(|| otherwise(key));
         let named = find("sslmode");
@@ -71,8 +72,15 @@ impl Tls {
             "system" => Roots::System,
             path => Roots::File(PathBuf::from(path)),
         });
+        let identity = match (find("sslcert"), find("sslkey")) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.into(), key: key.into() }),
+            (Some(_), None) => return Err("has sslcert without sslkey".to_owned()),
+            (None, Some(_)) => return Err("has sslkey without sslcert".to_owned()),
+        };
         let mode = match &named {
             None if roots == Some(Roots::System) => Mode::VerifyFull,
+            None if mode == Mode::Disable && (roots.is_some() || identity.is_some()) => Mode::VerifyFull,
             None => mode,
             Some(name) => MODES.iter().find(|(known, _)| known == name).map(|(_, mode)| *mode).ok_or_else(|| {
                 let known: Vec<_> = MODES.iter().map(|(known, _)| *known).collect();
@@ -84,12 +92,6 @@ impl Tls {
                         anybody can get a certificate from a public authority"
                 .to_owned());
         }
-        let identity = match (find("sslcert"), find("sslkey")) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some(Identity { certificate: certificate.into(), key: key.into() }),
-            (Some(_), None) => return Err("has sslcert without sslkey".to_owned()),
-            (None, Some(_)) => return Err("has sslkey without sslcert".to_owned()),
-        };
         Ok(Self { mode, roots, identity })
     }
 

@@ -71,7 +71,7 @@ impl Servers {
         let user = user.or_else(crate::system::user::name).ok_or_else(|| {
             format!("names no user, and the current user has no name; write {}://USER@HOST/DATABASE", url.scheme())
         })?;
-        let tls = take_tls(url)?;
+        let tls = Tls::take(url, |_| None, Mode::Disable)?;
         let share = access.patience / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let share = share.max(SHORTEST);
         let options = OptsBuilder::new()
@@ -199,16 +199,6 @@ fn in_memory(text: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("authorities", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text)?;
     Ok(file)
-}
-
-/// Takes the parameters of TLS. Who names a file of theirs and no mode wants it all checked.
-fn take_tls(url: &Url) -> Result<Tls, String> {
-    let mode = url.take("sslmode").filter(|mode| !mode.is_empty());
-    let mut tls = Tls::take(url, |key| mode.clone().filter(|_| key == "sslmode"), Mode::Disable)?;
-    if mode.is_none() && (tls.roots.is_some() || tls.identity.is_some()) {
-        tls.mode = Mode::VerifyFull;
-    }
-    Ok(tls)
 }
 
 fn absolute(socket: &str) -> Result<String, String> {

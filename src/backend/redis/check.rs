@@ -5,10 +5,9 @@ mod rights;
 
 use std::collections::BTreeMap;
 
-use ::redis::{Cmd, Value, cmd};
+use ::redis::{Value, cmd};
 
 use super::Redis;
-use super::connect::Route;
 use super::errors;
 use super::link::Link;
 use crate::backend::probe::{self, Distance, Tell};
@@ -51,7 +50,7 @@ impl Redis {
             left -= 1;
             let mut link = self.network.link()?;
             // It may be refused, but a server that wants a password says so to everything.
-            let answer = one(&mut link, cmd("PING"))?;
+            let answer = link.one(cmd("PING"))?;
             if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
                 return Err(link
                     .check(answer)
@@ -75,7 +74,7 @@ impl Redis {
         distance: Distance,
         tell: Tell<'_>,
     ) -> Result<Reached, BackendError> {
-        if let Route::Sentinels { master, .. } = self.network.route() {
+        if let Some(master) = self.network.master() {
             tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
         }
         // The driver does not say which version was agreed on.
@@ -101,7 +100,7 @@ impl Redis {
         }
         let lacking = rights::lacking(&mut link, &self.space)?;
         rights::judge(&lacking, &self.space).into_iter().for_each(&mut *tell);
-        memory::probe(&mut link, info, matches!(self.network.route(), Route::Sentinels { .. }), tell)?;
+        memory::probe(&mut link, info, self.network.master().is_some(), tell)?;
         Ok(reached)
     }
 
@@ -114,7 +113,7 @@ impl Redis {
         if !self.network.is_cluster() {
             return Ok(None);
         }
-        let answer = text(&one(link, cmd("CLUSTER").arg("INFO").clone())?);
+        let answer = text(&link.one(cmd("CLUSTER").arg("INFO").clone())?);
         Ok(Some(match answer.lines().find_map(|line| line.trim().strip_prefix("cluster_state:")) {
             Some("ok") => Finding::good("cluster", "its state is ok"),
             Some(state) => Finding::bad(
@@ -125,11 +124,6 @@ impl Redis {
             None => Finding::unwise("cluster", "the user may not read its state", "allow the user +cluster|info"),
         }))
     }
-}
-
-/// Asks one thing.
-fn one(link: &mut Link, command: Cmd) -> Result<Value, BackendError> {
-    Ok(link.ask(&[command])?.pop().unwrap_or_default())
 }
 
 /// The text of an answer; nothing of a refusal.
@@ -143,13 +137,13 @@ fn text(answer: &Value) -> String {
 }
 
 fn info(link: &mut Link) -> Result<Info, BackendError> {
-    let answer = text(&one(link, cmd("INFO"))?);
+    let answer = text(&link.one(cmd("INFO"))?);
     let pair = |line: &str| line.trim().split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
     Ok(answer.lines().filter_map(pair).collect())
 }
 
 fn clock(link: &mut Link) -> Result<u64, BackendError> {
-    let answer = one(link, cmd("TIME"))?;
+    let answer = link.one(cmd("TIME"))?;
     let Value::Array(parts) = link.check(answer)? else {
         return Err(BackendError::permanent("the server's answer to TIME is no time"));
     };

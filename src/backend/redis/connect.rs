@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use ::redis::{Script, ServerError, Value, cmd};
 
-use super::super::hosts::{Attempts, Bound};
+use super::super::hosts::{Bound, Hosts};
 use super::super::network::Host;
 use super::super::probe::{self, Distance, Tell};
 use super::super::{BackendError, ErrorClass};
 use super::errors;
 use super::link::{self, Link, Login, Peer, Terms};
+use super::route::{Kind, Route};
 use crate::system::Moment;
 
 /// How often a cluster may send us on within one request.
@@ -27,17 +28,6 @@ pub(super) fn is_dispensable(error: &ServerError) -> bool {
     DISPENSABLE.contains(&errors::code(error))
 }
 
-/// The servers of a URL.
-pub(super) enum Route {
-    /// Servers, of which one is the master.
-    Servers(Vec<Host>),
-    Sentinels {
-        hosts: Vec<Host>,
-        master: String,
-    },
-    Cluster(Vec<Host>),
-}
-
 /// A script, its keys and its arguments. The first key is the lock's; it can do without the others. With all of it a command
 /// has at most ten parts: a server that wants a password would not say so of a longer one.
 #[derive(Clone, Copy)]
@@ -49,14 +39,15 @@ pub(super) struct Call<'a> {
 
 /// The way to the servers, with at most one connection.
 pub(super) struct Network {
-    route: Route,
+    kind: Kind,
+    /// The one that had trouble last is the last to be tried.
+    hosts: Hosts,
+    /// How many servers share the time of one attempt.
+    places: usize,
     terms: Terms,
     link: Option<Link>,
-    /// The host to begin with: the one after that which had trouble last.
-    first: usize,
     /// The cluster's node that had the lock last.
     node: Option<Host>,
-    attempts: Attempts,
     /// The attempt to be let in that is under way. Redis says nothing until it is asked, so it ends with the first answer.
     attempt: Option<Bound>,
 }
@@ -64,23 +55,23 @@ pub(super) struct Network {
 impl Network {
     /// Makes the way to servers, one of which is to answer within `patience`.
     pub(super) fn new(route: Route, terms: Terms, patience: Duration) -> Self {
-        let attempts = Attempts::new(patience);
-        Self { route, terms, link: None, first: 0, node: None, attempts, attempt: None }
+        let (places, hosts) = (route.places(), Hosts::new(route.hosts, patience));
+        Self { kind: route.kind, hosts, places, terms, link: None, node: None, attempt: None }
     }
 
     /// Lets the next attempt to be let in take all the time there is.
     pub(super) fn make_one_attempt(&mut self) {
-        self.attempts.make_one();
+        self.hosts.attempts.make_one();
     }
 
-    /// How long each of so many servers may take.
+    /// Returns how long each of so many servers may take.
     pub(super) fn share(patience: Duration, servers: usize) -> Duration {
         (patience / u32::try_from(servers.max(1)).unwrap_or(u32::MAX)).max(Duration::from_secs(1))
     }
 
-    /// Whether a name in braces would mean something.
+    /// Tells whether a name in braces would mean something.
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.route, Route::Cluster(_))
+        self.kind == Kind::Cluster
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -89,23 +80,19 @@ impl Network {
 
     /// Tells which of the URL's hosts can be reached: servers, sentinels or nodes.
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
-        let (hosts, port) = match &self.route {
-            Route::Servers(hosts) | Route::Cluster(hosts) => (hosts, link::port_of(Peer::Server)),
-            Route::Sentinels { hosts, .. } => (hosts, link::port_of(Peer::Sentinel(Login::Without))),
-        };
+        let peer = if let Kind::Sentinels(_) = self.kind { Peer::Sentinel(Login::Without) } else { Peer::Server };
+        let (hosts, port) = (&self.hosts.all, link::port_of(peer));
         probe::hosts(hosts, port, self.terms.timeout, |host| host.name.clone().into(), tell)
     }
 
-    pub(super) fn route(&self) -> &Route {
-        &self.route
+    /// Returns the master that sentinels are asked for.
+    pub(super) fn master(&self) -> Option<&str> {
+        if let Kind::Sentinels(master) = &self.kind { Some(master) } else { None }
     }
 
-    /// How many servers may stand in for each other.
+    /// Returns how many servers may stand in for each other.
     pub(super) fn count(&self) -> usize {
-        match &self.route {
-            Route::Servers(hosts) => hosts.len(),
-            Route::Sentinels { .. } | Route::Cluster(_) => 1,
-        }
+        if self.kind == Kind::Servers { self.hosts.count() } else { 1 }
     }
 
     /// The connection to go on with, which is opened if there is none. Who does not give it back closes it.
@@ -120,7 +107,7 @@ impl Network {
     pub(super) fn keep(&mut self, link: Link) {
         self.link = Some(link);
         self.attempt = None;
-        self.attempts.succeeded();
+        self.hosts.attempts.succeeded();
     }
 
     pub(super) fn terms(&self) -> &Terms {
@@ -157,19 +144,19 @@ impl Network {
                 self.keep(link);
                 return Ok(answer);
             }
-            match (&self.route, code) {
-                (Route::Cluster(_), "MOVED" | "ASK") if redirections < REDIRECTIONS => {
+            match (&self.kind, code) {
+                (Kind::Cluster, "MOVED" | "ASK") if redirections < REDIRECTIONS => {
                     redirections += 1;
                     asking = if code == "ASK" { Asking::Yes } else { Asking::No };
                     self.node = redirection(error.details().unwrap_or_default(), link.host());
                 }
-                (Route::Cluster(_), "MOVED" | "ASK") => {
+                (Kind::Cluster, "MOVED" | "ASK") => {
                     self.node = None;
                     return Err(
                         BackendError::transient("the cluster's nodes redirect back and forth").named(link.name())
                     );
                 }
-                (Route::Servers(hosts), "READONLY" | "MASTERDOWN" | "LOADING") if replicas + 1 < hosts.len() => {
+                (Kind::Servers, "READONLY" | "MASTERDOWN" | "LOADING") if replicas + 1 < self.hosts.count() => {
                     replicas += 1;
                     self.look_elsewhere();
                 }
@@ -181,22 +168,23 @@ impl Network {
         }
     }
 
-    /// Has the next connection begin with another host: this one may be frozen, or not be the master any more.
+    /// Begins the next connection with another host: this one may be frozen, or not be the master any more.
     pub(super) fn look_elsewhere(&mut self) {
-        self.first = self.first.wrapping_add(1);
+        self.hosts.pass_over();
         self.node = None;
+        self.fail();
+    }
+
+    /// Notes that the attempt to be let in has failed.
+    fn fail(&mut self) {
         if let Some(bound) = self.attempt.take() {
-            self.attempts.failed(bound, Moment::now());
+            self.hosts.attempts.failed(bound, Moment::now());
         }
     }
 
-    /// How long each server may take.
+    /// Returns how long each server may take.
     fn limit(&mut self) -> Duration {
-        let bound = *self.attempt.get_or_insert_with(|| self.attempts.begin(Moment::now()));
-        bound.each(match &self.route {
-            Route::Servers(hosts) | Route::Cluster(hosts) => hosts.len(),
-            Route::Sentinels { hosts, .. } => hosts.len() + 1,
-        })
+        self.attempt.get_or_insert_with(|| self.hosts.attempts.begin(Moment::now())).each(self.places)
     }
 
     /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
@@ -216,24 +204,21 @@ impl Network {
             return Ok(link);
         }
         let limit = self.limit();
-        let (Route::Servers(hosts) | Route::Sentinels { hosts, .. } | Route::Cluster(hosts)) = &self.route;
-        let mut last = None;
-        for _ in 0..hosts.len() {
-            let host = &hosts[self.first % hosts.len()];
-            let found = match &self.route {
-                Route::Sentinels { master, .. } => ask_sentinel(host, master, &self.terms, limit),
-                _ => Link::open(host, Peer::Server, &self.terms, limit),
+        let mut met = None;
+        for _ in 0..self.hosts.count() {
+            let host = self.hosts.first();
+            let found = match self.master() {
+                Some(master) => ask_sentinel(host, master, &self.terms, limit),
+                None => Link::open(host, Peer::Server, &self.terms, limit),
             };
             match found {
                 Ok(link) => return Ok(link),
-                Err(error) => last = Some(both(last, error)),
+                Err(error) => met = Some(both(met, error)),
             }
-            self.first = self.first.wrapping_add(1);
+            self.hosts.pass_over();
         }
-        if let Some(bound) = self.attempt.take() {
-            self.attempts.failed(bound, Moment::now());
-        }
-        Err(last.unwrap_or_else(|| BackendError::permanent("the URL names no host")))
+        self.fail();
+        Err(met.unwrap_or_else(|| BackendError::permanent("the URL names no host")))
     }
 }
 
@@ -285,10 +270,10 @@ pub(super) fn redirection(text: &str, from: &Host) -> Option<Host> {
 fn ask_sentinel(host: &Host, master: &str, terms: &Terms, limit: Duration) -> Result<Link, BackendError> {
     let question = || cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).clone();
     let mut link = Link::open(host, Peer::Sentinel(Login::Without), terms, limit)?;
-    let mut answer = link.ask(&[question()])?.pop().unwrap_or_default();
+    let mut answer = link.one(question())?;
     if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
         link = Link::open(host, Peer::Sentinel(Login::With), terms, limit)?;
-        answer = link.ask(&[question()])?.pop().unwrap_or_default();
+        answer = link.one(question())?;
     }
     let answer = link.check(answer)?;
     match ::redis::from_redis_value::<Option<(String, u16)>>(answer) {

@@ -132,6 +132,11 @@ impl Link {
         Ok(answers)
     }
 
+    /// Sends one command and returns its answer, which may be a refusal.
+    pub(super) fn one(&mut self, command: Cmd) -> Result<Value, BackendError> {
+        Ok(self.ask(&[command])?.pop().unwrap_or_default())
+    }
+
     /// Makes trouble of a server's refusal.
     pub(super) fn check(&self, answer: Value) -> Result<Value, BackendError> {
         match answer {

@@ -11,9 +11,9 @@ mod check;
 mod connect;
 mod errors;
 mod link;
-mod meant;
 mod operate;
-mod survey;
+mod route;
+mod scan;
 
 use std::slice;
 use std::time::Duration;
@@ -25,8 +25,9 @@ use super::tls::Tls;
 use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
-use connect::{Call, Network, Route};
+use connect::{Call, Network};
 use link::Terms;
+use route::{Kind, Route};
 
 /// Makes a script of its parts.
 macro_rules! script {
@@ -84,24 +85,21 @@ impl Redis {
     /// Checks the URL, without reaching for the server.
     pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let authority = Authority::parse(url)?;
-        let tls = meant::tls(url)?;
-        let (route, database) = meant::route(url, &authority)?;
+        let tls = route::tls(url)?;
+        let (user, password) = (authority.user.clone(), authority.password.clone());
+        let (route, database) = Route::of_url(url, authority)?;
         let prefix = url.take("prefix").unwrap_or_else(|| "job-lock".to_owned());
         let environment = url.take("environment").unwrap_or_else(|| "default".to_owned());
-        if matches!(route, Route::Cluster(_)) && [&prefix, &environment].iter().any(|text| has_braces(text)) {
+        if route.kind == Kind::Cluster && [&prefix, &environment].iter().any(|text| has_braces(text)) {
             return Err("has a brace in its prefix or environment, which has a special meaning on a cluster".to_owned());
         }
         url.nothing_left(&[["db", "prefix", "environment"].as_slice(), &Tls::PARAMETERS].concat())?;
-        let servers = match &route {
-            Route::Servers(hosts) | Route::Cluster(hosts) => hosts.len(),
-            Route::Sentinels { hosts, .. } => hosts.len() + 1,
-        };
         let terms = Terms {
-            user: authority.user,
-            password: authority.password.or_else(|| access.password.clone()),
+            user,
+            password: password.or_else(|| access.password.clone()),
             database,
             tls,
-            timeout: Network::share(access.patience, servers),
+            timeout: Network::share(access.patience, route.places()),
         };
         let redis = Self {
             network: Network::new(route, terms, access.patience),

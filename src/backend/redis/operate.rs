@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
-use super::survey::escaped;
+use super::scan::escaped;
 use super::{Beside, CHANGE, LIST, Redis, errors, millis};
 use crate::backend::{Admin, BackendError, Finding, Kept};
 use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
@@ -103,7 +103,7 @@ impl Redis {
             return Ok(locks.now);
         }
         let mut link = self.network.link()?;
-        let answer = link.ask(&[cmd("TIME")])?.pop().unwrap_or_default();
+        let answer = link.one(cmd("TIME"))?;
         self.network.keep(link);
         let time = from_redis_value::<(u64, u64)>(answer).ok();
         // Who may not even ask for the time is shown this host's: the time that is left is right all the same.

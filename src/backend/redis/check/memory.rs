@@ -3,7 +3,7 @@
 use ::redis::{Value, cmd};
 
 use super::super::link::Link;
-use super::{Info, one, text};
+use super::{Info, text};
 use crate::backend::probe::Tell;
 use crate::backend::{BackendError, Finding};
 
@@ -31,7 +31,7 @@ pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_
 }
 
 fn setting(link: &mut Link, name: &str) -> Result<Option<String>, BackendError> {
-    Ok(match one(link, cmd("CONFIG").arg("GET").arg(name).clone())? {
+    Ok(match link.one(cmd("CONFIG").arg("GET").arg(name).clone())? {
         Value::Array(pair) => pair.get(1).map(text),
         Value::Map(pairs) => pairs.first().map(|(_, value)| text(value)),
         _ => None,

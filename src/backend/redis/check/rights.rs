@@ -4,7 +4,6 @@ use ::redis::{Cmd, Value, cmd};
 
 use super::super::errors;
 use super::super::link::Link;
-use super::one;
 use crate::backend::{BackendError, Finding};
 
 /// What locks need, and what their tokens and history need beside it.
@@ -26,7 +25,7 @@ pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, Back
     let mut lacking = Vec::new();
     for (needed, right, command) in commands(&lock, &history) {
         // A cluster looks at the rights before it sends us on.
-        let answer = one(link, command)?;
+        let answer = link.one(command)?;
         if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOPERM") {
             lacking.push((needed, right));
         }

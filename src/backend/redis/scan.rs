@@ -122,7 +122,7 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
     let mut cursor = "0".to_owned();
     loop {
         let command = cmd("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STRIDE).clone();
-        let answer = link.ask(&[command])?.pop().unwrap_or_default();
+        let answer = link.one(command)?;
         let answer = permitted(link, answer, rights)?;
         let Ok((next, found)) = from_redis_value::<(String, Vec<Vec<u8>>)>(answer) else {
             return Err(BackendError::permanent("not an answer to SCAN").named(link.name()));
@@ -138,7 +138,7 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
 
 /// The masters of the cluster that have slots.
 fn masters(link: &mut Link) -> Result<Vec<Host>, BackendError> {
-    let answer = link.ask(&[cmd("CLUSTER").arg("SLOTS").clone()])?.pop().unwrap_or_default();
+    let answer = link.one(cmd("CLUSTER").arg("SLOTS").clone())?;
     if matches!(&answer, Value::ServerError(error) if error.details().is_some_and(|text| text.contains("support disabled")))
     {
         // It has all keys.
