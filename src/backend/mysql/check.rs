@@ -63,21 +63,20 @@ const HISTORY_RIGHTS: [(&str, &str); 4] = [
     ("DELETE", "DELETE FROM {table} WHERE 1 = 0"),
 ];
 
-pub(super) const DIALECT: Dialect = Dialect {
-    change: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
-    not_null: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
-    text: ["VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "VARCHAR(255) CHARACTER SET utf8mb4"],
-    time: "TIMESTAMP(3)",
-    digits: 0,
-    add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
-    binding: true,
-};
-
 /// The server's variables, by name.
 type Variables = BTreeMap<String, String>;
 
 impl Server for MySql {
     const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+    const DIALECT: Dialect = Dialect {
+        change: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
+        not_null: "ALTER TABLE {table} MODIFY {column} {type} NOT NULL",
+        text: ["VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "VARCHAR(255) CHARACTER SET utf8mb4"],
+        time: "TIMESTAMP(3)",
+        digits: 0,
+        add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+        binding: true,
+    };
 
     fn hosts(&mut self) -> &mut Hosts {
         &mut self.servers.hosts
@@ -109,11 +108,8 @@ impl Server for MySql {
             more: judge_settings(&variables),
         })
     }
-}
 
-impl MySql {
-    /// Describes a table, whose name has but letters, digits and underscores.
-    pub(super) fn facts(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
+    fn facts(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
         let name = self.tables.name(table);
         let clause = match name.split_once('.') {
             Some((schema, table)) => format!("table_schema = '{schema}' AND table_name = '{table}'"),
@@ -273,11 +269,11 @@ fn judge_column(table: &str, row: &Row) -> Option<Finding> {
         ),
         "name" if set != "utf8mb4" && set != "binary" && !set.is_empty() => (
             format!("{name} is in {set}, which lacks some characters: some names cannot be locks"),
-            format!("{} NOT NULL", DIALECT.text[0]),
+            format!("{} NOT NULL", <MySql as Server>::DIALECT.text[0]),
         ),
         "name" if !is_exact(&collation) => (
             format!("name has the collation {collation}, which treats `Job` and `job` as one lock"),
-            format!("{} NOT NULL", DIALECT.text[0]),
+            format!("{} NOT NULL", <MySql as Server>::DIALECT.text[0]),
         ),
         _ => return None,
     };

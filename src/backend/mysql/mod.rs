@@ -21,10 +21,9 @@ use std::time::Duration;
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::probe::Tell;
-use super::sql::{Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, Table, survey};
+use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, Kept, Opened, Reached, Remark, Reply, Url};
+use super::{Access, Acquired, BackendError, Kept, Opened, Remark, Reply, Url};
 use crate::duration::brief;
 use crate::lock::{Change, Claim, Closing, Grant, Wanted};
 use crate::system::Timestamp;
@@ -153,7 +152,6 @@ impl Database for MySql {
     type Failure = Failure;
 
     const CLOSES_WHEN_DONE: bool = true;
-    const DIALECT: Dialect = check::DIALECT;
 
     fn label(&self) -> String {
         self.servers.label.clone()
@@ -337,14 +335,6 @@ impl Database for MySql {
     /// Whether the table can be seen. If not, it is missing, or making it meets the same trouble and tells of it.
     fn is_there(&mut self, session: &mut Conn, table: Table) -> Result<bool, Failure> {
         Ok(session.query_drop(self.tables.probe(table)).is_ok())
-    }
-
-    fn survey(&mut self, session: &mut Option<Conn>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        survey(self, session, tell)
-    }
-
-    fn describe(&mut self, session: &mut Conn, table: Table) -> Result<Option<Facts>, Failure> {
-        self.facts(session, table)
     }
 }
 

@@ -49,16 +49,6 @@ const LACKING: &str = "SELECT wanted FROM pg_catalog.unnest(string_to_array($2, 
         (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped \
          AND NOT has_column_privilege(attrelid, attnum, wanted) AND NOT (attname = 'name' AND wanted = 'UPDATE')))";
 
-pub(super) const DIALECT: Dialect = Dialect {
-    change: "ALTER TABLE {table} ALTER COLUMN {column} TYPE {type}",
-    not_null: "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL",
-    text: ["VARCHAR(64)", "VARCHAR(255)"],
-    time: "TIMESTAMP",
-    digits: 6,
-    add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
-    binding: true,
-};
-
 /// What stands between us and the server.
 enum Between {
     Nothing,
@@ -76,6 +66,15 @@ struct Pooler {
 
 impl Server for Postgres {
     const CLOCK: &str = "SELECT (date_part('epoch', clock_timestamp()) * 1000000::float8)::int8::text";
+    const DIALECT: Dialect = Dialect {
+        change: "ALTER TABLE {table} ALTER COLUMN {column} TYPE {type}",
+        not_null: "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL",
+        text: ["VARCHAR(64)", "VARCHAR(255)"],
+        time: "TIMESTAMP",
+        digits: 6,
+        add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+        binding: true,
+    };
 
     fn hosts(&mut self) -> &mut Hosts {
         &mut self.servers.hosts
@@ -111,10 +110,8 @@ impl Server for Postgres {
             more: judge_pooler(&between, self.patience).into_iter().collect(),
         })
     }
-}
 
-impl Postgres {
-    pub(super) fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
+    fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
         // From here on the names are as a run has them.
         self.look(session, &NOW, &[])?;
         let name = self.name(table);
@@ -150,7 +147,9 @@ impl Postgres {
             rights_of_ends: &["DELETE"],
         }))
     }
+}
 
+impl Postgres {
     /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.
     fn judge_tls(&self, between: &Between, version: Option<&str>, distance: Distance) -> Finding {
         let wanted = &self.servers.login.tls;

@@ -154,6 +154,32 @@ pub(super) fn unreplicated() -> BackendError {
         .ambiguous()
 }
 
+/// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
+pub(super) fn too_coarse(table: &str) -> BackendError {
+    BackendError::permanent(format!("the table {table} stores no milliseconds, so a lock would end too early"))
+        .hint("change its columns lock_until and locked_at to TIMESTAMP, without a precision")
+        .ambiguous()
+}
+
+/// Explains the same of a table whose columns are not to blame.
+pub(super) fn too_early(table: &str) -> BackendError {
+    BackendError::permanent(format!("the table {table} stores an earlier end of the lock than requested"))
+        .hint(format!("check its triggers and rules: psql -c '\\d {table}'"))
+        .ambiguous()
+}
+
+/// Explains that the server took the statement and left the lock's row as it was.
+pub(super) fn kept_back(table: &str) -> BackendError {
+    BackendError::permanent(format!("the table {table} refuses changes to the lock's row"))
+        .hint(format!("check its row security, triggers and rules: psql -c '\\d {table}'"))
+}
+
+/// Explains that the table has no place for this name beside one that it takes for the same.
+pub(super) fn spelt_otherwise(table: &str, name: &str, stored: &str) -> BackendError {
+    BackendError::permanent(format!("the column name of {table} treats {name} and {stored} as one lock"))
+        .hint(format!("use {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
+}
+
 /// Explains that the role, or the URL, makes its sessions read-only on every server.
 pub(super) fn only_reads(source: &str, role: &str, database: &str) -> BackendError {
     const SETTING: &str = "default_transaction_read_only";

@@ -3,6 +3,7 @@
 //! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
 //! would not survive PgBouncer.
 
+mod answer;
 mod asking;
 mod check;
 mod connect;
@@ -15,17 +16,15 @@ mod statements;
 
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
 use tokio_postgres::Row;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{ToSql, Type};
 
-use super::sql::{
-    Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, Table, micros, survey,
-};
+use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, ErrorClass, FOR_EVER, Kept, Opened, Reached, Reply, Tell, Url};
-use crate::lock::{Change, Claim, Closing, Grant, Holder, LockState, Wanted};
-use crate::system::{Moment, Timestamp};
+use super::{Access, Acquired, BackendError, ErrorClass, Kept, Opened, Reply, Url};
+use crate::lock::{Change, Claim, Closing, Holder, Wanted};
+use crate::system::Moment;
+use answer::{End, Interval, ending, read};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
@@ -41,9 +40,6 @@ const ROUNDING: Duration = Duration::from_millis(1);
 
 /// So many digits of a second are milliseconds.
 const MILLISECONDS: i32 = 3;
-
-/// In microseconds: what a column without milliseconds keeps is a multiple of it.
-const HUNDREDTH: u64 = 10_000;
 
 /// The parameters of a statement, with their types.
 type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
@@ -83,26 +79,10 @@ impl Postgres {
         let Some(row) = rows.first() else { return Ok(()) };
         let is_coarse = matches!(row.try_get(0), Ok(0..MILLISECONDS)) || matches!(row.try_get(1), Ok(true));
         match (is_coarse, is_early) {
-            (true, _) => Err(self.too_coarse().into()),
-            (false, true) => Err(self.too_early().into()),
+            (true, _) => Err(errors::too_coarse(self.tables.name(Table::Locks)).into()),
+            (false, true) => Err(errors::too_early(self.tables.name(Table::Locks)).into()),
             (false, false) => Ok(()),
         }
-    }
-
-    /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
-    fn too_coarse(&self) -> BackendError {
-        let message = "stores no milliseconds, so a lock would end too early";
-        BackendError::permanent(format!("the table {} {message}", self.tables.name(Table::Locks)))
-            .hint("change its columns lock_until and locked_at to TIMESTAMP, without a precision")
-            .ambiguous()
-    }
-
-    /// Explains the same of a table whose columns are not to blame.
-    fn too_early(&self) -> BackendError {
-        let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the table {table} stores an earlier end of the lock than requested"))
-            .hint(format!("check its triggers and rules: psql -c '\\d {table}'"))
-            .ambiguous()
     }
 
     /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
@@ -119,29 +99,17 @@ impl Postgres {
         if rows.first().is_some_and(is_kept_back) {
             rows = self.query(session, statement, history, values)?;
         }
-        if rows.first().is_some_and(is_kept_back) { Err(self.kept_back().into()) } else { Ok(rows) }
-    }
-
-    /// Explains that the server took the statement and left the lock's row as it was.
-    fn kept_back(&self) -> BackendError {
-        let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the table {table} refuses changes to the lock's row"))
-            .hint(format!("check its row security, triggers and rules: psql -c '\\d {table}'"))
-    }
-
-    /// Explains that the table has no place for this name beside one that it takes for the same.
-    fn spelt_otherwise(&self, name: &str, stored: &str) -> BackendError {
-        let table = self.tables.name(Table::Locks);
-        BackendError::permanent(format!("the column name of {table} treats {name} and {stored} as one lock"))
-            .hint(format!("use {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
+        if rows.first().is_some_and(is_kept_back) {
+            Err(errors::kept_back(self.tables.name(Table::Locks)).into())
+        } else {
+            Ok(rows)
+        }
     }
 }
 
 impl Database for Postgres {
     type Session = Session;
     type Failure = Failure;
-
-    const DIALECT: Dialect = check::DIALECT;
 
     fn label(&self) -> String {
         self.servers.label.clone()
@@ -231,9 +199,13 @@ impl Database for Postgres {
         }
         let rows = self.query(session, &IN_THE_WAY, History::Without, &values[..1])?;
         Err(match rows.first().map(|row| (row.try_get::<_, String>(0), row.try_get(1))) {
-            Some((Ok(stored), Ok(false))) => self.spelt_otherwise(claim.name.as_str(), &stored),
+            Some((Ok(stored), Ok(false))) => {
+                errors::spelt_otherwise(self.tables.name(Table::Locks), claim.name.as_str(), &stored)
+            }
             // By chance it may have become free just now.
-            Some(_) => BackendError { class: ErrorClass::Transient, ..self.kept_back() },
+            Some(_) => {
+                BackendError { class: ErrorClass::Transient, ..errors::kept_back(self.tables.name(Table::Locks)) }
+            }
             None => BackendError::transient("other hosts changed the lock at every attempt"),
         }
         .into())
@@ -348,76 +320,6 @@ impl Database for Postgres {
         let Listing { rows, .. } = self.look(session, &TABLE_IS_THERE, &[(&name, Type::TEXT)])?;
         Ok(rows.first().and_then(|row| row.number(0)) == Some(1))
     }
-
-    fn survey(&mut self, session: &mut Option<Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        survey(self, session, tell)
-    }
-
-    fn describe(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
-        self.facts(session, table)
-    }
-}
-
-/// When a lock ends, as it is stored.
-#[derive(Debug, Clone, Copy)]
-struct End {
-    /// Microseconds of the epoch.
-    at: u64,
-    left: Duration,
-}
-
-impl End {
-    /// A column without milliseconds could hold it.
-    fn is_round(&self) -> bool {
-        self.at.is_multiple_of(HUNDREDTH)
-    }
-}
-
-/// Reads an end, and after it the time.
-fn ending(row: &Row, at: usize) -> Result<End, tokio_postgres::Error> {
-    let (until, now): (f64, f64) = (row.try_get(at)?, row.try_get(at + 1)?);
-    Ok(End { at: micros(until), left: left(until, now) })
-}
-
-/// Reads the answer to [`ACQUIRE`], and when the lock ends.
-fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> {
-    let (since, until): (f64, f64) = (row.try_get(2)?, row.try_get(3)?);
-    let end = ending(row, 3)?;
-    if let (true, Some(locked_at), Some(until)) = (row.try_get(0)?, time(since), time(until)) {
-        let token = row.try_get::<_, Option<i64>>(5)?.and_then(|id| id.try_into().ok());
-        return Ok((Acquired::Granted(Grant { locked_at, until, token }), end));
-    }
-    let record = LockState { owner: row.try_get(1)?, since: time(since), until: time(until), left: end.left };
-    Ok((Acquired::Held(record), end))
-}
-
-/// A time of the server, which may have none: `infinity` is not one.
-fn time(epoch: f64) -> Option<Timestamp> {
-    epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000))
-}
-
-/// For how long a lock is held, if it is.
-fn left(until: f64, now: f64) -> Duration {
-    if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER }
-}
-
-/// A duration as a parameter.
-#[derive(Debug)]
-struct Interval(Duration);
-
-impl ToSql for Interval {
-    /// Microseconds, days and months.
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        out.put_i64(i64::try_from(self.0.as_nanos().div_ceil(1000))?);
-        out.put_i64(0);
-        Ok(IsNull::No)
-    }
-
-    fn accepts(kind: &Type) -> bool {
-        *kind == Type::INTERVAL
-    }
-
-    to_sql_checked!();
 }
 
 #[cfg(test)]

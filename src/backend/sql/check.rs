@@ -1,6 +1,6 @@
 //! Whether the tables are what locks need: what they are made of, and what may be done with them.
 
-use super::columns::{Column, Columns, NO_ENDS, NO_TOKENS};
+use super::columns::{Column, Columns, Dialect, NO_ENDS, NO_TOKENS};
 use super::{Database, Making, SqlLocks, Table};
 use crate::backend::{BackendError, ErrorClass, Finding, Grade, Reached, Tell};
 
@@ -25,7 +25,21 @@ pub(in crate::backend) struct Facts {
     pub(in crate::backend) records: bool,
 }
 
-impl<D: Database> SqlLocks<D> {
+/// A database that can be checked.
+pub(in crate::backend) trait Diagnose: Database {
+    /// Names the subject of trouble with the whole backend, in the words of a check.
+    const SUBJECT: &str;
+    const DIALECT: Dialect;
+
+    /// Tells of the server, before its tables. The error is that it does not answer any more.
+    fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, BackendError>;
+    /// Describes a table; `None` where there is none, or none for this user.
+    fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
+    /// Tells what else a check finds after the tables.
+    fn conclude(&self, _: &mut Self::Session, _: Tell<'_>) {}
+}
+
+impl<D: Diagnose> SqlLocks<D> {
     /// Tries what a run needs.
     pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
         let surveyed = self.database.survey(&mut self.session, tell);

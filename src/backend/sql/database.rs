@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use super::check::Facts;
-use super::columns::Dialect;
 use super::rows::Row;
-use crate::backend::{Acquired, BackendError, Kept, Reached, Reply, Tell};
+use crate::backend::{Acquired, BackendError, Kept, Reply};
 use crate::lock::{Change, Claim, Closing, Wanted};
 use crate::system::Timestamp;
 
@@ -76,9 +74,6 @@ pub(in crate::backend) trait Database: Send {
     /// The server complains in its log of a session that ends without a word, as one does whose process ends: it is closed
     /// after what may be the last request.
     const CLOSES_WHEN_DONE: bool = false;
-    /// Names the subject of trouble with the whole backend, in the words of a check.
-    const SUBJECT: &str = "server";
-    const DIALECT: Dialect;
 
     /// Returns how the server is named in messages, beginning with `backend `.
     fn label(&self) -> String;
@@ -164,11 +159,4 @@ pub(in crate::backend) trait Database: Send {
     fn place(&self, _: &Self::Session) -> Option<String> {
         None
     }
-
-    /// Tells of the server, before its tables. The error is that it does not answer any more.
-    fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, BackendError>;
-    /// Describes a table; `None` where there is none, or none for this user.
-    fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
-    /// Tells what else a check finds after the tables.
-    fn conclude(&self, _: &mut Self::Session, _: Tell<'_>) {}
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Remark, Reply, Tell};
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
 use crate::system::Timestamp;
-pub(super) use check::Facts;
+pub(super) use check::{Diagnose, Facts};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) use columns::Column;
 pub(super) use columns::Dialect;
@@ -26,7 +26,7 @@ pub(super) use database::{Database, Explained, Fault, History, Listing, Making, 
 pub(super) use rows::micros;
 pub(super) use rows::{Cell, Row};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use survey::{About, Server, survey};
+pub(super) use survey::{About, Server};
 
 /// Locks in the tables of a database.
 pub(super) struct SqlLocks<D: Database> {
@@ -124,7 +124,7 @@ impl<D: Database> Backend for SqlLocks<D> {
     }
 }
 
-impl<D: Database> Admin for SqlLocks<D> {
+impl<D: Diagnose> Admin for SqlLocks<D> {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         let none = Listing { now: Timestamp::now(), rows: Vec::new() };
         let work = |database: &mut D, session: &mut D::Session, _| {

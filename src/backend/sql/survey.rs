@@ -1,6 +1,7 @@
 //! Checks a server that is reached by network, before its tables.
 
-use super::{Database, Making, Row};
+use super::check::{Diagnose, Facts};
+use super::{Database, Dialect, Making, Row, Table};
 use crate::backend::hosts::Hosts;
 use crate::backend::probe::{self, Distance};
 use crate::backend::{BackendError, ErrorClass, Finding, Reached, Tell};
@@ -9,12 +10,15 @@ use crate::backend::{BackendError, ErrorClass, Finding, Reached, Tell};
 pub(in crate::backend) trait Server: Database {
     /// Asks for the server's time in microseconds since 1970.
     const CLOCK: &str;
+    const DIALECT: Dialect;
 
     fn hosts(&mut self) -> &mut Hosts;
     /// Tells which hosts can be reached.
     fn look(&self, tell: Tell<'_>) -> Distance;
     fn ask(&mut self, session: &mut Self::Session, question: &str) -> Result<Vec<Row>, Self::Failure>;
     fn about(&mut self, session: &mut Self::Session, distance: Distance) -> Result<About, Self::Failure>;
+    /// Describes a table; `None` where there is none, or none for this user.
+    fn facts(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
 
     /// Judges an answer that the server may refuse. The error is that it does not answer any more.
     fn if_told(&self, subject: &'static str, told: Result<Finding, Self::Failure>) -> Result<Finding, Self::Failure> {
@@ -37,12 +41,21 @@ pub(in crate::backend) struct About {
     pub(in crate::backend) more: Vec<Finding>,
 }
 
+impl<S: Server> Diagnose for S {
+    const SUBJECT: &str = "server";
+    const DIALECT: Dialect = <S as Server>::DIALECT;
+
+    fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
+        survey(self, session, tell)
+    }
+
+    fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure> {
+        self.facts(session, table)
+    }
+}
+
 /// Tells of the first server that takes changes, or of the last one. The error is that it does not answer any more.
-pub(in crate::backend) fn survey<S: Server>(
-    server: &mut S,
-    kept: &mut Option<S::Session>,
-    tell: Tell<'_>,
-) -> Result<Reached, BackendError> {
+fn survey<S: Server>(server: &mut S, kept: &mut Option<S::Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
     let distance = server.look(tell);
     if distance == Distance::Unreached {
         return Ok(Reached::No);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::connect::BOOT_ID;
-use super::statements::{Failure, ask};
+use super::execute::{Failure, ask};
 use super::{Sqlite, mount};
-use crate::backend::sql::{Column, Database, Dialect, Facts, Making, Row, Table};
+use crate::backend::sql::{Column, Database, Diagnose, Dialect, Facts, Making, Row, Table};
 use crate::backend::{BackendError, Finding, Reached, Tell};
 use crate::system::user;
 
@@ -33,19 +33,20 @@ const SHORT_LIVED: [(&str, &str); 3] = [
     ("overlay", "it is usually private to one container, and deleted with it"),
 ];
 
-pub(super) const DIALECT: Dialect = Dialect {
-    change: "move the file away; shedlock then creates a new one",
-    not_null: "move the file away; shedlock then creates a new one",
-    text: ["VARCHAR(64)", "VARCHAR(255)"],
-    time: "TEXT",
-    digits: 3,
-    add_key: "CREATE UNIQUE INDEX {table}_name ON {table} (name)",
-    binding: false,
-};
+impl Diagnose for Sqlite {
+    const SUBJECT: &str = "file";
+    const DIALECT: Dialect = Dialect {
+        change: "move the file away; shedlock then creates a new one",
+        not_null: "move the file away; shedlock then creates a new one",
+        text: ["VARCHAR(64)", "VARCHAR(255)"],
+        time: "TEXT",
+        digits: 3,
+        add_key: "CREATE UNIQUE INDEX {table}_name ON {table} (name)",
+        binding: false,
+    };
 
-impl Sqlite {
     /// Tells of the file. The error is that it cannot be read.
-    pub(super) fn probe(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
+    fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.file.settle()?;
         let there = !self.file.is_missing();
         if let Err(error) = self.file.refuse_network() {
@@ -63,7 +64,7 @@ impl Sqlite {
     }
 
     /// Describes a table. What is made for Java gets our columns.
-    pub(super) fn facts(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
+    fn describe(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
         let name = self.name(table);
         let kinds = ask(session, KIND, &name)?;
         let Some(kind) = kinds.first().and_then(|row| row.text(0)) else { return Ok(None) };
@@ -84,6 +85,13 @@ impl Sqlite {
         Ok(Some(Facts { columns, more, keys, records, ..Facts::default() }))
     }
 
+    fn conclude(&self, session: &mut Connection, tell: Tell<'_>) {
+        let _ = session.busy_timeout(Duration::ZERO);
+        tell(self.judge_boot());
+    }
+}
+
+impl Sqlite {
     fn tell_file_system(&self, tell: Tell<'_>) {
         let kind = self.file.file_system().unwrap_or_else(|| "of unknown type".to_owned());
         tell(match SHORT_LIVED.iter().find(|(known, _)| *known == kind) {
@@ -114,7 +122,7 @@ impl Sqlite {
         }
     }
 
-    pub(super) fn judge_boot(&self) -> Finding {
+    fn judge_boot(&self) -> Finding {
         match self.boot {
             Some(_) if mount::is_point(Path::new(BOOT_ID)) => Finding::unwise(
                 "boot",

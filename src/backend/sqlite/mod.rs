@@ -15,6 +15,7 @@
 mod check;
 mod connect;
 mod entry;
+mod execute;
 mod file;
 mod fold;
 mod history;
@@ -27,13 +28,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::sql::{Database, Dialect, Explained, Facts, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
+use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
 use super::url::percent_decode;
-use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reached, Reply, Tell, Url};
+use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Wanted};
 use crate::system::Timestamp;
+use execute::Failure;
 use file::{Directory, File};
-use statements::{Failure, Form, Statements};
+use statements::{Form, Statements};
 
 /// What to do about a file that is no database of ours.
 const DAMAGED: &str = "check the path; if it is right, move the file away while no job runs, together with its -wal and -shm files: shedlock creates a new one";
@@ -167,9 +169,6 @@ impl Database for Sqlite {
     type Session = Connection;
     type Failure = Failure;
 
-    const SUBJECT: &str = "file";
-    const DIALECT: Dialect = check::DIALECT;
-
     fn label(&self) -> String {
         format!("backend {}", self.file.path().display())
     }
@@ -244,7 +243,7 @@ impl Database for Sqlite {
         let answer = match self.take(session, claim, history) {
             // A table that was made for Java gets its columns with the first taking.
             Err(failure) if failure.is_of_form() => {
-                session.execute_batch(&self.statements(history).fill(statements::ADD_COLUMNS))?;
+                self.amend(session, Table::Locks)?;
                 self.take(session, claim, history)
             }
             answer => answer,
@@ -287,12 +286,12 @@ impl Database for Sqlite {
     }
 
     fn is_there(&mut self, session: &mut Connection, table: Table) -> Result<bool, Failure> {
-        Ok(!self.made && !statements::columns(session, &self.name(table))?.is_empty())
+        Ok(!self.made && !execute::columns(session, &self.name(table))?.is_empty())
     }
 
     fn amend(&mut self, session: &mut Connection, table: Table) -> Result<Option<String>, Failure> {
         let name = self.name(table);
-        let missing = statements::missing_columns(session, &name)?;
+        let missing = execute::missing_columns(session, &name)?;
         if table == Table::Runs || missing.is_empty() {
             return Ok(None);
         }
@@ -309,19 +308,6 @@ impl Database for Sqlite {
     fn place(&self, _: &Connection) -> Option<String> {
         let path = self.file.path().display();
         Some(if self.made { format!("created the file {path}") } else { format!("the file {path} is there") })
-    }
-
-    fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        self.probe(session, tell)
-    }
-
-    fn describe(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
-        self.facts(session, table)
-    }
-
-    fn conclude(&self, session: &mut Connection, tell: Tell<'_>) {
-        let _ = session.busy_timeout(Duration::ZERO);
-        tell(self.judge_boot());
     }
 }
 

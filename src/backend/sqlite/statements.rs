@@ -1,15 +1,15 @@
-//! The statements of the table of locks, and how they are carried out.
+//! The statements of the table of locks.
 
 use std::time::Duration;
 
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
 
-use super::super::sql::{self, Cell, History};
+use super::super::sql::{self, History};
+use super::execute::{Failure, atomically, cells, json, modifier, query, time};
 use super::history;
-use crate::backend::{BackendError, Kept};
+use crate::backend::Kept;
 use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
-use crate::system::Timestamp;
 
 /// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
 /// application or a person, has changed the row since.
@@ -104,11 +104,6 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHA
 /// What a person has asked for is not to be forgotten in a power cut.
 pub(super) const SYNCHRONOUS_FULL: &str = "PRAGMA synchronous = FULL";
 
-/// For a table that has the four columns of the Java library only.
-pub(super) const ADD_COLUMNS: &str = "BEGIN IMMEDIATE; ALTER TABLE {table} ADD COLUMN boot_id TEXT; \
-                           ALTER TABLE {table} ADD COLUMN boot_until INTEGER; \
-                           ALTER TABLE {table} ADD COLUMN boot_for TEXT; COMMIT";
-
 /// In bytes, once it is filled.
 const USUAL_LENGTH: usize = 2048;
 
@@ -129,44 +124,6 @@ pub(super) enum Form {
     Ours,
     /// Those of the Java library only.
     Javas,
-}
-
-/// What SQLite complains of, and where.
-#[derive(Debug)]
-pub(in crate::backend) enum Failure {
-    /// The table of locks, or the file.
-    Lock(rusqlite::Error),
-    /// A statement of the history's.
-    History(rusqlite::Error),
-    Ours(BackendError),
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Lock(error)
-    }
-}
-
-impl From<BackendError> for Failure {
-    fn from(error: BackendError) -> Self {
-        Self::Ours(error)
-    }
-}
-
-impl Failure {
-    /// The table of locks has not the columns that are ours.
-    pub(super) fn is_of_form(&self) -> bool {
-        let Self::Lock(error) = self else { return false };
-        let text = error.to_string();
-        text.contains("no such column") || text.contains("has no column")
-    }
-
-    pub(super) fn error(&self) -> Option<&rusqlite::Error> {
-        match self {
-            Self::Lock(error) | Self::History(error) => Some(error),
-            Self::Ours(_) => None,
-        }
-    }
 }
 
 impl Statements<'_> {
@@ -310,108 +267,6 @@ impl Statements<'_> {
         let rows = query(connection, &self.fill(statement), &[&common, more].concat(), read)?;
         Ok(rows.into_iter().next())
     }
-}
-
-/// Runs a statement to its end, since only then does it commit, and only then does it say that it could not, and reads its
-/// rows. It may know some of the values only.
-fn query<T>(
-    connection: &Connection,
-    statement: &str,
-    values: &[(&str, Value)],
-    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let mut prepared = connection.prepare(statement)?;
-    for (key, value) in values {
-        if let Some(index) = prepared.parameter_index(key)? {
-            prepared.raw_bind_parameter(index, value)?;
-        }
-    }
-    let mut rows = prepared.raw_query();
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
-}
-
-/// Runs a question with one value, the name of a table.
-pub(super) fn ask(connection: &Connection, question: &str, table: &str) -> rusqlite::Result<Vec<sql::Row>> {
-    query(connection, question, &[(":table", table.to_owned().into())], |row| cells(row, []))
-}
-
-/// Reads the names of a table's columns; none where it is missing.
-pub(super) fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
-    let rows = ask(connection, "SELECT name FROM pragma_table_info(:table)", table)?;
-    Ok(rows.iter().filter_map(|row| row.text(0)).collect())
-}
-
-/// Returns which of the columns that are ours a table has not, and their types.
-pub(super) fn missing_columns(
-    connection: &Connection,
-    table: &str,
-) -> rusqlite::Result<Vec<(&'static str, &'static str)>> {
-    let ours = [("boot_id", "TEXT"), ("boot_until", "INTEGER"), ("boot_for", "TEXT")];
-    let there = columns(connection, table)?;
-    Ok(ours.into_iter().filter(|(column, _)| there.iter().all(|name| name != column)).collect())
-}
-
-/// Reads the values of a row. What is no text in one of the columns of times is no time.
-fn cells<const N: usize>(row: &Row<'_>, times: [usize; N]) -> rusqlite::Result<sql::Row> {
-    let cell = |column| {
-        Ok(match row.get_ref(column)? {
-            ValueRef::Null => Cell::Nothing,
-            value if times.contains(&column) && !value.as_str().is_ok_and(|text| text.contains('T')) => Cell::Nothing,
-            ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-            ValueRef::Integer(number) => Cell::Number(number),
-            ValueRef::Real(number) => Cell::Text(number.to_string()),
-        })
-    };
-    (0..row.as_ref().column_count()).map(cell).collect::<rusqlite::Result<_>>().map(sql::Row)
-}
-
-/// Names as a parameter; null for all.
-fn json<T: AsRef<str>>(names: &[T]) -> Value {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    if names.is_empty() { Value::Null } else { serde_json::json!(names).to_string().into() }
-}
-
-/// Does all of `work` in one commit, or nothing of it.
-fn atomically<T>(
-    connection: &Connection,
-    synchronous: &str,
-    work: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    connection.execute_batch(synchronous)?;
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    let done = work().and_then(|done| {
-        connection.execute_batch("COMMIT")?;
-        Ok(done)
-    });
-    if done.is_err() && !connection.is_autocommit() {
-        // A commit that met a reader leaves the transaction open. If this fails too the connection is given up.
-        let _ = connection.execute_batch("ROLLBACK");
-    }
-    done
-}
-
-/// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
-/// be compared as text all the same, and make a lock that is held look free.
-fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
-    let found: Value = row.get(index)?;
-    let text = match &found {
-        Value::Text(text) => text.clone(),
-        other => format!("{other:?}"),
-    };
-    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or_else(|| {
-        let why = format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
-        rusqlite::Error::UserFunctionError(why.into())
-    })
-}
-
-/// A duration as SQLite's date functions want it, and in milliseconds; rounded up.
-fn modifier(duration: Duration) -> (String, i64) {
-    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-    (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
 }
 
 fn kept(changed: u64) -> Kept {
