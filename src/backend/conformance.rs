@@ -123,11 +123,13 @@ fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
 }
 
 /// The claim of a run of this number for a minute, for the backends' own tests.
+#[cfg(any(feature = "mysql", feature = "redis"))]
 pub(super) fn claim_of(name: &str, number: u64) -> Claim {
     claim(name, number, MINUTE)
 }
 
 /// Takes a lock that is free, and returns its token; for the backends' own tests.
+#[cfg(any(feature = "mysql", feature = "redis"))]
 #[track_caller]
 pub(super) fn token_of(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
     take(backend, claim).token

@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
-use crate::lock::LockName;
+use crate::lock::{LockName, RunOutcome};
 use crate::system::Timestamp;
-
-/// The label `outcome` of a counted run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// An outcome in the history's words.
-    As(crate::lock::RunOutcome),
-    /// Skipped, because the lock was held.
-    Skipped,
-}
 
 /// The values of the label `outcome`. All are written from the first run on, so that Prometheus sees an increase from 0.
 const OUTCOMES: [&str; 6] = ["success", "failure", "skipped", "expired", "lost", "error"];
@@ -29,7 +20,8 @@ pub(super) struct Entry {
 /// How a run ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
-    pub(super) counted: Counted,
+    /// `None` if the lock was held.
+    pub(super) outcome: Option<RunOutcome>,
     pub(super) exit_code: u8,
     /// The job's duration, if it ran.
     pub(super) lasted: Option<Duration>,
@@ -66,32 +58,25 @@ const HELP: [(&str, &str); 7] = [
     (RUNS, "Runs by outcome."),
 ];
 
-impl Counted {
-    fn word(self) -> &'static str {
-        match self {
-            Self::As(verdict) => verdict.as_str(),
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
 impl Counters {
     /// Adds the state of a run.
     pub(super) fn enter(&mut self, entry: &Entry) {
         self.at_most = Some(entry.at_most);
         self.start = entry.started.or(self.start);
         let Some(ended) = &entry.ended else { return };
-        if let Some(index) = OUTCOMES.iter().position(|outcome| *outcome == ended.counted.word()) {
+        if let Some(index) =
+            OUTCOMES.iter().position(|outcome| *outcome == ended.outcome.map_or("skipped", RunOutcome::as_str))
+        {
             self.runs[index] += 1;
         }
-        if ended.counted != Counted::Skipped {
+        if ended.outcome.is_some() {
             self.exit_code = Some(ended.exit_code);
         }
         if let (Some(started), Some(lasted)) = (entry.started, ended.lasted) {
             // Computed from the start, not read from the clock: after a clock change an ended job would seem to be running.
             self.end = Some(started + lasted);
             self.duration = Some(lasted);
-            if ended.counted == Counted::As(crate::lock::RunOutcome::Success) {
+            if ended.outcome == Some(RunOutcome::Success) {
                 self.success = self.end;
             }
         }
@@ -186,14 +171,13 @@ fn timestamp(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::RunOutcome;
 
     fn name(name: &str) -> LockName {
         LockName::new(name).unwrap()
     }
 
-    fn ended(counted: Counted, exit_code: u8, lasted: Option<u64>) -> Option<Ended> {
-        Some(Ended { counted, exit_code, lasted: lasted.map(Duration::from_millis) })
+    fn ended(outcome: Option<RunOutcome>, exit_code: u8, lasted: Option<u64>) -> Option<Ended> {
+        Some(Ended { outcome, exit_code, lasted: lasted.map(Duration::from_millis) })
     }
 
     fn entry(started: Option<u64>, ended: Option<Ended>) -> Entry {
@@ -208,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_has_never_been_is_left_out_but_every_counter_is_there() {
-        let text = after(&[entry(None, ended(Counted::Skipped, 75, None))]).text(&name("a"));
+        let text = after(&[entry(None, ended(None, 75, None))]).text(&name("a"));
         assert_eq!(
             text,
             "# HELP shedlock_at_most_seconds The longest that the job may run, --at-most.\n\
@@ -229,17 +213,17 @@ mod tests {
     fn every_outcome_has_a_counter() {
         let verdicts =
             [RunOutcome::Success, RunOutcome::Failure, RunOutcome::Expired, RunOutcome::Lost, RunOutcome::Error];
-        let all: Vec<Counted> = verdicts.map(Counted::As).into_iter().chain([Counted::Skipped]).collect();
-        let entries: Vec<Entry> = all.iter().map(|counted| entry(None, ended(*counted, 1, None))).collect();
+        let all: Vec<_> = verdicts.map(Some).into_iter().chain([None]).collect();
+        let entries: Vec<Entry> = all.iter().map(|outcome| entry(None, ended(*outcome, 1, None))).collect();
         assert_eq!(after(&entries).runs, [1; OUTCOMES.len()]);
     }
 
     #[test]
     fn a_success_and_then_a_failure_and_then_a_skip() {
         let counters = after(&[
-            entry(Some(10_000), ended(Counted::As(RunOutcome::Success), 0, Some(1_500))),
-            entry(Some(20_000), ended(Counted::As(RunOutcome::Failure), 3, Some(250))),
-            entry(None, ended(Counted::Skipped, 75, None)),
+            entry(Some(10_000), ended(Some(RunOutcome::Success), 0, Some(1_500))),
+            entry(Some(20_000), ended(Some(RunOutcome::Failure), 3, Some(250))),
+            entry(None, ended(None, 75, None)),
             entry(Some(30_000), None),
         ]);
         let text = counters.text(&name("a"));
@@ -258,8 +242,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let name = name("a \"b\" \\ ü");
-        let counters =
-            after(&[entry(Some(1_800_000_000_123), ended(Counted::As(RunOutcome::Success), 0, Some(61_001)))]);
+        let counters = after(&[entry(Some(1_800_000_000_123), ended(Some(RunOutcome::Success), 0, Some(61_001)))]);
         assert_eq!(Counters::read(&counters.text(&name), &name), Some(counters));
     }
 
@@ -274,7 +257,7 @@ mod tests {
     #[test]
     fn what_was_cut_anywhere_or_is_no_work_of_ours_is_not_read() {
         let a = name("a");
-        let text = after(&[entry(Some(1), ended(Counted::As(RunOutcome::Success), 0, Some(2)))]).text(&a);
+        let text = after(&[entry(Some(1), ended(Some(RunOutcome::Success), 0, Some(2)))]).text(&a);
         for end in 0..text.len() {
             assert_eq!(Counters::read(&text[..end], &a), None, "{}", &text[..end]);
         }

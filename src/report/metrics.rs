@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::counters::{Counted, Ended, Entry};
+use super::counters::{Ended, Entry};
 use super::textfile::{Found, Textfile};
-use crate::lock::LockName;
+use crate::lock::{LockName, RunOutcome};
 use crate::run::MetricsError;
 use crate::system::error_text;
 use crate::system::{Moment, Timestamp};
@@ -57,10 +57,10 @@ impl Metrics {
     }
 
     /// Records that the run, or its job, has just ended. Only the first call counts.
-    pub(crate) fn ended(&mut self, counted: Counted, exit_code: u8) {
+    pub(crate) fn ended(&mut self, outcome: Option<RunOutcome>, exit_code: u8) {
         if self.entry.ended.is_none() {
             let lasted = self.since.map(|since| Moment::now().since(since));
-            self.entry.ended = Some(Ended { counted, exit_code, lasted });
+            self.entry.ended = Some(Ended { outcome, exit_code, lasted });
             self.write();
         }
     }

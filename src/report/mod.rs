@@ -17,7 +17,6 @@ mod textfile;
 mod timeline;
 mod times;
 
-pub(crate) use counters::Counted;
 #[cfg(test)]
 pub(crate) use events::schema;
 pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};

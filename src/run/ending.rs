@@ -30,7 +30,7 @@ impl Running {
     /// the job lives.
     pub(super) fn end_job(&mut self, why: Why, kill_at: Moment, now: Moment) {
         let holds = self.holds(now);
-        self.killing = Some(Killing { why, kill_at, killed: false, pause: KILL_AGAIN, told: false });
+        self.killing = Some(Killing { why, kill_at, killed: false, pause: KILL_AGAIN, reported: false });
         // The first signals reach a frozen job too.
         self.frozen = None;
         self.cont_owed = false;
@@ -78,7 +78,7 @@ impl Running {
             todo.push(Action::KillTree);
         }
         let unkillable = matches!(*renewal, Renewal::Due(at) if killing.killed && now >= at);
-        if unkillable && !std::mem::replace(&mut killing.told, true) {
+        if unkillable && !std::mem::replace(&mut killing.reported, true) {
             todo.push(Action::Emit(Notice::Unkillable));
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::notice::{Notice, SpawnError, SpawnErrorKind};
-use super::policy::{Leftovers, Sender};
+use super::policy::{Leftovers, Sender, Term};
 use crate::backend::{Acquired, BackendError, Kept};
 use crate::exit::ExitReason;
 use crate::lock::{Closing, Grant, LockState};
@@ -30,8 +30,8 @@ pub(crate) enum Event {
     Renewing(Moment),
     /// The backend's answer to [`Action::Renew`].
     Renewed { answer: Result<Kept, BackendError>, sent: Moment },
-    /// The backend's answer to [`Action::Look`].
-    Seen { answer: Result<Sight, BackendError>, sent: Moment },
+    /// The backend's answer to [`Action::QueryLock`].
+    Queried { answer: Result<Ownership, BackendError>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
     Released(Result<Kept, BackendError>),
     /// The command was started.
@@ -49,7 +49,7 @@ pub(crate) enum Event {
     JobEnded(JobEnd),
     /// Some other process that had become our child ended and was reaped.
     OrphanEnded(JobEnd),
-    /// Nothing lives of what [`Action::LookForLeftovers`] looks for.
+    /// Nothing lives of what [`Action::CheckLeftovers`] looks for.
     LeftoversGone,
     /// Shedlock or the machine was stopped for a while.
     Stalled,
@@ -69,7 +69,7 @@ pub(crate) enum JobEnd {
 
 /// Says whether the lock is still ours, by the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum Ownership {
     /// It is ours for `left`, until `until` by the backend's clock if that is a time.
     Ours { until: Option<Timestamp>, left: Duration },
     /// Another owner holds the lock, or nobody does.
@@ -103,10 +103,10 @@ pub(crate) enum Under {
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.
     Acquire { deadline: Moment, when_full: WhenFull },
-    /// Ask the backend to make the lock ours for `lease` from now, but not beyond `limit`.
-    Renew { lease: Duration, limit: Option<Moment>, deadline: Moment },
+    /// Ask the backend to make the lock ours for this term.
+    Renew { term: Term, deadline: Moment },
     /// Ask the backend for the lock's end.
-    Look { deadline: Moment },
+    QueryLock { deadline: Moment },
     /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
     Release { hold: Duration, closing: Closing, deadline: Moment },
     /// Let the request that is in flight be the last try.
@@ -123,7 +123,7 @@ pub(crate) enum Action {
     /// SIGKILL all of the job, and look whether anything is left.
     KillTree,
     /// Look whether anything of the job is left; [`Event::LeftoversGone`] says that nothing is.
-    LookForLeftovers(Leftovers),
+    CheckLeftovers(Leftovers),
     /// Stop the job until [`Action::Thaw`].
     Freeze,
     /// Continue what [`Action::Freeze`] stopped.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::event::{Action, Sight};
+use super::event::{Action, Ownership};
 use super::notice::{Notice, NoticeKind};
 use super::policy::{OnExpiry, Policy};
-use super::running::{Extension, Lease, Look, Renewal, Running};
+use super::running::{Extension, Lease, LockQuery, Renewal, Running};
 use crate::backend::{BackendError, FOR_EVER};
 use crate::exit::ExitReason;
 use crate::lock::Grant;
@@ -36,7 +36,7 @@ impl Running {
             until,
             reach: limit.max(self.lease_end),
             stray: Duration::ZERO,
-            look: Look::Due(self.first_look(limit)),
+            query: LockQuery::Due(self.first_query(limit)),
         }
     }
 
@@ -59,20 +59,20 @@ impl Running {
     }
 
     /// Returns when the lock's end is to be asked for.
-    pub(super) fn ask_lock_end_at(&self) -> Option<Moment> {
-        match self.extension.map(|extension| extension.look) {
+    pub(super) fn query_at(&self) -> Option<Moment> {
+        match self.extension.map(|extension| extension.query) {
             // The renewal's answer comes first, and then there is a tick.
-            Some(Look::Due(at)) if self.would_look() && !self.is_in_flight() => Some(at),
+            Some(LockQuery::Due(at)) if self.would_query() && !self.is_in_flight() => Some(at),
             _ => None,
         }
     }
 
-    fn would_look(&self) -> bool {
-        self.killing.is_none() && !self.lost_told && self.limit.is_some()
+    fn would_query(&self) -> bool {
+        self.killing.is_none() && !self.lost_emitted && self.limit.is_some()
     }
 
     /// Returns when it is too late to learn of an extension.
-    fn look_by(&self, limit: Moment) -> Moment {
+    fn query_by(&self, limit: Moment) -> Moment {
         match self.policy.on_expiry {
             OnExpiry::Ignore => limit,
             OnExpiry::Kill | OnExpiry::Extend => self.timing.before_limit.stop_at(limit),
@@ -80,62 +80,62 @@ impl Running {
     }
 
     /// Returns when to ask so that the answer comes in time, for a lock whose at-most is used up at `limit`.
-    fn first_look(&self, limit: Moment) -> Moment {
-        self.look_by(limit) - self.timing.look_ahead
+    fn first_query(&self, limit: Moment) -> Moment {
+        self.query_by(limit) - self.timing.query_ahead
     }
 
     /// Asks for the lock's end. No renewal waits for long behind a backend that does not answer: it is not asked again once
     /// one is due.
-    pub(super) fn look(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let Some(by) = self.limit.map(|limit| self.look_by(limit)).filter(|by| now < *by) else {
-            self.set_look(Look::Over);
+    pub(super) fn query_lock(&mut self, now: Moment, todo: &mut Vec<Action>) {
+        let Some(by) = self.limit.map(|limit| self.query_by(limit)).filter(|by| now < *by) else {
+            self.set_query(LockQuery::Over);
             return;
         };
         let deadline = match self.renewal {
             Renewal::Due(at) => by.min(at),
             Renewal::Off | Renewal::InFlight { .. } => by,
         };
-        todo.push(Action::Look { deadline });
-        self.set_look(Look::InFlight);
+        todo.push(Action::QueryLock { deadline });
+        self.set_query(LockQuery::InFlight);
     }
 
-    fn set_look(&mut self, look: Look) {
+    fn set_query(&mut self, look: LockQuery) {
         if let Some(extension) = &mut self.extension {
-            extension.look = look;
+            extension.query = look;
         }
     }
 
-    pub(super) fn on_seen(
+    pub(super) fn on_queried(
         &mut self,
-        answer: &Result<Sight, BackendError>,
+        answer: &Result<Ownership, BackendError>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
     ) {
-        self.set_look(Look::Over);
-        if !self.would_look() || self.is_abandoned(now) {
+        self.set_query(LockQuery::Over);
+        if !self.would_query() || self.is_abandoned(now) {
             return;
         }
-        let late = self.limit.is_some_and(|limit| now >= self.look_by(limit));
+        let late = self.limit.is_some_and(|limit| now >= self.query_by(limit));
         match answer {
             // After a standstill it may have ended because its time was up, as the job's is.
-            Ok(Sight::Gone) if late => {}
-            Ok(Sight::Gone) => {
+            Ok(Ownership::Gone) if late => {}
+            Ok(Ownership::Gone) => {
                 let kind = NoticeKind::of_lost(self.lease_end, now);
                 self.on_lost(kind, now, todo);
             }
-            Ok(Sight::Ours { until: Some(until), left }) => {
-                self.on_end_seen(*until, (*left).min(FOR_EVER), sent, now, todo);
+            Ok(Ownership::Ours { until: Some(until), left }) => {
+                self.on_lock_end(*until, (*left).min(FOR_EVER), sent, now, todo);
             }
-            Ok(Sight::Ours { until: None, .. }) => {}
+            Ok(Ownership::Ours { until: None, .. }) => {}
             // As long as there is time, it is asked again.
-            Err(_) => self.set_look(Look::Due(now + self.timing.look_ahead / 4)),
+            Err(_) => self.set_query(LockQuery::Due(now + self.timing.query_ahead / 4)),
         }
     }
 
     /// Takes over a later end: the lock is ours for `left` from `sent` on at least. An end that our own renewals can have set
     /// is no extension.
-    fn on_end_seen(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+    fn on_lock_end(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let Some(extension) = self.extension else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later
         // than was meant.
@@ -147,11 +147,11 @@ impl Running {
             return;
         }
         let limit = sent + left - self.timing.drift_beyond(left);
-        let look = Look::Due(self.first_look(limit));
-        self.extension = Some(Extension { until, reach: now + left, look, ..extension });
+        let query = LockQuery::Due(self.first_query(limit));
+        self.extension = Some(Extension { until, reach: now + left, query, ..extension });
         self.limit = Some(limit);
         self.lease_end = match self.policy.renews() {
-            true => self.lease_end.max(sent + self.policy.renewal(sent, Some(sent + left))),
+            true => self.lease_end.max(sent + self.policy.term(Some(sent + left)).from(sent)),
             false => limit,
         };
         todo.push(Action::Emit(Notice::Extended(until)));

@@ -39,10 +39,11 @@ use crate::exit::ExitReason;
 use crate::lock::{Closing, LockState, RunOutcome};
 use crate::system::Moment;
 use crate::system::Signal;
-pub(crate) use event::{Action, Event, JobEnd, Sight, Under, WhenFull};
+pub(crate) use event::{Action, Event, JobEnd, Ownership, Under, WhenFull};
 pub(crate) use notice::{MetricsError, Notice, NoticeKind, SpawnError, SpawnErrorKind};
 pub(crate) use policy::{
-    Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Sender, WaitFor,
+    Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Sender, Term,
+    WaitFor,
 };
 use running::{Flow, Lease, Running};
 use timing::Timing;
@@ -160,7 +161,7 @@ impl Run {
     /// Takes in what happens before the job runs, or after it.
     fn on_without_job(&mut self, event: Event, now: Moment, todo: &mut Vec<Action>) {
         match event {
-            Event::Begin if self.policy.splay.is_zero() => self.ask(now, todo),
+            Event::Begin if self.policy.splay.is_zero() => self.acquire(now, todo),
             Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
             Event::Signalled { signal, .. } => self.on_signal(signal, now, todo),
             Event::Spawned => self.on_spawned(now),
@@ -231,8 +232,8 @@ impl Run {
     /// Does what is due by `now`, before the job runs or after it.
     fn on_time(&mut self, now: Moment, todo: &mut Vec<Action>) {
         match &self.phase {
-            Phase::Splaying { until } if now >= *until => self.ask(now, todo),
-            Phase::Waiting { again } if now >= *again => self.ask(now, todo),
+            Phase::Splaying { until } if now >= *until => self.acquire(now, todo),
+            Phase::Waiting { again } if now >= *again => self.acquire(now, todo),
             Phase::Asking { give_up } if now >= *give_up => {
                 let limit = crate::duration::format(self.policy.backend_timeout);
                 let error =
@@ -241,12 +242,12 @@ impl Run {
             }
             Phase::GivingBack { until, then } if now >= *until => {
                 let then = *then;
-                self.tell_not_released(self.unanswered_in_time(), todo);
+                self.emit_not_released(self.unanswered_in_time(), todo);
                 self.exit(then, todo);
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
-                self.tell_not_released(self.unanswered_in_time(), todo);
+                self.emit_not_released(self.unanswered_in_time(), todo);
                 self.unanswered = Unanswered::Nothing;
                 self.after_release(then, todo);
             }
@@ -255,7 +256,7 @@ impl Run {
     }
 
     fn exit(&mut self, outcome: ExitReason, todo: &mut Vec<Action>) {
-        self.tell_complaint(None, todo);
+        self.emit_complaint(None, todo);
         todo.push(Action::Exit(outcome));
         self.phase = Phase::Done;
     }

@@ -7,6 +7,20 @@ use crate::lock::{Closing, RunOutcome};
 use crate::system::Signal;
 use crate::system::{Moment, Timestamp};
 
+/// Bounds what a renewal asks for: `lease` from when it is sent, but not beyond `limit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Term {
+    pub(crate) lease: Duration,
+    pub(crate) limit: Option<Moment>,
+}
+
+impl Term {
+    /// Returns for how long a renewal that is sent at `start` makes the lock ours.
+    pub(crate) fn from(self, start: Moment) -> Duration {
+        self.limit.map_or(self.lease, |limit| self.lease.min(limit.since(start)))
+    }
+}
+
 /// Holds everything that decides how a run goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
@@ -64,9 +78,9 @@ impl Policy {
         }
     }
 
-    /// Returns for how long a renewal makes the lock ours that counts from `start`: never beyond `limit`.
-    pub(super) fn renewal(&self, start: Moment, limit: Option<Moment>) -> Duration {
-        limit.map_or(self.lease(), |limit| self.lease().min(limit.since(start)))
+    /// Returns the term of a renewal that may not reach beyond `limit`.
+    pub(super) fn term(&self, limit: Option<Moment>) -> Term {
+        Term { lease: self.lease(), limit }
     }
 
     /// Returns when at-most is used up that counts from `start`; `None` if that has no consequence.

@@ -238,7 +238,7 @@ impl Request {
 enum Answer {
     Acquired(Result<Acquired, BackendError>),
     Kept(Result<Kept, BackendError>),
-    Seen(Result<Sight, BackendError>),
+    Seen(Result<Ownership, BackendError>),
 }
 
 struct Living {
@@ -303,7 +303,7 @@ struct Seen {
     release_failed: bool,
     signals: Vec<Signal>,
     stopped_trying: Option<(Moment, usize)>,
-    told: Vec<Notice>,
+    emitted: Vec<Notice>,
     exit: Option<ExitReason>,
 }
 
@@ -443,7 +443,7 @@ impl World {
                 self.seen.lease = self.seen.lease.map(|before| before.max(end));
             }
             Event::Renewed { answer: Ok(Kept::Lost), .. } => self.seen.lost = true,
-            Event::Seen { answer: Ok(Sight::Ours { left, .. }), sent } => self.seen.sight = Some((*sent, *left)),
+            Event::Queried { answer: Ok(Ownership::Ours { left, .. }), sent } => self.seen.sight = Some((*sent, *left)),
             Event::JobEnded(end) => self.seen.job_end = Some(*end),
             Event::Spawned => self.seen.running = true,
             Event::Stalled => self.seen.stalled = Some(self.now),
@@ -454,12 +454,12 @@ impl World {
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Acquire { deadline, when_full } => self.ask(What::Acquire(when_full), deadline),
-            Action::Renew { lease, limit, deadline } => {
+            Action::Renew { term: Term { lease, limit }, deadline } => {
                 assert!(self.seen.lease.is_some() && !self.seen.lost, "a renewal without a lock");
                 assert_eq!(lease, self.policy.lease());
                 self.ask(What::Renew(lease, limit), deadline);
             }
-            Action::Look { deadline } => {
+            Action::QueryLock { deadline } => {
                 assert!(self.seen.lease.is_some() && !self.seen.ending, "a look without a lock");
                 assert!(!self.in_flight(|request| request.what == What::Look), "two looks at once");
                 assert!(deadline <= self.seen.limit.expect("there is a lock"), "a look that comes too late");
@@ -507,9 +507,9 @@ impl World {
                 self.seen.killed = true;
                 self.seen.holding = false;
                 self.signal(0..self.tree.len(), Signal::KILL);
-                return self.look_for_leftovers();
+                return self.check_leftovers();
             }
-            Action::LookForLeftovers(_) => return self.look_for_leftovers(),
+            Action::CheckLeftovers(_) => return self.check_leftovers(),
             Action::StopOurselves(_) => {}
             Action::Emit(notice) => {
                 if let Notice::Extended(_) = notice {
@@ -523,7 +523,7 @@ impl World {
                         | Notice::Unclosed(_)
                         | Notice::Backend(_, _, Some(_))
                 );
-                self.seen.told.push(notice);
+                self.seen.emitted.push(notice);
             }
             Action::Exit(outcome) => {
                 self.check_exit(outcome);
@@ -600,7 +600,7 @@ impl World {
         }
     }
 
-    fn look_for_leftovers(&self) -> Option<Event> {
+    fn check_leftovers(&self) -> Option<Event> {
         self.tree.iter().all(|process| !process.alive).then_some(Event::LeftoversGone)
     }
 
@@ -683,10 +683,10 @@ impl World {
             (What::Acquire(_), ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Acquired(Err(error)),
             (What::Look, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Seen(Err(error)),
             (What::Look, _) => Answer::Seen(Ok(match self.held.filter(|_| ours) {
-                None => Sight::Gone,
+                None => Ownership::Gone,
                 Some(until) => {
                     let end = GRANT.locked_at + until.since(self.taken_at);
-                    Sight::Ours { until: Some(end), left: until.since(at) }
+                    Ownership::Ours { until: Some(end), left: until.since(at) }
                 }
             })),
             (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(error)),
@@ -749,7 +749,7 @@ impl World {
         self.start_next(at);
         Some(match (answer?, what) {
             (Answer::Acquired(answer), _) => Event::Acquired { answer, sent, ambiguous },
-            (Answer::Seen(answer), _) => Event::Seen { answer, sent },
+            (Answer::Seen(answer), _) => Event::Queried { answer, sent },
             (Answer::Kept(answer), What::Renew(..)) => Event::Renewed { answer, sent },
             (Answer::Kept(answer), _) => Event::Released(answer),
         })
@@ -850,7 +850,7 @@ impl World {
         let rest = self.tree.iter().any(|process| process.alive);
         assert!(!seen.ending || !rest, "what we had to end outlives us");
         // How it ended is what happened.
-        let told = |is: fn(&Notice) -> bool| seen.told.iter().filter(|notice| is(notice)).count();
+        let told = |is: fn(&Notice) -> bool| seen.emitted.iter().filter(|notice| is(notice)).count();
         let expired = told(|notice| matches!(notice, Notice::Expired(..)));
         let lost = told(|notice| matches!(notice, Notice::Lost(_, OnLost::Kill)));
         if seen.running {

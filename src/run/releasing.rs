@@ -51,14 +51,14 @@ impl Run {
             Ok(Kept::Kept) => todo.push(Action::Emit(Notice::Released)),
             Ok(Kept::Lost) if unused.is_some() => {
                 if let Some(error) = self.unmarked.take() {
-                    self.tell_not_released(error, todo);
+                    self.emit_not_released(error, todo);
                 }
             }
             Ok(Kept::Lost) => {
                 let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
                 todo.push(Action::Emit(Notice::LostUnnoticed(kind)));
             }
-            Err(error) => self.tell_not_released(error, todo),
+            Err(error) => self.emit_not_released(error, todo),
         }
         self.unanswered = Unanswered::Nothing;
         if let Some(then) = then {
@@ -67,12 +67,12 @@ impl Run {
     }
 
     /// Says that a lock was not given back: in the line that the backend could not be asked, if that is to come.
-    pub(super) fn tell_not_released(&mut self, error: BackendError, todo: &mut Vec<Action>) {
+    pub(super) fn emit_not_released(&mut self, error: BackendError, todo: &mut Vec<Action>) {
         let held = self.policy.first_lease();
         match self.unanswered {
             Unanswered::Return(Taken::NoMore) => todo.push(Action::Emit(Notice::Unclosed(error))),
             Unanswered::Return(_) | Unanswered::Taking if self.complaint.is_some() => {
-                self.tell_complaint(Some(held), todo);
+                self.emit_complaint(Some(held), todo);
             }
             Unanswered::Return(Taken::Perhaps) | Unanswered::Taking => {
                 todo.push(Action::Emit(Notice::NotGivenBack(error, held)));

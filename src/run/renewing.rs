@@ -15,7 +15,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 impl Running {
     /// Returns whether the lock would be lost if it were not renewed.
     pub(super) fn is_watched(&self) -> bool {
-        let over = self.lost_told || self.killing.is_some();
+        let over = self.lost_emitted || self.killing.is_some();
         self.lease.is_some() && self.policy.renews() && !over && !self.lasts()
     }
 
@@ -34,18 +34,19 @@ impl Running {
             true => (None, now + self.policy.backend_timeout),
             false => (self.limit, self.give_up_at()),
         };
-        todo.push(Action::Renew { lease: self.policy.lease(), limit, deadline });
+        let term = self.policy.term(limit);
+        todo.push(Action::Renew { term, deadline });
         let due = match self.renewal {
             Renewal::Due(at) => at.min(now),
             Renewal::Off | Renewal::InFlight { .. } => now,
         };
-        self.renewal = Renewal::InFlight { due, asked: now, sent: None, limit };
+        self.renewal = Renewal::InFlight { due, requested: now, sent: None, term };
     }
 
     /// Notes when the worker thread has sent the renewal, which takes long on a busy host.
     pub(super) fn on_renewing(&mut self, since: Moment) {
-        if let Renewal::InFlight { asked, sent, .. } = &mut self.renewal
-            && since >= *asked
+        if let Renewal::InFlight { requested, sent, .. } = &mut self.renewal
+            && since >= *requested
         {
             *sent = Some(since);
         }
@@ -90,10 +91,11 @@ impl Running {
             Err(error) => {
                 let first = self.unrenewed.replace(error.clone()).is_none();
                 if let Some(extension) = &mut self.extension {
+                    let term = self.policy.term(self.limit);
                     // It may have been carried out all the same, or will be.
-                    extension.renewed(self.policy.renewal(sent, self.limit), now);
-                    if let (Renewal::InFlight { asked, .. }, true) = (self.renewal, error.ambiguous) {
-                        extension.left_unclear(self.policy.renewal(asked, self.limit));
+                    extension.renewed(term.from(sent), now);
+                    if let (Renewal::InFlight { requested, .. }, true) = (self.renewal, error.ambiguous) {
+                        extension.left_unclear(term.from(requested));
                     }
                 }
                 let left = self.give_up_at().since(now);
@@ -108,17 +110,17 @@ impl Running {
 
     fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         self.unrenewed = None;
-        let (asked, limit) = match self.renewal {
-            Renewal::InFlight { asked, limit, .. } => (asked, limit),
-            Renewal::Off | Renewal::Due(_) => (sent, self.limit),
+        let (requested, term) = match self.renewal {
+            Renewal::InFlight { requested, term, .. } => (requested, term),
+            Renewal::Off | Renewal::Due(_) => (sent, self.policy.term(self.limit)),
         };
-        let granted = self.policy.renewal(sent, limit);
+        let granted = term.from(sent);
         self.lease_end = self.lease_end.max(sent + granted);
         if let Some(extension) = &mut self.extension {
             extension.renewed(granted, now);
             // This was not the first try, and of another there was no answer.
-            if limit.is_some() && sent.since(asked) >= SILENCE {
-                extension.left_unclear(self.policy.renewal(asked, limit));
+            if term.limit.is_some() && sent.since(requested) >= SILENCE {
+                extension.left_unclear(term.from(requested));
             }
         }
         todo.push(Action::Emit(Notice::Renewed));
@@ -145,7 +147,7 @@ impl Running {
     pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
         self.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
         self.renewal = Renewal::Off;
-        if !std::mem::replace(&mut self.lost_told, true) {
+        if !std::mem::replace(&mut self.lost_emitted, true) {
             todo.push(Action::Emit(Notice::Lost(kind, self.policy.on_lost)));
         }
         if self.policy.on_lost == OnLost::Ignore {

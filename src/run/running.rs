@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::event::{Action, Event, JobEnd};
 use super::notice::Notice;
-use super::policy::{OnExpiry, Policy};
+use super::policy::{OnExpiry, Policy, Term};
 use super::timing::Timing;
 use crate::backend::BackendError;
 use crate::exit::ExitReason;
@@ -40,9 +40,9 @@ pub(super) struct Running {
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
     /// The user was told that the lock is lost; it is not renewed any more.
-    pub(super) lost_told: bool,
+    pub(super) lost_emitted: bool,
     /// The user was told that at-most is used up and the job runs on.
-    pub(super) expired_told: bool,
+    pub(super) expired_emitted: bool,
     pub(super) renewal: Renewal,
     /// The trouble of the last renewal, if it failed; the user was told of it.
     pub(super) unrenewed: Option<BackendError>,
@@ -66,12 +66,12 @@ pub(super) struct Running {
 pub(super) enum Renewal {
     Off,
     Due(Moment),
-    /// It was due at `due`, and asked for at `asked` and for no longer than until `limit`; the backend was asked at `sent`.
+    /// It was due at `due`, requested at `requested` for this term, and sent to the backend at `sent`.
     InFlight {
         due: Moment,
-        asked: Moment,
+        requested: Moment,
         sent: Option<Moment>,
-        limit: Option<Moment>,
+        term: Term,
     },
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Killing {
     /// The pause until SIGKILL is repeated.
     pub(super) pause: Duration,
     /// The user was told that SIGKILL has not ended the job.
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 /// Gives the reason for which the job is killed.
@@ -104,12 +104,12 @@ pub(super) struct Extension {
     pub(super) reach: Moment,
     /// The longest renewal that was not answered: a server that stood still may carry it out at any time.
     pub(super) stray: Duration,
-    pub(super) look: Look,
+    pub(super) query: LockQuery,
 }
 
 /// Says when the lock's end is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum LockQuery {
     Due(Moment),
     InFlight,
     /// Not any more, or not at all.
@@ -158,8 +158,8 @@ impl Running {
             limit,
             extension: None,
             lost: false,
-            lost_told: false,
-            expired_told: false,
+            lost_emitted: false,
+            expired_emitted: false,
             renewal: Renewal::Off,
             unrenewed: None,
             stop_at: None,
@@ -183,7 +183,7 @@ impl Running {
             Event::Signalled { signal, sender } => self.on_signal(signal, sender, now, todo),
             Event::Renewing(since) => self.on_renewing(since),
             Event::Renewed { answer, sent } => self.on_renewed(answer, sent, now, todo),
-            Event::Seen { answer, sent } => self.on_seen(&answer, sent, now, todo),
+            Event::Queried { answer, sent } => self.on_queried(&answer, sent, now, todo),
             Event::JobStopped(signal) => self.on_job_stopped(signal, todo),
             Event::Stalled => self.on_stalled(now, todo),
             Event::Tick => self.on_time(now, todo),
@@ -213,14 +213,11 @@ impl Running {
         let limit = match (self.policy.on_expiry, self.limit) {
             _ if self.killing.is_some() => Some(self.kill_at()),
             (OnExpiry::Kill, Some(limit)) => Some(self.timing.before_limit.stop_at(limit)),
-            (OnExpiry::Ignore, Some(limit)) if !self.expired_told => Some(limit),
+            (OnExpiry::Ignore, Some(limit)) if !self.expired_emitted => Some(limit),
             _ => None,
         };
         let lost = self.is_watched().then(|| self.give_up_at());
-        [renewal, limit, lost, self.stop_at, self.recheck_leftovers_at, self.ask_lock_end_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        [renewal, limit, lost, self.stop_at, self.recheck_leftovers_at, self.query_at()].into_iter().flatten().min()
     }
 
     /// Does what is due by `now`.
@@ -231,7 +228,7 @@ impl Running {
         }
         if self.recheck_leftovers_at.is_some_and(|at| now >= at) {
             self.recheck_leftovers_at = None;
-            self.look_for_leftovers(now, todo);
+            self.check_leftovers(now, todo);
         }
         match (self.policy.on_expiry, self.limit) {
             _ if self.killing.is_some() => {}
@@ -240,15 +237,15 @@ impl Running {
                 self.end_job(Why::Expired, self.timing.before_limit.kill_at(limit), now);
                 self.begin_the_end(now, todo);
             }
-            (OnExpiry::Ignore, Some(limit)) if now >= limit && !self.expired_told => {
+            (OnExpiry::Ignore, Some(limit)) if now >= limit && !self.expired_emitted => {
                 todo.push(Action::Emit(Notice::RunsOn(self.policy.at_most, self.extended())));
-                self.expired_told = true;
+                self.expired_emitted = true;
                 self.thaw(todo);
             }
             _ => {}
         }
-        if self.ask_lock_end_at().is_some_and(|at| now >= at) {
-            self.look(now, todo);
+        if self.query_at().is_some_and(|at| now >= at) {
+            self.query_lock(now, todo);
         }
         if self.is_watched() && now >= self.give_up_at() {
             self.on_lost(self.why_not_renewed(now), now, todo);

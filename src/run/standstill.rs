@@ -17,7 +17,7 @@ impl Running {
     /// Freezes the job after a standstill, until the backend says that the lock is still ours. The events and deadlines of the
     /// meantime come first; the renewal is asked for with the next tick.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
-        let over = self.killing.is_some() || self.lost_told;
+        let over = self.killing.is_some() || self.lost_emitted;
         if over || !self.holds(now) || !self.policy.renews() {
             return;
         }
@@ -29,7 +29,7 @@ impl Running {
         self.renewal = match self.renewal {
             Renewal::Due(at) => Renewal::Due(at.min(now)),
             Renewal::Off => Renewal::Due(now),
-            asked @ Renewal::InFlight { .. } => asked,
+            requested @ Renewal::InFlight { .. } => requested,
         };
     }
 

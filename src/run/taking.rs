@@ -13,7 +13,7 @@ use crate::lock::{Closing, Grant, LockState};
 use crate::system::Moment;
 
 impl Run {
-    pub(super) fn ask(&mut self, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn acquire(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let deadline = now + self.policy.backend_timeout;
         let when_full = if self.policy.wait.waits() { WhenFull::Answer } else { WhenFull::Retry };
         todo.push(Action::Acquire { deadline, when_full });
@@ -198,13 +198,13 @@ impl Run {
         };
         self.complaint = Some(error);
         if matches!(then, Then::RunWithout) {
-            self.tell_complaint(None, todo);
+            self.emit_complaint(None, todo);
         }
         then
     }
 
     /// Tells the complaint, if it was not told yet, and for how long a lock may be held that was not given back.
-    pub(super) fn tell_complaint(&mut self, held: Option<Duration>, todo: &mut Vec<Action>) {
+    pub(super) fn emit_complaint(&mut self, held: Option<Duration>, todo: &mut Vec<Action>) {
         if let Some(error) = self.complaint.take() {
             todo.push(Action::Emit(Notice::Backend(error, self.policy.on_backend_error, held)));
         }

@@ -60,7 +60,7 @@ pub(crate) struct Timing {
     /// What is due before the lease ends.
     pub(super) before_end: Margins,
     /// How long before it is too late the lock's end is asked for.
-    pub(super) look_ahead: Duration,
+    pub(super) query_ahead: Duration,
     wait: Patience,
     backend_timeout: Duration,
     /// When waiting began, and how often we have asked.
@@ -76,7 +76,7 @@ impl Timing {
             lease: policy.lease(),
             before_limit: Margins::new(policy.at_most, policy.kill_after),
             before_end: Margins::new(policy.lease(), policy.kill_after),
-            look_ahead: (policy.at_most / 10).min(Duration::from_secs(2)),
+            query_ahead: (policy.at_most / 10).min(Duration::from_secs(2)),
             wait: policy.wait,
             backend_timeout: policy.backend_timeout,
             waiting: None,

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::event::{Action, JobEnd};
 use super::notice::{Notice, SpawnError};
 use super::policy::{Leftovers, Sender, WaitFor};
-use super::running::{Flow, Look, Over, Owed, Running, Why};
+use super::running::{Flow, LockQuery, Over, Owed, Running, Why};
 use crate::exit::ExitReason;
 use crate::system::Moment;
 use crate::system::Signal;
 
 /// How often the process group is looked at: a process may leave it without ending, and then no signal comes.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const RECHECK: Duration = Duration::from_secs(1);
 
 impl Running {
     pub(super) fn on_signal(&mut self, signal: Signal, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
@@ -85,19 +85,19 @@ impl Running {
                 self.finish(end, now, todo)
             }
             Some(_) => {
-                self.look_for_leftovers(now, todo);
+                self.check_leftovers(now, todo);
                 Flow::Stay
             }
         }
     }
 
     /// Asks for a look at the leftovers of a command that has ended.
-    pub(super) fn look_for_leftovers(&mut self, now: Moment, todo: &mut Vec<Action>) {
+    pub(super) fn check_leftovers(&mut self, now: Moment, todo: &mut Vec<Action>) {
         match (self.killing, self.policy.wait_for) {
-            (Some(_), _) => todo.push(Action::LookForLeftovers(Leftovers::Tree)),
+            (Some(_), _) => todo.push(Action::CheckLeftovers(Leftovers::Tree)),
             (None, WaitFor::Leftovers(leftovers)) => {
-                self.recheck_leftovers_at = (leftovers == Leftovers::Group).then(|| now + LOOK_AGAIN);
-                todo.push(Action::LookForLeftovers(leftovers));
+                self.recheck_leftovers_at = (leftovers == Leftovers::Group).then(|| now + RECHECK);
+                todo.push(Action::CheckLeftovers(leftovers));
             }
             (None, WaitFor::Child) => {}
         }
@@ -124,7 +124,7 @@ impl Running {
         if !matches!(end, JobEnd::NotStarted(_)) {
             todo.push(Action::Emit(Notice::Ended(outcome)));
         }
-        if self.is_in_flight() || self.extension.is_some_and(|extension| extension.look == Look::InFlight) {
+        if self.is_in_flight() || self.extension.is_some_and(|extension| extension.query == LockQuery::InFlight) {
             // The release waits for the request that is in flight.
             todo.push(Action::StopTrying);
         }

@@ -16,7 +16,7 @@ use crate::backend::{self, Opened};
 use crate::exit::ExitReason;
 use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
 use crate::lock::{Claim, Handle};
-use crate::report::{Counted, Metrics, Reporter};
+use crate::report::{Metrics, Reporter};
 use crate::run::{Action, Event, Leftovers, Notice, Run, Under};
 use crate::system::Moment;
 use crate::system::error_text;
@@ -140,15 +140,13 @@ impl Supervisor {
     fn perform(&mut self, action: Action) -> Done {
         match action {
             Action::Acquire { deadline, when_full } => {
-                self.worker.ask(Request::Acquire(self.claim.clone(), when_full), deadline);
+                self.worker.send(Request::Acquire(self.claim.clone(), when_full), deadline);
             }
-            Action::Renew { lease, limit, deadline } => {
-                self.worker.ask(Request::Renew(Claim { lease, ..self.claim.clone() }, limit), deadline);
-            }
-            Action::Look { deadline } => self.worker.ask(Request::Look(self.claim.clone()), deadline),
+            Action::Renew { term, deadline } => self.worker.send(Request::Renew(self.claim.clone(), term), deadline),
+            Action::QueryLock { deadline } => self.worker.send(Request::Query(self.claim.clone()), deadline),
             Action::Release { hold, closing, deadline } => {
                 self.dismiss_guardian();
-                self.worker.ask(Request::Release(self.claim.clone(), hold, closing), deadline);
+                self.worker.send(Request::Release(self.claim.clone(), hold, closing), deadline);
             }
             Action::StopTrying => self.worker.stop_trying(),
             Action::Guard(at) => self.guard(at),
@@ -167,9 +165,9 @@ impl Supervisor {
                 if let Some(job) = &mut self.job {
                     job.signal_tree(crate::system::Signal::KILL);
                 }
-                return self.look_for_leftovers(Leftovers::Tree);
+                return self.check_leftovers(Leftovers::Tree);
             }
-            Action::LookForLeftovers(leftovers) => return self.look_for_leftovers(leftovers),
+            Action::CheckLeftovers(leftovers) => return self.check_leftovers(leftovers),
             Action::Freeze => {
                 if let Some(job) = &mut self.job {
                     job.freeze();
@@ -242,8 +240,8 @@ impl Supervisor {
     fn count(&mut self, outcome: ExitReason) {
         let counted = match outcome {
             ExitReason::Stopped(_) => return,
-            ExitReason::Skipped => Counted::Skipped,
-            outcome => Counted::As(self.run.verdict(outcome)),
+            ExitReason::Skipped => None,
+            outcome => Some(self.run.verdict(outcome)),
         };
         if let Some(metrics) = &mut self.metrics {
             metrics.ended(counted, outcome.exit(0).code);
@@ -295,7 +293,7 @@ impl Supervisor {
         }
     }
 
-    fn look_for_leftovers(&mut self, leftovers: Leftovers) -> Done {
+    fn check_leftovers(&mut self, leftovers: Leftovers) -> Done {
         match &self.job {
             Some(job) if job.leftovers_are_gone(leftovers) => Done::Event(Event::LeftoversGone),
             _ => Done::Nothing,

@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Pace, Remark, Reply, Retry};
 use crate::lock::{Claim, Closing, Locks};
-use crate::run::{Event, Sight, WhenFull};
+use crate::run::{Event, Ownership, Term, WhenFull};
 use crate::system::Moment;
 
 /// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
@@ -31,15 +31,14 @@ const UNTOLD: f64 = 0.75;
 #[derive(Debug)]
 pub(crate) enum Request {
     Acquire(Claim, WhenFull),
-    /// No longer than until the moment that is given.
-    Renew(Claim, Option<Moment>),
-    /// Whose it is, and until when.
-    Look(Claim),
+    Renew(Claim, Term),
+    /// Finds out who owns the lock, and until when.
+    Query(Claim),
     Release(Claim, Duration, Closing),
 }
 
 /// A request on its way. They are numbered from 1.
-struct Errand {
+struct QueuedRequest {
     number: u64,
     request: Request,
     deadline: Moment,
@@ -47,10 +46,10 @@ struct Errand {
 
 /// The way to the thread. Requests are answered one by one, in order.
 pub(crate) struct BackendWorker {
-    requests: Sender<Errand>,
+    requests: Sender<QueuedRequest>,
     answers: Receiver<Event>,
     awake: Arc<EventFd>,
-    asked: Cell<u64>,
+    last: Cell<u64>,
     /// Up to this number nothing is tried again.
     given_up: Arc<AtomicU64>,
 }
@@ -62,21 +61,21 @@ impl BackendWorker {
         let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
-        let mut work = Work { backend, pace, given_up: Arc::clone(&given_up) };
+        let mut thread = WorkerThread { backend, pace, given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            let (mut told, mut cut) = (false, None);
-            while let Some(errand) = work.next(&inbox) {
-                if let Request::Renew(..) = errand.request {
+            let (mut reported, mut cut) = (false, None);
+            while let Some(queued) = thread.next(&inbox) {
+                if let Request::Renew(..) = queued.request {
                     // It is worth no ring: it matters when there is no answer in time.
                     let _ = outbox.send(Event::Renewing(Moment::now()));
                 }
-                let (answer, remark) = work.answer(&errand);
+                let (answer, remark) = thread.answer(&queued);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
                 // A run without a record has none that could be closed.
-                if let Some(error) = remark.unrecorded.filter(|_| !held && !told) {
-                    told = true;
+                if let Some(error) = remark.unrecorded.filter(|_| !held && !reported) {
+                    reported = true;
                     let _ = outbox.send(if granted { Event::Unrecorded(error) } else { Event::Unclosed(error) });
                 }
                 if let Some(until) = remark.cut.filter(|until| cut.replace(*until) != Some(*until)) {
@@ -91,24 +90,24 @@ impl BackendWorker {
                 // the server, and the holder's release finds no room. Connecting again costs the server more than that
                 // only in the first two or three pauses, which are short.
                 if held {
-                    work.backend.disconnect();
+                    thread.backend.disconnect();
                 }
             }
         })?;
-        Ok(Self { requests, answers, awake, asked: Cell::new(0), given_up })
+        Ok(Self { requests, answers, awake, last: Cell::new(0), given_up })
     }
 
     /// Asks; the answer comes through [`BackendWorker::answer`]. Passing trouble is tried again until `deadline`.
-    pub(crate) fn ask(&self, request: Request, deadline: Moment) {
-        let number = self.asked.get() + 1;
-        self.asked.set(number);
+    pub(crate) fn send(&self, request: Request, deadline: Moment) {
+        let number = self.last.get() + 1;
+        self.last.set(number);
         // If the thread has died the answer never comes, which is what deadlines are for.
-        let _ = self.requests.send(Errand { number, request, deadline });
+        let _ = self.requests.send(QueuedRequest { number, request, deadline });
     }
 
     /// Makes the try that is under way the last one of what has been asked so far.
     pub(crate) fn stop_trying(&self) {
-        self.given_up.store(self.asked.get(), Ordering::Relaxed);
+        self.given_up.store(self.last.get(), Ordering::Relaxed);
     }
 
     /// Returns an answer, if one has come. The bell rings again only for what comes after the last look.
@@ -125,7 +124,7 @@ impl BackendWorker {
 }
 
 /// What came of the tries.
-struct Told<T> {
+struct Tried<T> {
     answer: Result<T, BackendError>,
     /// From before the try that brought the answer.
     sent: Moment,
@@ -133,17 +132,17 @@ struct Told<T> {
     ambiguous: bool,
 }
 
-struct Work {
+struct WorkerThread {
     backend: Box<dyn Backend>,
     pace: Pace,
     given_up: Arc<AtomicU64>,
 }
 
-impl Work {
+impl WorkerThread {
     /// Waits for a request; `None` if there will be none.
-    fn next(&mut self, inbox: &Receiver<Errand>) -> Option<Errand> {
+    fn next(&mut self, inbox: &Receiver<QueuedRequest>) -> Option<QueuedRequest> {
         match inbox.recv_timeout(IDLE) {
-            Ok(errand) => Some(errand),
+            Ok(queued) => Some(queued),
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.disconnect();
                 inbox.recv().ok()
@@ -152,36 +151,35 @@ impl Work {
         }
     }
 
-    fn answer(&mut self, errand: &Errand) -> (Event, Remark) {
-        match &errand.request {
+    fn answer(&mut self, queued: &QueuedRequest) -> (Event, Remark) {
+        match &queued.request {
             Request::Acquire(claim, when_full) => {
-                let Told { answer, sent, ambiguous } =
-                    self.persist(errand.number, errand.deadline, *when_full, |backend| backend.acquire(claim));
+                let Tried { answer, sent, ambiguous } =
+                    self.retry(queued.number, queued.deadline, *when_full, |backend| backend.acquire(claim));
                 let (answer, remark) = part(answer);
                 (Event::Acquired { answer, sent, ambiguous }, remark)
             }
-            Request::Renew(claim, limit) => {
+            Request::Renew(claim, term) => {
                 let now = Moment::now();
-                let deadline = now + errand.deadline.since(now).mul_f64(UNTOLD);
-                let Told { answer, sent, .. } = self.persist(errand.number, deadline, WhenFull::Retry, |backend| {
-                    let left = limit.map_or(claim.lease, |limit| limit.since(Moment::now()));
-                    backend.renew(&Claim { lease: claim.lease.min(left), ..claim.clone() })
+                let deadline = now + queued.deadline.since(now).mul_f64(UNTOLD);
+                let Tried { answer, sent, .. } = self.retry(queued.number, deadline, WhenFull::Retry, |backend| {
+                    backend.renew(&Claim { lease: term.from(Moment::now()), ..claim.clone() })
                 });
                 let (answer, remark) = part(answer);
                 (Event::Renewed { answer, sent }, remark)
             }
-            Request::Look(claim) => {
-                let Told { answer, sent, .. } =
-                    self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
-                        backend.locks(&[claim.name.as_str()]).map(|found| sight(claim, &found))
+            Request::Query(claim) => {
+                let Tried { answer, sent, .. } =
+                    self.retry(queued.number, queued.deadline, WhenFull::Retry, |backend| {
+                        backend.locks(&[claim.name.as_str()]).map(|found| ownership(claim, &found))
                     });
-                (Event::Seen { answer, sent }, Remark::default())
+                (Event::Queried { answer, sent }, Remark::default())
             }
             Request::Release(claim, hold, closing) => {
-                let told = self.persist(errand.number, errand.deadline, WhenFull::Retry, |backend| {
+                let tried = self.retry(queued.number, queued.deadline, WhenFull::Retry, |backend| {
                     backend.release(claim, *hold, *closing)
                 });
-                let (answer, remark) = part(told.answer);
+                let (answer, remark) = part(tried.answer);
                 (Event::Released(answer), remark)
             }
         }
@@ -189,19 +187,19 @@ impl Work {
 
     /// Tries until it works, until an error is permanent, or until the deadline. The error is ambiguous, or lingers, if that of any
     /// of the tries did.
-    fn persist<T>(
+    fn retry<T>(
         &mut self,
         number: u64,
         deadline: Moment,
         when_full: WhenFull,
-        mut ask: impl FnMut(&mut dyn Backend) -> Result<T, BackendError>,
-    ) -> Told<T> {
+        mut request: impl FnMut(&mut dyn Backend) -> Result<T, BackendError>,
+    ) -> Tried<T> {
         let mut retry = Retry::new(self.pace, deadline);
         let (mut ambiguous, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
-            let error = match ask(self.backend.as_mut()) {
-                Ok(answer) => return Told { answer: Ok(answer), sent, ambiguous },
+            let error = match request(self.backend.as_mut()) {
+                Ok(answer) => return Tried { answer: Ok(answer), sent, ambiguous },
                 Err(error) => error,
             };
             ambiguous |= error.ambiguous;
@@ -209,7 +207,7 @@ impl Work {
             let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
             match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
                 Some(pause) if self.sleep(pause, number) => {}
-                _ => return Told { answer: Err(BackendError { ambiguous, lingers, ..error }), sent, ambiguous },
+                _ => return Tried { answer: Err(BackendError { ambiguous, lingers, ..error }), sent, ambiguous },
             }
         }
     }
@@ -238,13 +236,13 @@ fn part<T>(reply: Result<Reply<T>, BackendError>) -> (Result<T, BackendError>, R
     }
 }
 
-/// What the claim sees of its lock, of which alone it was asked.
-fn sight(claim: &Claim, found: &Locks) -> Sight {
+/// Returns whether the claim owns its lock, of which alone `found` tells.
+fn ownership(claim: &Claim, found: &Locks) -> Ownership {
     match found.locks.first() {
         Some(lock) if lock.is_held() && lock.state.owner == claim.owner.as_str() => {
-            Sight::Ours { until: lock.state.until, left: lock.state.left }
+            Ownership::Ours { until: lock.state.until, left: lock.state.left }
         }
-        _ => Sight::Gone,
+        _ => Ownership::Gone,
     }
 }
 
@@ -260,6 +258,7 @@ mod tests {
     use crate::system::Timestamp;
 
     const HOUR: Duration = Duration::from_secs(3600);
+    const TERM: Term = Term { lease: HOUR, limit: None };
     const QUICK: Pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(4) };
     const GRANT: Grant = Grant { locked_at: Timestamp(1), until: Timestamp(2), token: None };
 
@@ -389,7 +388,7 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_again_and_sent_is_from_before_the_try_that_was_answered() {
         let (worker, called) = worker(transient(2), QUICK);
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         let (answer, sent) = acquired(answer(&worker));
         assert_eq!(answer, Ok(Acquired::Granted(GRANT)));
         let tries: Vec<_> = called.try_iter().collect();
@@ -400,7 +399,7 @@ mod tests {
     #[test]
     fn passing_trouble_is_tried_until_the_deadline() {
         let (worker, called) = worker(transient(100_000), QUICK);
-        worker.ask(acquire(), Moment::now() + Duration::from_millis(500));
+        worker.send(acquire(), Moment::now() + Duration::from_millis(500));
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         assert!(called.try_iter().count() > 1);
     }
@@ -409,7 +408,7 @@ mod tests {
     fn the_last_try_is_made_at_the_deadline_however_long_the_pauses_have_become() {
         let (worker, called) = worker(transient(100_000), Pace { first: HOUR, longest: HOUR });
         let deadline = Moment::now() + Duration::from_millis(500);
-        worker.ask(acquire(), deadline);
+        worker.send(acquire(), deadline);
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         let tries = moments(&called);
         assert!(tries.len() > 1 && deadline.since(tries[tries.len() - 1]) < Duration::from_millis(100), "{tries:?}");
@@ -420,7 +419,7 @@ mod tests {
         let slow = Duration::from_millis(400);
         let (worker, called) = worker_of(transient(100), Pace { first: HOUR, longest: HOUR }, |fake| fake.slow = slow);
         let deadline = Moment::now() + Duration::from_secs(3);
-        worker.ask(acquire(), deadline);
+        worker.send(acquire(), deadline);
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
         let last = *moments(&called).last().unwrap();
         assert!(deadline.since(last) > slow / 4, "{last:?} {deadline:?}");
@@ -430,13 +429,13 @@ mod tests {
     fn a_try_without_an_answer_makes_trouble_unclear_whatever_the_others_met() {
         let lost = BackendError::transient("connection reset").ambiguous();
         let (worker, _called) = worker([lost.clone(), BackendError::permanent("refused")], QUICK);
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::permanent("refused").ambiguous()));
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
 
         let (worker, _called) = worker_of([lost], QUICK, |fake| fake.held = true);
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         assert!(matches!(acquired(answer(&worker)).0, Ok(Acquired::Held(_))));
     }
 
@@ -445,7 +444,7 @@ mod tests {
         let (worker, _called) =
             worker([BackendError::permanent("reset").ambiguous(), BackendError::permanent("refused")], QUICK);
         for error in [BackendError::permanent("reset").ambiguous(), BackendError::permanent("refused")] {
-            worker.ask(acquire(), Moment::now() + HOUR);
+            worker.send(acquire(), Moment::now() + HOUR);
             assert_eq!(acquired(answer(&worker)).0, Err(error));
         }
     }
@@ -453,9 +452,9 @@ mod tests {
     #[test]
     fn to_a_waiter_full_is_the_answer_and_to_others_passing_trouble() {
         let (worker, _called) = worker([full(), full(), full()], QUICK);
-        worker.ask(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
+        worker.send(Request::Acquire(claim(), WhenFull::Answer), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Err(full()));
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
     }
 
@@ -464,7 +463,7 @@ mod tests {
         let slow = Duration::from_millis(50);
         for (error, least) in [(full(), slow * (1 + RESPITE / 2)), (BackendError::transient("busy"), slow)] {
             let (worker, called) = worker_of([error], QUICK, |fake| fake.slow = slow);
-            worker.ask(acquire(), Moment::now() + HOUR);
+            worker.send(acquire(), Moment::now() + HOUR);
             answer(&worker);
             let tries = moments(&called);
             assert!(tries[1].since(tries[0]) >= least, "{tries:?}");
@@ -475,7 +474,7 @@ mod tests {
     fn who_does_not_get_the_lock_keeps_no_connection() {
         let (worker, called) = worker_of([], QUICK, |fake| fake.held = true);
         for _ in 0..2 {
-            worker.ask(acquire(), Moment::now() + HOUR);
+            worker.send(acquire(), Moment::now() + HOUR);
         }
         for _ in 0..2 {
             assert!(matches!(next(&called), Call::Acquire(_)));
@@ -486,8 +485,8 @@ mod tests {
     #[test]
     fn a_release_soon_after_the_taking_uses_its_connection() {
         let (worker, called) = worker([], QUICK);
-        worker.ask(acquire(), Moment::now() + HOUR);
-        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
+        worker.send(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
         assert!(matches!(next(&called), Call::Acquire(_)));
         assert_eq!(next(&called), Call::Release(HOUR));
     }
@@ -495,14 +494,14 @@ mod tests {
     #[test]
     fn one_try_is_made_even_if_its_time_is_over() {
         let (worker, _called) = worker([], QUICK);
-        worker.ask(acquire(), Moment::now());
+        worker.send(acquire(), Moment::now());
         assert_eq!(acquired(answer(&worker)).0, Ok(Acquired::Granted(GRANT)));
     }
 
     #[test]
     fn lasting_trouble_is_an_error_at_once() {
         let (worker, called) = worker([BackendError::permanent("wrong password")], QUICK);
-        worker.ask(acquire(), Moment::now() + HOUR);
+        worker.send(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::permanent("wrong password")));
         assert_eq!(called.try_iter().count(), 1);
     }
@@ -510,7 +509,7 @@ mod tests {
     #[test]
     fn stop_trying_ends_the_pause_between_tries() {
         let (worker, called) = worker(transient(2), Pace { first: HOUR, longest: HOUR });
-        worker.ask(acquire(), Moment::now() + HOUR * 10);
+        worker.send(acquire(), Moment::now() + HOUR * 10);
         next(&called);
         worker.stop_trying();
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::transient("busy")));
@@ -522,11 +521,11 @@ mod tests {
         let second = Duration::from_secs(1);
         let (worker, called) = worker(transient(2), Pace { first: second, longest: second });
         let deadline = Moment::now() + HOUR * 10;
-        worker.ask(Request::Renew(claim(), None), deadline);
+        worker.send(Request::Renew(claim(), TERM), deadline);
         next(&called);
         worker.stop_trying();
         // This is asked before that is answered.
-        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
+        worker.send(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&worker), Event::Renewed { answer: Err(_), .. }));
         assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!(called.try_iter().count(), 2);
@@ -538,18 +537,18 @@ mod tests {
             let until = Some(Timestamp(9));
             let record = LockState { owner: owner.to_owned(), since: None, until, left: Duration::from_secs(left) };
             let locks = vec![Lock { name: "a".to_owned(), state: record }];
-            sight(&claim(), &Locks { now: Timestamp(1), locks })
+            ownership(&claim(), &Locks { now: Timestamp(1), locks })
         };
         let owner = claim().owner;
-        let ours = Sight::Ours { until: Some(Timestamp(9)), left: Duration::from_secs(3) };
+        let ours = Ownership::Ours { until: Some(Timestamp(9)), left: Duration::from_secs(3) };
         assert_eq!(seen(owner.as_str(), 3), ours);
         for (owner, left) in [(owner.as_str(), 0), ("other", 3), (&owner.ended(), 3)] {
-            assert_eq!(seen(owner, left), Sight::Gone, "{owner}");
+            assert_eq!(seen(owner, left), Ownership::Gone, "{owner}");
         }
         // The fake has none.
         let (worker, called) = worker(transient(1), QUICK);
-        worker.ask(Request::Look(claim()), Moment::now() + HOUR);
-        assert!(matches!(answer(&worker), Event::Seen { answer: Ok(Sight::Gone), .. }));
+        worker.send(Request::Query(claim()), Moment::now() + HOUR);
+        assert!(matches!(answer(&worker), Event::Queried { answer: Ok(Ownership::Gone), .. }));
         assert_eq!((next(&called), next(&called)), (Call::Locks, Call::Locks));
     }
 
@@ -557,8 +556,8 @@ mod tests {
     fn requests_are_answered_in_order() {
         let (worker, called) = worker([], QUICK);
         let deadline = Moment::now() + HOUR;
-        worker.ask(Request::Renew(claim(), None), deadline);
-        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), deadline);
+        worker.send(Request::Renew(claim(), TERM), deadline);
+        worker.send(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&worker), Event::Renewed { answer: Ok(Kept::Kept), .. }));
         assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Release(HOUR)));
@@ -568,10 +567,10 @@ mod tests {
     #[test]
     fn an_idle_connection_is_closed_and_the_next_request_opens_one() {
         let (worker, called) = worker([], QUICK);
-        worker.ask(Request::Renew(claim(), None), Moment::now() + HOUR);
+        worker.send(Request::Renew(claim(), TERM), Moment::now() + HOUR);
         answer(&worker);
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
-        worker.ask(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
+        worker.send(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
         assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
         assert_eq!((next(&called), next(&called)), (Call::Release(HOUR), Call::Disconnect));
     }

@@ -10,7 +10,7 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
     assert_eq!(story.due(), STOP_AT);
     assert_eq!(story.tick(STOP_AT - 1), []);
     assert_eq!(story.tick(STOP_AT), first_signals());
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Expired(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Expired(..))), 1);
     assert_eq!(story.due(), KILL_AT);
     assert_eq!(story.tick(KILL_AT - 1), []);
     for again in [KILL_AT, KILL_AT + 50, KILL_AT + 150] {
@@ -19,7 +19,7 @@ fn at_expiry_the_job_is_signalled_kill_after_and_a_margin_before_the_end_and_kil
     }
     assert_eq!(
         story.on(98_160, Event::JobEnded(JobEnd::Killed(Signal::KILL))),
-        [Action::LookForLeftovers(Leftovers::Tree)]
+        [Action::CheckLeftovers(Leftovers::Tree)]
     );
     assert_eq!(story.on(98_160, Event::LeftoversGone), [release(0, 108_160)]);
     assert_eq!(story.on(98_170, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
@@ -45,7 +45,7 @@ fn the_first_signal_can_be_chosen() {
 fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::CheckLeftovers(Leftovers::Tree)]);
     assert_eq!(story.on(88_000, Event::LeftoversGone), [release(0, 98_000)]);
     assert_eq!(story.on(88_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
 }
@@ -54,11 +54,11 @@ fn a_job_that_ends_on_the_first_signal_was_stopped_all_the_same() {
 fn the_lock_is_not_released_before_all_that_the_job_left_is_dead() {
     let mut story = Story::running(policy());
     story.tick(STOP_AT);
-    assert_eq!(story.on(88_000, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(88_000, exited(0)), [Action::CheckLeftovers(Leftovers::Tree)]);
     // A daemon is left; another one dies, and it is not all.
-    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(88_100, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(Leftovers::Tree)]);
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(Leftovers::Tree)]);
     assert_eq!(story.on(97_960, Event::LeftoversGone), [release(0, 107_960)]);
 }
 
@@ -68,14 +68,14 @@ fn nothing_is_over_before_the_command_itself_was_reaped() {
     story.tick(STOP_AT);
     assert_eq!(story.on(88_000, Event::OrphanEnded(JobEnd::Exited(0))), []);
     assert_eq!(story.on(88_000, Event::LeftoversGone), []);
-    assert_eq!(story.on(88_001, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(88_001, exited(0)), [Action::CheckLeftovers(Leftovers::Tree)]);
 }
 
 #[test]
 fn after_a_stall_past_the_end_the_job_is_killed_at_once() {
     let mut story = Story::running(policy());
     assert_eq!(story.tick(500_000), [Action::KillTree], "a first signal would only give it time");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 0, "SIGKILL has hardly been sent");
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Unkillable)), 0, "SIGKILL has hardly been sent");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
     let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, at_least: ms(60_000), ..policy() });
     assert_eq!(story.due(), 100_000);
     assert_eq!(story.tick(100_000), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
     assert_eq!(
@@ -109,8 +109,8 @@ fn on_expiry_ignore_warns_once_and_lets_the_lock_go() {
         "for the record, since the lock may be another's"
     );
     assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(0)));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "that is known");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "that is known");
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn a_lock_whose_time_ran_out_is_told_from_one_that_another_took() {
         let mut story = Story::running(policy());
         story.on(60_000, exited(0));
         story.on(answered, Event::Released(Ok(Kept::Lost)));
-        assert_eq!(story.told(|notice| *notice == Notice::LostUnnoticed(kind.clone())), 1, "{kind:?}");
+        assert_eq!(story.emitted(|notice| *notice == Notice::LostUnnoticed(kind.clone())), 1, "{kind:?}");
         let mut story = Story::running(extend());
         story.tick(66_667);
         story.on(answered, renewed(Ok(Kept::Lost), 66_670));
-        assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(told, _) if *told == kind)), 1, "{kind:?}");
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(told, _) if *told == kind)), 1, "{kind:?}");
     }
 }
 
@@ -150,7 +150,7 @@ fn what_sigkill_cannot_end_keeps_the_lock() {
         story.on(sent + 5, renewed(Ok(Kept::Kept), sent));
         end = sent + 100_000;
     }
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Unkillable)), 1);
     story.on(end - 50_000, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(end - 50_000, Event::LeftoversGone), [release(0, end - 40_000)]);
     assert_eq!(story.on(end - 49_990, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
@@ -186,8 +186,8 @@ fn what_sigkill_cannot_end_is_told_once_whatever_the_backend_says() {
         }
     }
     assert!((2..30).contains(&requests), "{requests}");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 1);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotRenewed(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Unkillable)), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotRenewed(_))), 1);
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn that_the_lock_was_lost_is_told_once() {
     let now = story.due().max(99_000);
     assert!(story.tick(now).contains(&renew(now + 10_000)), "it could not be renewed, and cannot be killed");
     story.on(now + 1, renewed(Ok(Kept::Lost), now));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(..))), 1);
     story.on(now + 2, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(now + 2, Event::LeftoversGone), [release(0, now + 10_002)]);
     assert_eq!(story.on(now + 3, Event::Released(Err(BackendError::transient("down")))), exit(ExitReason::Lost));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0, "there was nothing to release");
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 0, "there was nothing to release");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_late_answer_to_a_renewal_counts() {
     gone.on(90_001, exited(0));
     assert_eq!(gone.on(90_001, Event::LeftoversGone), [release(0, 100_001)]);
     gone.on(90_002, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(gone.told(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "there was nothing to release");
+    assert_eq!(gone.emitted(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "there was nothing to release");
 
     let mut kept = Story::running(extend());
     kept.tick(66_667);
@@ -243,7 +243,7 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     for now in [155_000, 155_050, 155_150, 155_350] {
         assert_eq!(story.tick(now), [Action::KillTree]);
     }
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Unkillable)), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Unkillable)), 0);
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(155_360, Event::LeftoversGone), [release(0, 165_360)], "for the record");
 }

@@ -11,7 +11,7 @@ fn backend_trouble_is_125_or_a_skip_or_a_run_without_a_lock() {
     ] {
         let mut story = Story::begun(Policy { on_backend_error: choice, ..policy() });
         assert_eq!(story.on(5, refused(0)), [todo]);
-        assert!(matches!(&story.told[..], [Notice::Backend(_, told, None)] if *told == choice));
+        assert!(matches!(&story.emitted[..], [Notice::Backend(_, told, None)] if *told == choice));
     }
 }
 
@@ -30,14 +30,14 @@ fn a_silent_backend_counts_as_trouble_after_backend_timeout() {
         assert_eq!(story.tick(10_250), [Action::StopTrying]);
         // The request may yet be executed, and what it takes goes back.
         assert_eq!(story.on(10_500, granted(10_000)), [release(0, 11_250)]);
-        assert!(story.told.is_empty(), "what is left held is part of the line");
+        assert!(story.emitted.is_empty(), "what is left held is part of the line");
         assert_eq!(story.on(10_600, Event::Released(Ok(Kept::Kept))), exit(outcome));
-        assert!(matches!(&story.told[..], [Notice::Released, Notice::Backend(_, told, None)] if *told == choice));
+        assert!(matches!(&story.emitted[..], [Notice::Released, Notice::Backend(_, told, None)] if *told == choice));
     }
     let mut story = Story::begun(policy());
     story.tick(10_250);
     assert_eq!(story.tick(11_250), exit(ExitReason::Failed), "it gets a second");
-    assert!(matches!(&story.told[..], [Notice::Backend(_, _, Some(_))]), "{:?}", story.told);
+    assert!(matches!(&story.emitted[..], [Notice::Backend(_, _, Some(_))]), "{:?}", story.emitted);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_late_grant_to_go_back() 
         story.tick(10_250);
         story.on(10_250, Event::Spawned);
         assert_eq!(story.on(12_000, granted(0)), [release(0, 22_000)]);
-        story.told.clear();
+        story.emitted.clear();
         story
     };
     let mut story = giving_back();
@@ -68,12 +68,12 @@ fn the_end_of_a_job_without_a_lock_waits_a_second_for_a_late_grant_to_go_back() 
     let mut story = giving_back();
     story.on(12_100, exited(4));
     assert_eq!(story.tick(13_100), exit(ExitReason::Exited(4)));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 
     let mut story = giving_back();
     assert_eq!(story.on(12_100, Event::Released(Err(BackendError::transient("down")))), []);
     assert_eq!(
-        story.told(|notice| matches!(notice, Notice::NotReleased(_))),
+        story.emitted(|notice| matches!(notice, Notice::NotReleased(_))),
         1,
         "the lock stays held, and a line says so"
     );
@@ -89,8 +89,8 @@ fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() 
         let mut story = Story::running(policy);
         assert_eq!(story.on(20_000, not_started(kind)), [release(0, 30_000)]);
         assert_eq!(story.on(20_001, Event::Released(Ok(Kept::Kept))), exit(outcome));
-        assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 1);
-        assert_eq!(story.told(|notice| matches!(notice, Notice::Ended(_))), 0);
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotStarted(_))), 1);
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::Ended(_))), 0);
     }
     // Why it was ended counts more.
     let mut story = Story::running(policy());
@@ -98,7 +98,7 @@ fn a_command_that_could_not_be_executed_frees_the_lock_also_if_that_took_long() 
     story.on(STOP_AT + 10, not_started(SpawnErrorKind::CannotExecute));
     story.on(STOP_AT + 11, Event::LeftoversGone);
     assert_eq!(story.on(STOP_AT + 20, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotStarted(_))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotStarted(_))), 0);
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn it_is_no_news_that_a_lock_was_lost_under_which_no_job_ran() {
     let mut late = Story::begun(policy());
     late.on(200_000, granted(0));
     assert_eq!(late.on(200_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Failed));
-    assert!(matches!(&late.told[..], [Notice::Backend(..)]), "{:?}", late.told);
+    assert!(matches!(&late.emitted[..], [Notice::Backend(..)]), "{:?}", late.emitted);
 
     let mut unstarted = Story::begun(policy());
     unstarted.on(1, granted(0));
     unstarted.on(2, not_started(SpawnErrorKind::NotFound));
     unstarted.on(200_001, Event::Released(Ok(Kept::Lost)));
-    assert!(matches!(&unstarted.told[..], [Notice::Granted(_), Notice::NotStarted(_)]), "{:?}", unstarted.told);
+    assert!(matches!(&unstarted.emitted[..], [Notice::Granted(_), Notice::NotStarted(_)]), "{:?}", unstarted.emitted);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_t
         assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
         assert_eq!(story.on(50_100, Event::Released(Ok(Kept::Kept))), std::slice::from_ref(&then));
         let told = |notice: &Notice| matches!(notice, Notice::Backend(_, told, None) if *told == choice);
-        assert_eq!((story.told(told), story.told.len()), (1, 2), "{:?}", story.told);
+        assert_eq!((story.emitted(told), story.emitted.len()), (1, 2), "{:?}", story.emitted);
 
         let mut story = Story::begun(policy);
         story.on(50_001, granted(0));
@@ -168,7 +168,7 @@ fn that_a_lock_which_came_too_late_could_not_be_given_back_is_told_once() {
     assert_eq!(story.tick(51_001), [Action::Spawn(Under::Nothing)]);
     story.on(51_001, Event::Spawned);
     assert_eq!(story.on(51_100, Event::Released(Err(BackendError::transient("down")))), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
     assert_eq!(story.on(52_000, exited(0)), exit(ExitReason::Exited(0)));
 }
 

@@ -20,7 +20,7 @@ fn shortly_before_the_job_is_stopped_the_locks_end_is_asked_for_once() {
     assert_eq!(story.on(LOOK_AT + 9, seen(until(100_000), 14_000, LOOK_AT + 1)), []);
     assert_eq!(story.next(), STOP_AT);
     assert_eq!(story.tick(STOP_AT), first_signals());
-    assert_eq!((story.looks.len(), story.told(|notice| matches!(notice, Notice::Extended(_)))), (1, 0));
+    assert_eq!((story.looks.len(), story.emitted(|notice| matches!(notice, Notice::Extended(_)))), (1, 0));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_job_whose_lock_was_extended_lives_on_and_the_new_end_is_asked_for_too() {
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
     assert_eq!(story.on(86_000, seen(until(180_000), 94_100, 85_960)), []);
-    assert_eq!(story.told, [Notice::Granted(GRANT), Notice::Extended(until(180_000))]);
+    assert_eq!(story.emitted, [Notice::Granted(GRANT), Notice::Extended(until(180_000))]);
     // From before the request that showed it.
     let end = 85_960 + 94_100;
     assert_eq!(story.next(), end - 100_000 + LOOK_AT);
@@ -55,13 +55,13 @@ fn an_end_that_is_hardly_later_was_not_extended() {
         let mut story = Story::running(policy());
         story.tick(LOOK_AT);
         story.on(86_000, seen(until(100_000 + later), 100_000 + later - 85_960, 85_960));
-        assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), extended, "{later}");
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), extended, "{later}");
     }
     // Our clock is fast: in a day it may gain more than that.
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
     story.on(86_000, seen(until(100_000), 18_000, 85_960));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), 0);
 }
 
 #[test]
@@ -69,16 +69,16 @@ fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
     // It is asked again while there is time.
-    story.on(LOOK_AT + 10, Event::Seen { answer: Err(BackendError::permanent("down")), sent: t(LOOK_AT) });
+    story.on(LOOK_AT + 10, Event::Queried { answer: Err(BackendError::permanent("down")), sent: t(LOOK_AT) });
     assert_eq!(story.next(), LOOK_AT + 510);
     assert_eq!((story.tick(LOOK_AT + 510), story.looks.len()), (vec![], 2));
     assert_eq!(story.next(), STOP_AT);
     assert_eq!(story.tick(STOP_AT), first_signals());
     // What is learnt now comes too late.
     assert_eq!(story.on(STOP_AT + 1, seen(until(200_000), 112_000, LOOK_AT + 510)), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.next(), KILL_AT);
-    assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(STOP_AT + 2, exited(0)), [Action::CheckLeftovers(Leftovers::Tree)]);
     assert_eq!(story.on(STOP_AT + 2, Event::LeftoversGone), [release(0, STOP_AT + 10_002)]);
 }
 
@@ -95,9 +95,9 @@ fn a_look_that_is_under_way_when_the_job_ends_is_not_tried_again() {
 fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
-    let gone = || Event::Seen { answer: Ok(Sight::Gone), sent: t(LOOK_AT) };
+    let gone = || Event::Queried { answer: Ok(Ownership::Gone), sent: t(LOOK_AT) };
     assert_eq!(story.on(LOOK_AT + 10, gone()), first_signals());
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
     story.on(LOOK_AT + 20, exited(0));
     story.on(LOOK_AT + 20, Event::LeftoversGone);
     assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
@@ -112,8 +112,8 @@ fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     late.tick(LOOK_AT);
     assert_eq!(late.on(150_000, gone()), []);
     assert_eq!(late.tick(150_000), [Action::KillTree]);
-    assert_eq!(late.told(|notice| matches!(notice, Notice::Lost(..))), 0);
-    assert_eq!(late.told(|notice| matches!(notice, Notice::Expired(..))), 1);
+    assert_eq!(late.emitted(|notice| matches!(notice, Notice::Lost(..))), 0);
+    assert_eq!(late.emitted(|notice| matches!(notice, Notice::Expired(..))), 1);
 }
 
 #[test]
@@ -123,12 +123,12 @@ fn a_job_that_may_run_on_keeps_its_extended_lock_until_the_new_end() {
     assert_eq!((story.tick(98_000), &story.looks[..]), (vec![], &[t(100_000)][..]));
     story.on(98_010, seen(until(150_000), 51_950, 98_005));
     assert_eq!(story.tick(100_000), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 0);
     assert_eq!(story.next(), 149_955 - 2_000);
     story.tick(149_955 - 2_000);
     story.on(148_000, seen(until(150_000), 2_000, 147_960));
     assert_eq!(story.tick(149_955), []);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_leased_lock_is_renewed_on_after_an_extension_and_the_guardian_is_told() {
     assert_eq!(story.next(), LOOK_AT + 5 + 10_000);
     let todo = story.tick(LOOK_AT + 5 + 10_000);
     let limit = Some(t(LOOK_AT + 5 + 94_045));
-    assert!(matches!(todo[..], [Action::Renew { limit: found, .. }] if found == limit), "{todo:?}");
+    assert!(matches!(todo[..], [Action::Renew { term, .. }] if term.limit == limit), "{todo:?}");
     // Unless that is answered the job ends with the lease.
     assert_eq!(story.next(), lease_end - 30_000 + LEASE_STOP_AT);
 }
@@ -189,7 +189,7 @@ fn a_renewal_that_took_long_is_no_extension() {
     story.tick(LOOK_AT);
     // Carried out just before it was answered, for as long as was left when it was sent.
     story.on(LOOK_AT + 10, seen(until(104_000), 104_000 - LOOK_AT, LOOK_AT));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Extended(_))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.tick(STOP_AT), first_signals());
 }
 
@@ -216,7 +216,7 @@ fn a_renewal_that_a_frozen_server_carries_out_late_is_no_extension() {
             assert_eq!((story.next(), story.tick(LOOK_AT)), (LOOK_AT, vec![]));
             // The first one was carried out a moment ago; or somebody has extended the lock to more than that gives.
             story.on(LOOK_AT + 10, seen(until(LOOK_AT + left), left, LOOK_AT));
-            let told = story.told(|notice| matches!(notice, Notice::Extended(_)));
+            let told = story.emitted(|notice| matches!(notice, Notice::Extended(_)));
             assert_eq!(told, extended, "{left} {silence}");
         }
     }
@@ -237,7 +237,7 @@ fn what_is_told_of_the_end_names_an_extension() {
                 true => Notice::Expired(ms(100_000), extension),
                 false => Notice::RunsOn(ms(100_000), extension),
             };
-            assert!(story.told.contains(&told), "{:?}", story.told);
+            assert!(story.emitted.contains(&told), "{:?}", story.emitted);
         }
     }
 }

@@ -28,7 +28,7 @@ fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
             Some(event) => story.on(5_100, event),
             None => story.tick(6_000),
         };
-        story.told
+        story.emitted
     };
     for release in [Some(Event::Released(Err(BackendError::transient("down")))), None] {
         assert!(matches!(told(release)[..], [Notice::Backend(_, _, Some(_))]));
@@ -51,7 +51,7 @@ fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
     let mut story = without();
     assert_eq!(story.on(5_100, exited(3)), []);
     assert_eq!(story.tick(6_100), exit(ExitReason::Exited(3)), "at the end it gets a second");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 0);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
         let mut skipped = Story::begun(policy());
         assert_eq!(skipped.on(50, unclear_and_held(60_000, 40)), [release(0, 1_050)]);
         assert_eq!(skipped.on(60, Event::Released(answer)), exit(ExitReason::Skipped));
-        assert_eq!(skipped.told(|notice| matches!(notice, Notice::NotGivenBack(..))), 0);
+        assert_eq!(skipped.emitted(|notice| matches!(notice, Notice::NotGivenBack(..))), 0);
     }
 
     let mut stopped = waiting_unclear();
@@ -192,11 +192,11 @@ fn a_run_that_leaves_a_lock_held_perhaps_says_so_in_one_line() {
                 Some(answer) => story.on(60, Event::Released(answer)),
                 None => story.tick(1_050),
             };
-            assert_eq!((todo, story.told(doubtful)), (exit(ExitReason::Skipped), usize::from(told)));
+            assert_eq!((todo, story.emitted(doubtful)), (exit(ExitReason::Skipped), usize::from(told)));
         }
     }
     let mut stopped = Story::begun(policy());
     stopped.on(100, signalled(Signal::TERM));
     stopped.tick(1_100);
-    assert_eq!(stopped.told(doubtful), 1);
+    assert_eq!(stopped.emitted(doubtful), 1);
 }

@@ -111,7 +111,7 @@ fn renewed(answer: Result<Kept, BackendError>, sent: u64) -> Event {
 
 /// The lock is ours for `left` yet, and until then by the backend's clock.
 fn seen(until: Timestamp, left: u64, sent: u64) -> Event {
-    Event::Seen { answer: Ok(Sight::Ours { until: Some(until), left: ms(left) }), sent: t(sent) }
+    Event::Queried { answer: Ok(Ownership::Ours { until: Some(until), left: ms(left) }), sent: t(sent) }
 }
 
 fn signalled(signal: Signal) -> Event {
@@ -136,11 +136,11 @@ fn spawn() -> Action {
 }
 
 fn renew(deadline: u64) -> Action {
-    Action::Renew { lease: ms(100_000), limit: None, deadline: t(deadline) }
+    Action::Renew { term: Term { lease: ms(100_000), limit: None }, deadline: t(deadline) }
 }
 
 fn renew_leased(deadline: u64) -> Action {
-    Action::Renew { lease: ms(30_000), limit: Some(t(100_000)), deadline: t(deadline) }
+    Action::Renew { term: Term { lease: ms(30_000), limit: Some(t(100_000)) }, deadline: t(deadline) }
 }
 
 /// The beginning of the job's end.
@@ -155,7 +155,7 @@ fn exit(outcome: ExitReason) -> Vec<Action> {
 /// A run, and what it has told its user.
 struct Story {
     run: Run,
-    told: Vec<Notice>,
+    emitted: Vec<Notice>,
     closed: Vec<Closing>,
     /// The deadlines of the looks for the lock's end.
     looks: Vec<Moment>,
@@ -163,7 +163,8 @@ struct Story {
 
 impl Story {
     fn begun(policy: Policy) -> Self {
-        let mut story = Self { run: Run::new(policy, t(0)), told: Vec::new(), closed: Vec::new(), looks: Vec::new() };
+        let mut story =
+            Self { run: Run::new(policy, t(0)), emitted: Vec::new(), closed: Vec::new(), looks: Vec::new() };
         story.on(0, Event::Begin);
         story
     }
@@ -182,7 +183,7 @@ impl Story {
         let mut story = Self::begun(Policy { on_backend_error: OnBackendError::Run, ..policy });
         assert_eq!(story.on(0, refused(0)), [Action::Spawn(Under::Nothing)]);
         story.on(0, Event::Spawned);
-        story.told.clear();
+        story.emitted.clear();
         story
     }
 
@@ -191,8 +192,8 @@ impl Story {
         let mut todo = Vec::new();
         for action in self.run.on(event, t(at)) {
             match action {
-                Action::Emit(notice) => self.told.push(notice),
-                Action::Look { deadline } => self.looks.push(deadline),
+                Action::Emit(notice) => self.emitted.push(notice),
+                Action::QueryLock { deadline } => self.looks.push(deadline),
                 Action::Release { hold, closing, deadline } => {
                     self.closed.push(closing);
                     todo.push(Action::Release { hold, closing: Closing::Unused, deadline });
@@ -212,7 +213,7 @@ impl Story {
 
     /// When the next tick is due, rounded up. A look for the lock's end that is due before finds nothing new.
     fn due(&mut self) -> u64 {
-        while self.would_look() {
+        while self.would_query() {
             let at = self.next();
             assert_eq!(self.tick(at), [], "a look");
             self.on(at, seen(GRANT.until, 0, at));
@@ -226,12 +227,12 @@ impl Story {
     }
 
     /// Whether a look for the lock's end comes next.
-    fn would_look(&self) -> bool {
+    fn would_query(&self) -> bool {
         let Phase::Running(running) = &self.run.phase else { return false };
-        running.ask_lock_end_at().is_some_and(|at| Some(at) == self.run.deadline())
+        running.query_at().is_some_and(|at| Some(at) == self.run.deadline())
     }
 
-    fn told(&self, is: impl Fn(&Notice) -> bool) -> usize {
-        self.told.iter().filter(|notice| is(notice)).count()
+    fn emitted(&self, is: impl Fn(&Notice) -> bool) -> usize {
+        self.emitted.iter().filter(|notice| is(notice)).count()
     }
 }

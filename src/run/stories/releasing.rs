@@ -59,9 +59,9 @@ fn trouble_with_the_release_never_changes_the_code() {
     for answer in [Ok(Kept::Lost), Err(BackendError::permanent("no")), Err(BackendError::transient("down"))] {
         let mut story = Story::running(policy());
         story.on(1_000, exited(6));
-        story.told.clear();
+        story.emitted.clear();
         assert_eq!(story.on(2_000, Event::Released(answer)), exit(ExitReason::Exited(6)));
-        assert!(matches!(&story.told[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
+        assert!(matches!(&story.emitted[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
     }
 }
 
@@ -72,7 +72,7 @@ fn the_release_is_tried_for_backend_timeout() {
     assert_eq!(story.due(), 11_250);
     assert_eq!(story.tick(11_249), []);
     assert_eq!(story.tick(11_250), exit(ExitReason::Exited(6)));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_onc
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));
     assert!(matches!(story.on(11_000, refused())[..], [Action::Release { .. }]));
-    assert_eq!((story.due(), story.told(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
+    assert_eq!((story.due(), story.emitted(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
     assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(6)));
     // A second time it is the last word, and so it is after a stop signal.
     let mut story = Story::running(policy());
@@ -95,7 +95,7 @@ fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_onc
     story.on(1_000, exited(6));
     story.on(2_000, signalled(Signal::TERM));
     assert_eq!(story.on(2_500, refused()), exit(ExitReason::Exited(6)));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_stop_signal_gives_the_release_a_second() {
         assert_eq!(story.on(2_500, signalled(signal)), []);
         assert_eq!(story.due(), 3_000);
         assert_eq!(story.tick(3_000), exit(ExitReason::Exited(6)));
-        assert_eq!(story.told(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
     }
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));

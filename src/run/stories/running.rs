@@ -37,10 +37,10 @@ fn stop_timeout_kills_the_job_that_was_told_to_stop() {
         assert_eq!(story.tick(5_999), []);
         assert_eq!(story.tick(6_000), [Action::KillTree]);
         assert_eq!(story.due(), 6_050);
-        assert_eq!(story.told(|notice| matches!(notice, Notice::StopTimeout(_))), 1);
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::StopTimeout(_))), 1);
         assert_eq!(
             story.on(6_010, Event::JobEnded(JobEnd::Killed(Signal::KILL))),
-            [Action::LookForLeftovers(Leftovers::Tree)]
+            [Action::CheckLeftovers(Leftovers::Tree)]
         );
         assert_eq!(story.tick(6_050), [Action::KillTree], "a daemon is left");
         assert_eq!(story.on(6_051, Event::LeftoversGone), [release(0, 16_051)]);
@@ -99,8 +99,8 @@ fn before_the_job_a_stop_of_the_terminal_stops_us() {
 fn the_job_has_ended_when_what_it_is_waited_for_has() {
     for leftovers in [Leftovers::Group, Leftovers::Tree] {
         let mut story = Story::running(Policy { wait_for: WaitFor::Leftovers(leftovers), ..policy() });
-        assert_eq!(story.on(1_000, exited(3)), [Action::LookForLeftovers(leftovers)]);
-        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(leftovers)]);
+        assert_eq!(story.on(1_000, exited(3)), [Action::CheckLeftovers(leftovers)]);
+        assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(leftovers)]);
         assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
         assert_eq!(story.on(1_700, Event::LeftoversGone), [release(0, 11_700)]);
         assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(3)));
@@ -112,7 +112,7 @@ fn a_process_that_leaves_the_group_is_missed_within_a_second() {
     let mut story = Story::running(Policy { wait_for: WaitFor::Leftovers(Leftovers::Group), ..policy() });
     story.on(1_000, exited(0));
     assert_eq!(story.due(), 2_000);
-    assert_eq!(story.tick(2_000), [Action::LookForLeftovers(Leftovers::Group)]);
+    assert_eq!(story.tick(2_000), [Action::CheckLeftovers(Leftovers::Group)]);
     assert_eq!(story.due(), 3_000);
 }
 
@@ -122,7 +122,7 @@ fn what_the_command_left_behind_is_ended_at_at_most() {
     story.on(1_000, exited(0));
     assert_eq!(story.tick(STOP_AT), first_signals());
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
-    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::LookForLeftovers(Leftovers::Tree)]);
+    assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(Leftovers::Tree)]);
     story.on(97_960, Event::LeftoversGone);
     assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
 }

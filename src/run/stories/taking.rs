@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn the_job_runs_under_the_lock_which_is_then_released() {
-    let mut story = Story { run: Run::new(policy(), t(0)), told: Vec::new(), closed: Vec::new(), looks: Vec::new() };
+    let mut story = Story { run: Run::new(policy(), t(0)), emitted: Vec::new(), closed: Vec::new(), looks: Vec::new() };
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.on(0, Event::Begin), [acquire(10_000, WhenFull::Retry)]);
     assert_eq!(story.on(5, granted(1)), [spawn()]);
@@ -40,7 +40,7 @@ fn after_a_normal_end_what_the_job_left_running_is_left_alone() {
 fn a_held_lock_is_a_skip() {
     let mut story = Story::begun(policy());
     assert_eq!(story.on(5, held(60_000, 0)), exit(ExitReason::Skipped));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Held(_))), 1);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_lock_that_nobody_takes_over_goes_back_unused() {
     story.on(5, granted(0));
     assert_eq!(story.on(6, Event::NotHandedOver("no".to_owned())), [release(0, 10_006)]);
     assert_eq!(story.closed, [Closing::GivenUp]);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotHandedOver(_))), 1);
     assert_eq!(story.on(7, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Failed));
 }
 
@@ -235,4 +235,12 @@ fn a_lock_that_an_enclosing_run_holds_is_no_obstacle_and_stays_with_it() {
     let ended = LockState { owner: "host:1:0a:ended".to_owned(), ..record };
     let mut over = Story::begun(Policy { enclosing, ..policy() });
     assert_eq!(over.on(0, held(&ended)), exit(ExitReason::Skipped), "that run is over");
+}
+
+#[test]
+fn an_answer_that_took_longer_than_half_of_the_lease_is_given_back() {
+    let mut story = Story::begun(leased());
+    assert_eq!(story.on(15_001, granted(0)), [release(0, 16_001)]);
+    let mut story = Story::begun(leased());
+    assert!(matches!(story.on(15_000, granted(0))[..], [Action::Spawn(_)]));
 }

@@ -6,7 +6,7 @@ use super::*;
 fn splay_sleeps_before_anything_is_asked() {
     let mut story = Story {
         run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)),
-        told: Vec::new(),
+        emitted: Vec::new(),
         closed: Vec::new(),
         looks: Vec::new(),
     };
@@ -38,7 +38,7 @@ fn a_waiter_gives_up_when_its_time_is_over() {
         story.tick(now);
     }
     assert_eq!(now, 3_005, "the last try is at the end of the wait");
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Held(_))), 1);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_waiter_takes_full_for_no_error() {
         assert_eq!(story.tick(asked), [acquire(asked + 10_000, WhenFull::Answer)]);
         now = asked;
     }
-    assert_eq!(story.told(|notice| !matches!(notice, Notice::Full(_))), 0);
+    assert_eq!(story.emitted(|notice| !matches!(notice, Notice::Full(_))), 0);
     assert_eq!(story.on(now + 5, granted(now)), [spawn()]);
 }
 
@@ -101,8 +101,8 @@ fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_
         }
     }
     assert_eq!(now, 3_000);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Held(_))), 1);
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Held(_))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Backend(..))), 0);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_tim
                 story.tick(now);
             };
             assert_eq!((now, todo), (over, exit(outcome)));
-            assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
+            assert_eq!(story.emitted(|notice| matches!(notice, Notice::Backend(..))), 1);
         }
     }
 }
@@ -132,7 +132,7 @@ fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_tim
 fn without_a_wait_full_is_trouble_that_has_been_tried_until_backend_timeout() {
     let mut story = Story::begun(policy());
     assert_eq!(story.on(10_000, full(9_990)), exit(ExitReason::Failed));
-    assert_eq!(story.told(|notice| matches!(notice, Notice::Backend(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Backend(..))), 1);
 }
 
 #[test]
