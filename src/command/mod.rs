@@ -19,7 +19,6 @@ pub(crate) mod status;
 pub(crate) mod unlock;
 pub(crate) mod usage;
 pub(crate) mod verify;
-mod waiting;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write, stdout};

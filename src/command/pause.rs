@@ -8,14 +8,13 @@ use clap::ArgMatches;
 use super::held::{LOOKS, Seen, TOLERANCE, must_be, rest, say, suggestion};
 use super::operator::{self, Operator};
 use super::run::host;
-use super::waiting::Waiting;
 use super::{random, refuse, remark};
 use crate::backend::{Acquired, BackendError, ErrorClass, FOR_EVER, Kept};
 use crate::config::{self, Mistake};
 use crate::exit::{Exit, ExitReason};
 use crate::job::Signals;
 use crate::lock::{Change, Claim, Holder, LockName, LockState, Owner, Purpose, Wanted};
-use crate::run::Patience;
+use crate::run::{Patience, Waiting};
 use crate::system::Moment;
 use crate::system::Signal;
 use crate::system::user;
@@ -47,7 +46,7 @@ type Answer<T> = anyhow::Result<Result<T, BackendError>>;
 pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wish = Wish::of(matches)?;
     let mut operator = Operator::new(matches, Some(&wish.name))?;
-    let mut waiting = Waiting::new(wish.wait);
+    let mut waiting = Waiting::new(wish.wait, operator.timeout(), wish.random);
     // Whether the backend knew the lock at first, and the last reason why it could not be taken.
     let (mut known, mut held, mut full) = (None, None, None);
     let mut races = 0;
@@ -82,7 +81,9 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
             }
             Err(error) => full = Some(error),
         }
-        let Some(pause) = waiting.pause(sent, left) else {
+        let now = Moment::now();
+        waiting.answered(now.since(sent));
+        let Some(next_try) = waiting.next_try(now, left) else {
             return match (held, full) {
                 (None, Some(error)) => Err(operator::failure(error)),
                 (held, _) => Ok(wish.not_paused(&held.unwrap_or_default())),
@@ -90,7 +91,7 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
         };
         // Keep no connection while waiting.
         operator.disconnect();
-        thread::sleep(pause);
+        thread::sleep(next_try.since(Moment::now()));
     }
 }
 

@@ -29,6 +29,7 @@ mod standstill;
 mod stories;
 mod taking;
 mod timing;
+mod waiting;
 mod watching;
 
 use std::rc::Rc;
@@ -47,6 +48,7 @@ pub(crate) use policy::{
 };
 use running::{Flow, Lease, Running};
 use timing::Timing;
+pub(crate) use waiting::Waiting;
 
 /// How long a request that is in flight when we are told to stop may take to be given back.
 const GIVE_BACK: Duration = Duration::from_secs(1);
@@ -57,6 +59,7 @@ const GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Run {
     policy: Rc<Policy>,
     timing: Timing,
+    waiting: Waiting,
     started: Moment,
     phase: Phase,
     unanswered: Unanswered,
@@ -116,10 +119,12 @@ impl Run {
     /// Makes a run that started at `started`: the moment of firing, and the first moment of every deadline.
     pub(crate) fn new(policy: Policy, started: Moment) -> Self {
         let timing = Timing::new(&policy);
+        let waiting = Waiting::new(policy.wait, policy.backend_timeout, policy.seed);
         let (phase, unanswered) = (Phase::New, Unanswered::Nothing);
         Self {
             policy: Rc::new(policy),
             timing,
+            waiting,
             started,
             phase,
             unanswered,

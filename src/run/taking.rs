@@ -76,8 +76,8 @@ impl Run {
             self.phase = Phase::Spawning { lease: None };
             return;
         }
-        self.timing.answered(now.since(sent));
-        match self.timing.next_try(now, state.left) {
+        self.waiting.answered(now.since(sent));
+        match self.waiting.next_try(now, state.left) {
             Some(again) => {
                 self.holder = Some(state.clone());
                 todo.push(Action::Emit(Notice::Waiting(state)));
@@ -90,8 +90,8 @@ impl Run {
     /// Waits for room on a full server, which for a waiter is no error. When its time is over, what we last knew of the
     /// lock counts: that it was held, or else nothing, and then the backend could not be asked.
     fn on_full(&mut self, error: BackendError, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        self.timing.answered(now.since(sent));
-        match (self.timing.next_try_when_full(now, self.holder.is_some()), self.holder.take()) {
+        self.waiting.answered(now.since(sent));
+        match (self.waiting.next_try_when_full(now, self.holder.is_some()), self.holder.take()) {
             (Some(again), holder) => {
                 self.holder = holder;
                 todo.push(Action::Emit(Notice::Full(error)));

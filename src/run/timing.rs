@@ -1,13 +1,11 @@
-//! When things are due in a run: the stop, the kill, the renewal, the next try, and how long the lock stays held.
+//! When things are due in a run: the stop, the kill, the renewal, and how long the lock stays held.
 
 use std::time::Duration;
 
-use super::policy::{OnExpiry, OnFailure, OnLost, Patience, Policy};
+use super::policy::{OnExpiry, OnFailure, OnLost, Policy};
 use crate::exit::ExitReason;
 use crate::lock::Grant;
 use crate::system::Moment;
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Says how long before an end, of at-most or of a lease, a job is stopped that must be dead by then.
 #[derive(Debug, Clone, Copy)]
@@ -61,12 +59,6 @@ pub(crate) struct Timing {
     pub(super) before_end: Margins,
     /// How long before it is too late the lock's end is asked for.
     pub(super) query_ahead: Duration,
-    wait: Patience,
-    backend_timeout: Duration,
-    /// When waiting began, and how often we have asked.
-    waiting: Option<(Moment, u32)>,
-    answer: Duration,
-    random: u64,
 }
 
 impl Timing {
@@ -77,11 +69,6 @@ impl Timing {
             before_limit: Margins::new(policy.at_most, policy.kill_after),
             before_end: Margins::new(policy.lease(), policy.kill_after),
             query_ahead: (policy.at_most / 10).min(Duration::from_secs(2)),
-            wait: policy.wait,
-            backend_timeout: policy.backend_timeout,
-            waiting: None,
-            answer: Duration::ZERO,
-            random: policy.seed | 1,
         }
     }
 
@@ -117,49 +104,6 @@ impl Timing {
         share.clamp(Duration::from_millis(50), longest)
     }
 
-    /// Notes how long the backend took to answer: a slow server is asked less often.
-    pub(super) fn answered(&mut self, took: Duration) {
-        self.answer = took;
-    }
-
-    /// Returns when to ask again for a lock that stays held for `left` unless it is released; `None` if waiting is over.
-    ///
-    /// The pause grows to at most a second, after a minute to at most five, so that a lock that becomes free is
-    /// noticed in that time. It is spread at random, lest all waiters ask at once.
-    pub(super) fn next_try(&mut self, now: Moment, left: Duration) -> Option<Moment> {
-        let (since, tries) = self.count(now);
-        let grown = Duration::from_millis(25).saturating_mul(1 << tries.min(10));
-        let pause = grown.max(self.answer * 8).min(longest(now.since(since)).saturating_sub(self.answer));
-        // A server that needs longer than that has reasons to be asked less, whatever becomes of the second.
-        let pause = pause.max(self.answer / 4).max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
-        // It is free when its time is up, and not a moment before unless somebody gives it back. A lock without an
-        // end stays held for as long as there are numbers.
-        let freed = left.saturating_add(Duration::from_millis(1).mul_f64(self.between(1.0, 20.0)));
-        again(now, since, pause.min(freed), self.wait)
-    }
-
-    /// Returns when to ask a full server again; `None` if waiting is over.
-    ///
-    /// Every try costs it a connection, which those that are in need: the pause is long from the first. The wait is
-    /// for a held lock, and a server of which we do not know that it holds it is tried for `--backend-timeout`, as
-    /// without `--wait`, where that is longer.
-    pub(super) fn next_try_when_full(&mut self, now: Moment, known_held: bool) -> Option<Moment> {
-        let (since, _) = self.count(now);
-        let pause = longest(now.since(since)).max(self.answer * 4).mul_f64(self.between(0.2, 1.0));
-        let patience = match self.wait {
-            Patience::UpTo(wait) if !known_held => Patience::UpTo(wait.max(self.backend_timeout)),
-            wait => wait,
-        };
-        again(now, since, pause, patience)
-    }
-
-    /// Counts a try, and returns when waiting began and how many tries came before.
-    fn count(&mut self, now: Moment) -> (Moment, u32) {
-        let (since, tries) = self.waiting.unwrap_or((now, 0));
-        self.waiting = Some((since, tries.saturating_add(1)));
-        (since, tries)
-    }
-
     /// How long after it was taken the lock is to stay held, now that the run has come to `outcome`; `waited` passed
     /// between our start and the taking.
     pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, grant: Grant, waited: Duration) -> Duration {
@@ -173,31 +117,6 @@ impl Timing {
             OnFailure::Hold if !success => policy.at_most.max(every),
             _ => policy.at_least.max(every),
         }
-    }
-
-    /// Returns a number from `low` to `high` (xorshift64; it spreads load and guards nothing).
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let unit = f64::from(u32::try_from(self.random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
-        low + unit * (high - low)
-    }
-}
-
-/// Returns the longest pause of a run that has waited for `waited`: with the time for an answer it is the second, or the five,
-/// within which a waiter gets in.
-fn longest(waited: Duration) -> Duration {
-    if waited < MINUTE { Duration::from_millis(900) } else { Duration::from_millis(4_500) }
-}
-
-/// Returns the end of a pause, but no later than that of the wait, when the last try is made; `None` if that has come.
-fn again(now: Moment, since: Moment, pause: Duration, patience: Patience) -> Option<Moment> {
-    let at = now + pause;
-    match patience {
-        Patience::Forever => Some(at),
-        Patience::UpTo(wait) if wait.is_zero() || now >= since + wait => None,
-        Patience::UpTo(wait) => Some(at.min(since + wait)),
     }
 }
 
@@ -279,11 +198,7 @@ mod tests {
     }
 
     fn policy() -> Policy {
-        Policy { at_least: ms(10_000), wait: Patience::Forever, ..Policy::plain() }
-    }
-
-    fn waiting(wait: Patience, seed: u64) -> Timing {
-        Timing::new(&Policy { wait, seed, ..policy() })
+        Policy { at_least: ms(10_000), ..Policy::plain() }
     }
 
     #[test]
@@ -302,104 +217,6 @@ mod tests {
                 assert!(timing.renew_at(t(0)) < stop, "a renewal comes before the stop: {at_most} {kill_after}");
             }
         }
-    }
-
-    #[test]
-    fn who_does_not_wait_does_not_try_again() {
-        assert_eq!(waiting(Patience::UpTo(ms(0)), 1).next_try(t(0), ms(1)), None);
-    }
-
-    #[test]
-    fn the_last_try_is_at_the_end_of_the_wait() {
-        let mut timing = waiting(Patience::UpTo(ms(2_000)), 1);
-        let mut now = t(0);
-        while let Some(at) = timing.next_try(now, ms(60_000)) {
-            assert!(now < at && at <= t(2_000), "{at:?}");
-            now = at;
-        }
-        assert_eq!(now, t(2_000));
-    }
-
-    #[test]
-    fn pauses_grow_to_a_second_and_after_a_minute_to_five() {
-        for seed in 0..50 {
-            let mut timing = waiting(Patience::Forever, seed);
-            let (mut now, mut longest_early, mut longest_late) = (t(0), ms(0), ms(0));
-            let mut tries = 0;
-            while now < t(120_000) {
-                let at = timing.next_try(now, ms(600_000)).unwrap();
-                let longest = if now < t(60_000) { &mut longest_early } else { &mut longest_late };
-                *longest = (*longest).max(at.since(now));
-                now = at;
-                tries += 1;
-            }
-            assert!(longest_early > ms(500) && longest_early <= ms(1_000), "{longest_early:?}");
-            assert!(longest_late > ms(2_500) && longest_late <= ms(5_000), "{longest_late:?}");
-            assert!(tries < 150, "{tries}");
-        }
-    }
-
-    #[test]
-    fn who_waits_slows_down_with_the_server() {
-        let first_pause = |answer| {
-            let mut timing = waiting(Patience::Forever, 1);
-            timing.answered(ms(answer));
-            timing.next_try(t(0), ms(60_000)).unwrap().since(t(0))
-        };
-        assert!(first_pause(1) <= ms(25));
-        assert!(first_pause(50) >= ms(200));
-        assert!(first_pause(4_000) >= ms(500));
-        // From try to answer it is still within a second.
-        for answer in [100, 300, 500, 800] {
-            assert!(first_pause(answer) + ms(answer) <= ms(1_000), "{answer}");
-        }
-    }
-
-    #[test]
-    fn waiters_do_not_ask_all_at_once() {
-        let mut first: Vec<Moment> = (0..20)
-            .map(|seed| {
-                waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15))
-                    .next_try(t(0), ms(60_000))
-                    .unwrap()
-            })
-            .collect();
-        first.sort();
-        first.dedup();
-        assert!(first.len() > 15, "{first:?}");
-    }
-
-    #[test]
-    fn a_lock_whose_time_is_up_is_asked_for_at_once_and_not_before() {
-        for seed in 0..50 {
-            let mut timing = waiting(Patience::Forever, seed);
-            for _ in 0..20 {
-                timing.next_try(t(0), ms(60_000));
-            }
-            let at = timing.next_try(t(10_000), ms(100)).unwrap();
-            assert!(t(10_101) <= at && at <= t(10_120), "{at:?}");
-            assert!(timing.next_try(t(10_200), ms(0)).unwrap() > t(10_200));
-        }
-    }
-
-    #[test]
-    fn a_lock_without_an_end_is_asked_for_like_any_other() {
-        let at = waiting(Patience::Forever, 1).next_try(t(0), Duration::MAX).unwrap();
-        assert!(t(0) < at && at <= t(25), "{at:?}");
-    }
-
-    #[test]
-    fn a_full_server_is_asked_seldom_and_the_more_so_the_slower_it_is() {
-        let (mut shortest, mut longest) = (ms(u64::MAX), ms(0));
-        for seed in 0..50 {
-            let mut timing = waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
-            let pause = timing.next_try_when_full(t(0), false).unwrap().since(t(0));
-            (shortest, longest) = (shortest.min(pause), longest.max(pause));
-            timing.answered(ms(3_000));
-            assert!(timing.next_try_when_full(t(0), false).unwrap() >= t(2_400));
-        }
-        assert!(ms(180) <= shortest && shortest < ms(300), "{shortest:?}");
-        assert!(ms(750) < longest && longest <= ms(900), "{longest:?}");
     }
 
     #[test]
@@ -431,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_failed_renewal_is_tried_again_the_sooner_the_less_time_is_left() {
-        let timing = waiting(Patience::Forever, 1);
+        let timing = Timing::new(&policy());
         assert_eq!(timing.renew_again(ms(3_600_000), true), ms(30_000));
         assert_eq!(timing.renew_again(ms(40_000), true), ms(10_000));
         assert_eq!(timing.renew_again(ms(40_000), false), ms(4_000));
