@@ -5,24 +5,26 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::getpid;
 
-use super::tree::{ChildList, Delivery, Id, Process};
+use super::children::ChildList;
+use super::tree::{Delivery, Id, Process};
 use super::wait::{Change, next_change};
 use super::{BATCH, CHASE, Job, ROUNDS, signals};
 use crate::system::Signal;
 
 /// The processes that shedlock stopped.
 pub(super) enum Frozen {
-    /// These processes, and no other: one that stopped itself stays as it is.
+    /// These processes, and no other: a process that stopped itself is not continued.
     Processes(HashSet<Id>),
-    /// All that [`Job::signal_command`] reaches, since /proc is not there.
+    /// Everything that [`Job::signal_command`] reaches, where there is no /proc.
     Blindly,
 }
 
-/// A stopped process has left the processor after this.
+/// The time after which a stopped process has left the processor.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Job {
-    /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches it.
+    /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches
+    /// it.
     pub(crate) fn freeze(&mut self) {
         let mut ours = match self.frozen.replace(Frozen::Processes(HashSet::new())) {
             Some(Frozen::Processes(ids)) => ids,
@@ -59,8 +61,8 @@ impl Job {
         self.frozen = Some(Frozen::Processes(ours));
     }
 
-    /// Stops whatever becomes our child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone before a walk
-    /// through /proc reaches it. Returns whether all of our children stood still from the first look on.
+    /// Stops whatever becomes our child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone
+    /// before a walk through /proc reaches it. Returns whether all of our children stood still from the first look on.
     fn corner(&mut self, ours: &mut HashSet<Id>) -> bool {
         let Some(list) = ChildList::open(getpid().as_raw()) else { return true };
         let began = Instant::now();
@@ -108,7 +110,7 @@ impl Job {
     }
 }
 
-/// Whether a process is to be stopped: it was not yet, or it goes on though it was.
+/// Returns whether a process has yet to be stopped, or has been continued since.
 fn is_running(process: &Process, ours: &HashSet<Id>) -> bool {
     match ours.contains(&process.id) {
         true => process.is_awake(),

@@ -23,16 +23,16 @@ use crate::run::Group;
 use crate::system::Moment;
 use crate::system::Signal;
 
-/// What lists the owners of all runs that enclose a process.
+/// The variable with the owners of all runs that enclose a process.
 const OWNERS: &[u8] = b"SHEDLOCK_LOCK_OWNERS=";
-/// The time that killed processes get to vanish: at first, at most, and when they do not.
+/// The pause after a kill: the first, the longest, and that for processes which do not vanish.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 const STUCK_PAUSE: Duration = Duration::from_secs(1);
-/// How many of the newest numbers are looked at when something breeds.
+/// The number of newest pids that are searched when a job keeps forking.
 const LITTER: i32 = 32;
 
-/// What the guardian knows.
+/// The state of the guardian.
 struct Guard {
     ourselves: Id,
     parent: i32,
@@ -40,7 +40,7 @@ struct Guard {
     unrelated_children: Vec<i32>,
     job: Option<(Id, Group)>,
     deadline: Option<Duration>,
-    /// What we may not signal.
+    /// Processes that refused a signal.
     refused: HashSet<Id>,
 }
 
@@ -64,7 +64,7 @@ impl Guard {
         Self { ourselves, parent: 0, owner, unrelated_children, job: None, deadline: None, refused }
     }
 
-    /// Waits, and ends the job when it is time.
+    /// Waits for shedlock's messages, and ends the job when its deadline comes or shedlock dies.
     fn watch(mut self) -> nix::Result<()> {
         // On the boot clock, as the lease is: it goes on while the machine sleeps.
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
@@ -167,8 +167,8 @@ impl Guard {
         left
     }
 
-    /// Kills those of the job that were born last, and returns who they were. A process that forks and ends as fast as it can
-    /// is gone before the walk through /proc reaches it; but the kernel says which number it gave last.
+    /// Kills those of the job that were born last, and returns who they were. A process that forks and ends as fast as
+    /// it can is gone before the walk through /proc reaches it; but the kernel says which number it gave last.
     fn chase(&mut self, except: &[i32]) -> Vec<Id> {
         let mut killed = Vec::new();
         let Some(mut last) = tree::newest().map(|newest| newest - LITTER) else { return killed };
@@ -206,19 +206,20 @@ impl Guard {
         left
     }
 
-    /// The command's own group, unless its number is the number of another process by now, and thus perhaps of its group.
+    /// Returns the command's own group; `None` if another process has that number by now, which may lead a group of
+    /// its own.
     fn own_group(&self) -> Option<i32> {
         let (id, _) = self.job.filter(|(_, group)| *group == Group::Own)?;
         tree::holder_of(id.pid).is_none_or(|holder| holder == id).then_some(id.pid)
     }
 
-    /// Whether it is the command, or in its group.
+    /// Returns whether a process is the command, or in its group.
     fn is_known(&self, process: &Process, group: Option<i32>) -> bool {
         self.job.is_some_and(|(id, _)| process.id == id) || group == Some(process.group)
     }
 
-    /// Whether its environment says that it came of our run. All that does is younger than we are, or, if we came in the place
-    /// of another guardian, than the command.
+    /// Returns whether a process's environment names our run. Such a process is younger than we are, or, if we came in
+    /// the place of another guardian, than the command.
     fn is_marked(&self, process: &Process) -> bool {
         let oldest = self.job.map_or(self.ourselves.start, |(id, _)| id.start.min(self.ourselves.start));
         if self.owner.is_empty() || process.id.start < oldest {

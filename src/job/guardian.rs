@@ -28,31 +28,31 @@ use crate::system::Signal;
 pub(crate) const NAME: &str = "shedlock-guardian";
 const ARGUMENT: &std::ffi::CStr = c"shedlock-guardian";
 const PROGRAM: &std::ffi::CStr = c"/proc/self/exe";
-/// How long a killed guardian may take to vanish before we go on.
+/// The longest wait for a killed guardian to end.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// A guardian that was started. If it is dropped and not dismissed, it ends the job.
+/// A guardian that was started. Dropping it without dismissing it ends the job.
 pub(crate) struct Guardian {
     id: Id,
     pipe: OwnedFd,
-    /// The children that we had before.
+    /// The children from before the guardian was started.
     unrelated_children: Vec<i32>,
 }
 
-/// What the guardian is told.
+/// A message to the guardian.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Whose the lock is, and which process we are. It comes first.
+    /// The lock's owner, and our pid. It is the first message.
     Owner { parent: i32, owner: Vec<u8> },
-    /// A child of ours that is none of the job's.
+    /// A child of ours that is not part of the job.
     Stranger(i32),
-    /// The command.
+    /// The command that was started.
     Job { id: Id, group: Group },
-    /// When the job is to be dead even if we live, in nanoseconds on the boot clock.
+    /// The time at which the guardian kills the job even if we live, in nanoseconds on the boot clock.
     Deadline(Option<u64>),
 }
 
-/// What the child needs on its way to becoming the guardian: it must not allocate.
+/// Everything that the child uses until it is the guardian: it must not allocate.
 struct Plan {
     pipe: RawFd,
     null: RawFd,
@@ -61,14 +61,14 @@ struct Plan {
 }
 
 impl Guardian {
-    /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that was lost. It
-    /// ends the job at `at`, as with [`Guardian::kill_at`].
+    /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that
+    /// was lost. It ends the job at `at`, as with [`Guardian::kill_at`].
     pub(crate) fn start(owner: &str, job: Option<&mut Job>, at: Option<Moment>) -> io::Result<Self> {
         if !tree::is_visible() {
             return Err(io::Error::other("/proc is not mounted, or belongs to another pid namespace"));
         }
         let unrelated_children =
-            job.as_ref().map_or_else(tree::children_from_before, |job| job.unrelated_children.clone());
+            job.as_ref().map_or_else(super::children::children_from_before, |job| job.unrelated_children.clone());
         // A guardian that is too slow to read must not hold us up.
         let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
@@ -113,7 +113,7 @@ impl Guardian {
         Pid::from_raw(self.id.pid)
     }
 
-    /// The children of ours that are none of the job's.
+    /// Returns our children that are not part of the job.
     pub(super) fn unrelated_children(&self) -> Vec<i32> {
         self.unrelated_children.iter().copied().chain([self.id.pid]).collect()
     }
@@ -128,8 +128,8 @@ impl Guardian {
         }
     }
 
-    /// Has it end the job at `at` although we may live; with `None` only after our death. An error means that there is no
-    /// guardian any more.
+    /// Has it end the job at `at` although we may live; with `None` only after our death. An error means that there is
+    /// no guardian any more.
     pub(crate) fn kill_at(&self, at: Option<Moment>) -> io::Result<()> {
         let nanos = at.map(|at| u64::try_from(at.since_boot().as_nanos()).unwrap_or(u64::MAX));
         let told = self.tell(&Message::Deadline(nanos));
@@ -220,7 +220,7 @@ fn executed(launched: &Launched<Plan>) -> io::Result<Id> {
     Ok(process.id)
 }
 
-/// The child: leaves our session, our directory and our descriptors behind, and becomes the guardian. Returns only in
+/// Runs in the child: leaves our session, directory and descriptors, and becomes the guardian. Returns only in
 /// failure.
 fn become_guardian(plan: &mut Plan) -> i32 {
     // What ends our group or our session, and a hang-up of the terminal, is not to reach it.

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 const STACK: usize = 64 * 1024;
 
-/// A child executes its program within this time, unless something is wrong with the file or the machine is overloaded.
+/// The time within which a child executes its program, unless the file hangs or the machine is overloaded.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where [`execve`] does not leave errno alone we stand still after all.
@@ -27,13 +27,13 @@ const FLAGS: c_int = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64"
 };
 const STANDING_STILL: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
 
-/// A child that was launched. What it works with is freed once it has left our memory, and otherwise never.
+/// A child that was launched. The memory that it shares with us is freed once it has left it, and otherwise never.
 pub(super) struct Launched<P> {
     pub(super) pid: Pid,
     shared: NonNull<Shared<P>>,
 }
 
-/// What the child has of us.
+/// The memory that the child shares with us.
 struct Shared<P> {
     signs: Signs,
     action: fn(&mut P) -> i32,
@@ -41,7 +41,7 @@ struct Shared<P> {
     stack: Vec<u128>,
 }
 
-/// How far the child is.
+/// The progress of the child.
 struct Signs {
     /// 1 until the child has left our memory; the kernel then makes it 0, and wakes who waits for that.
     inside: AtomicU32,
@@ -49,8 +49,8 @@ struct Signs {
     error: AtomicI32,
 }
 
-/// Starts a child that runs `action` on `plan`, and waits a moment until it is another program or has ended. The action makes
-/// system calls only, allocates nothing, leaves errno alone, and returns an error number.
+/// Starts a child that runs `action` on `plan`, and waits a moment until it is another program or has ended. The
+/// action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
 pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P) -> io::Result<Launched<P>> {
     let stack = vec![0; STACK / size_of::<u128>()];
     let signs = Signs { inside: AtomicU32::new(1), error: AtomicI32::new(0) };
@@ -114,7 +114,7 @@ impl<P> Launched<P> {
         }
     }
 
-    /// Whether the child is another program by now, or has ended.
+    /// Returns whether the child is another program by now, or has ended.
     pub(super) fn has_left(&self) -> bool {
         self.signs().inside.load(Ordering::Acquire) == 0
     }
@@ -151,7 +151,7 @@ impl<P> Drop for Launched<P> {
     }
 }
 
-/// The child: has the kernel tell when it leaves our memory, and does what it is to do. Returns only in failure.
+/// Runs in the child: has the kernel report when it leaves our memory, and does its work. Returns only in failure.
 extern "C" fn enter<P>(shared: *mut c_void) -> c_int {
     let shared = shared.cast::<Shared<P>>();
     #[expect(unsafe_code, reason = "see launch()")]

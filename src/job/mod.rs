@@ -3,11 +3,13 @@
 //! All `unsafe` of the program is in this folder. Only the main thread starts, reaps and signals processes: a
 //! parent-death signal is tied to the thread that forked, and a pid is certain only for who reaps it.
 
+mod children;
 mod environ;
 mod freeze;
 mod guard;
 mod guardian;
 mod launch;
+mod leftovers;
 mod process;
 #[cfg(test)]
 mod scene;
@@ -24,46 +26,47 @@ pub(crate) use environ::Environment;
 pub(crate) use guard::guard;
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
-use nix::unistd::{Pid, getpgid, getpgrp, getpid};
+use nix::unistd::{Pid, getpgid, getpid};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed, write_now};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
 use spawn::Plan;
 
-use crate::run::{Event, Group, JobEnd, Leftovers};
+use crate::run::{Event, Group, JobEnd};
 use crate::system::Signal;
+use children::{ChildList, Search};
 use freeze::Frozen;
 use launch::Launched;
 
 /// A command that was started.
 pub(crate) struct Job {
     pid: Pid,
-    /// Once a guardian was told of it.
+    /// The command's identity, once a guardian knows it.
     id: Cell<Option<tree::Id>>,
     group: Group,
     reaped: bool,
-    /// The command's way to its execution, which may not be over.
+    /// The child that is to become the command, and may not be it yet.
     launched: Launched<Plan>,
-    /// Children of ours that are none of the job's: those from before, and the guardian.
+    /// Children of ours that are not part of the job: those from before, and the guardian.
     unrelated_children: Vec<i32>,
-    /// For children that are the job's, where /proc does not tell.
-    search: tree::Search,
+    /// Searches for children of the job where /proc does not show them.
+    search: Search,
     frozen: Option<Frozen>,
     /// A SIGCONT came while the job was frozen.
     continue_later: Cell<bool>,
-    /// What the last signal to all of the tree has reached.
+    /// The processes that the last signal to the whole tree reached.
     seen: RefCell<Vec<tree::Process>>,
-    /// What became of the command, and of an orphan, and was not told yet.
+    /// The events of the command, and the end of an orphan, that were not returned yet.
     untold: Vec<Event>,
     orphan: Option<JobEnd>,
 }
 
-/// How often a tree is searched anew for what was born meanwhile, before other events get their turn.
+/// The number of searches for newly born descendants before other events get their turn.
 const ROUNDS: usize = 10;
-/// How many children are reaped before other events get their turn.
+/// The number of children that are reaped before other events get their turn.
 const BATCH: usize = 256;
-/// How long descendants that breed are chased before other events get their turn, and how long none may be born until /proc
-/// is walked again.
+/// The time for chasing descendants that fork before other events get their turn, and the time without a birth after
+/// which /proc is walked again.
 const CHASE: Duration = Duration::from_millis(40);
 const CALM: Duration = Duration::from_millis(5);
 
@@ -76,7 +79,7 @@ impl Job {
             reaped: false,
             launched,
             unrelated_children,
-            search: tree::Search::default(),
+            search: Search::default(),
             frozen: None,
             continue_later: Cell::new(false),
             seen: RefCell::default(),
@@ -153,11 +156,11 @@ impl Job {
         self.unrelated_children.retain(|stranger| *stranger != guardian.as_raw());
     }
 
-    /// Kills and reaps whatever becomes our child. A process that forks and ends as fast as it can is gone before a walk
-    /// through /proc reaches it; but its orphan is our newest child, and the list of these is read in an instant. Returns
-    /// whether nothing is left.
+    /// Kills and reaps whatever becomes our child. A process that forks and ends as fast as it can is gone before a
+    /// walk through /proc reaches it; but its orphan is our newest child, and the list of these is read in an instant.
+    /// Returns whether nothing is left.
     fn chase(&mut self, began: Instant) -> bool {
-        let Some(list) = tree::ChildList::open(getpid().as_raw()) else { return false };
+        let Some(list) = ChildList::open(getpid().as_raw()) else { return false };
         let mut killed = HashSet::new();
         let mut born = Instant::now();
         while began.elapsed() < CHASE && born.elapsed() < CALM {
@@ -183,8 +186,8 @@ impl Job {
         false
     }
 
-    /// Notes what became of a child. All orphans are one event, since after each the same is asked; that one of them was
-    /// killed is what matters.
+    /// Notes what became of a child. All orphans are one event, since after each the same is asked; that one of them
+    /// was killed is what matters.
     fn note(&mut self, change: wait::Change) {
         let is_command = change.pid == self.pid.as_raw() && !self.reaped;
         match change.what {
@@ -205,45 +208,6 @@ impl Job {
             wait::What::Stopped(Signal::STOP) if self.frozen.is_some() => {}
             wait::What::Stopped(signal) if is_command => self.untold.push(Event::JobStopped(signal)),
             wait::What::Stopped(_) => {}
-        }
-    }
-
-    /// Whether the command and the rest of its group, or of all that came of it, is gone.
-    pub(crate) fn leftovers_are_gone(&self, leftovers: Leftovers) -> bool {
-        self.reaped
-            && match (leftovers, self.group) {
-                (Leftovers::Tree, _) => self.tree_is_gone(),
-                (Leftovers::Group, Group::Own) => self.own_group_is_gone(),
-                (Leftovers::Group, Group::Shared) => self.shared_group_is_gone(),
-            }
-    }
-
-    /// Every descendant that loses its parent becomes our child, so there is none when we have no child.
-    fn tree_is_gone(&self) -> bool {
-        if !wait::has_children() {
-            return true;
-        }
-        if self.unrelated_children.is_empty() {
-            return false;
-        }
-        match tree::known_children() {
-            Some(children) => children.iter().all(|child| self.unrelated_children.contains(child)),
-            None => self.search.finds_none_but(&self.unrelated_children),
-        }
-    }
-
-    fn own_group_is_gone(&self) -> bool {
-        let group = self.pid.as_raw();
-        // A zombie whose parent never reaps it is a member for ever.
-        !signals::group_exists(group) || is_empty(group, || tree::with_zombies().filter(|all| tree::shows_all(all)))
-    }
-
-    /// Our caller and its pipeline are in a shared group too.
-    fn shared_group_is_gone(&self) -> bool {
-        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.unrelated_children);
-        match tree::is_visible() {
-            true => is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)),
-            false => self.tree_is_gone(),
         }
     }
 
@@ -276,19 +240,19 @@ impl Job {
         tree::descendants(&self.unrelated_children)
     }
 
-    /// Whether a signal to the command, or to its own group, reaches this too.
+    /// Returns whether a signal to the command, or to its own group, reaches this process too.
     fn is_reached(&self, process: &tree::Process) -> bool {
         self.is_command(process) || self.group == Group::Own && process.group == self.pid.as_raw()
     }
 
-    /// Whether this is the command, which [`Job::signal_command`] reached.
+    /// Returns whether a process is the command, which [`Job::signal_command`] reached.
     fn is_command(&self, process: &tree::Process) -> bool {
         !self.reaped && process.id.pid == self.pid.as_raw()
     }
 }
 
-/// Reaps what has ended of our children, and returns what became of them. The job's end comes last: when it is heard it is
-/// asked whether anything is left, and then how the rest has ended would be too late.
+/// Reaps what has ended of our children, and returns what became of them. The job's end comes last: when it is heard
+/// it is asked whether anything is left, and then how the rest has ended would be too late.
 pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
     let changes: Vec<wait::Change> = std::iter::from_fn(wait::next_change).take(BATCH).collect();
     if changes.len() == BATCH {
@@ -305,14 +269,6 @@ pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
     }
     let orphan = job.orphan.take().map(Event::OrphanEnded);
     orphan.into_iter().chain(job.untold.drain(..)).collect()
-}
-
-/// Whether a group has no members left, of which `look` finds all. Our own zombies count: until one is reaped, what it has
-/// left behind may not be our child yet. A second look finds a member that was born behind the back of the first.
-fn is_empty(group: i32, look: impl Fn() -> Option<Vec<tree::Process>>) -> bool {
-    let ourselves = getpid().as_raw();
-    let counts = |one: &tree::Process| one.group == group && (!one.dead || one.parent == ourselves);
-    (0..2).all(|_| look().is_some_and(|all| !all.iter().any(counts)))
 }
 
 #[cfg(test)]
@@ -370,7 +326,8 @@ mod tests {
         wait_until("nothing is left", || scene.rest().is_empty());
     }
 
-    /// A job that leaves a chain of generations behind: each process forks, leads a session of its own, beats, and ends.
+    /// A job that leaves a chain of generations behind: each process forks, leads a session of its own, beats, and
+    /// ends.
     fn chain(until: &str) -> String {
         let perl = format!(
             "perl -MPOSIX -e '$SIG{{CHLD}} = \"IGNORE\"; $| = 1; open(B, \">>beats\"); for (1..{until}) {{ \

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Noted when the program begins.
+/// Whether stdout was closed when the program began.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file of ours can become somebody's
@@ -38,12 +38,12 @@ pub(crate) fn fill_standard_descriptors() {
     }
 }
 
-/// Whether what is written to stdout goes nowhere, since nobody gave us one.
+/// Returns whether shedlock was started with stdout closed.
 pub(crate) fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-/// The command line, as the C library hands it to `main`.
+/// Reads the command line, as the C library passes it to `main`.
 pub(crate) fn arguments(count: i32, words: *const *const c_char) -> Vec<OsString> {
     let mut arguments = Vec::new();
     for index in 0..usize::try_from(count).unwrap_or_default() {
@@ -61,8 +61,9 @@ pub(crate) fn arguments(count: i32, words: *const *const c_char) -> Vec<OsString
     arguments
 }
 
-/// Writes as much as `to` takes at once, and never waits for the reader. What it leads to is shared, as stderr is with the
-/// job, so it cannot be told not to block: a socket is told so for this one message, and a pipe or a terminal is opened anew.
+/// Writes as much as `to` takes at once, and never waits for the reader. What it leads to is shared, as stderr is with
+/// the job, so it cannot be told not to block: a socket is told so for this one message, and a pipe or a terminal is
+/// opened anew.
 pub(crate) fn write_now(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let number = to.as_raw_fd();
     #[expect(unsafe_code, reason = "no library of ours has it")]

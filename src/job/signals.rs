@@ -15,20 +15,20 @@ use nix::unistd::getpid;
 use crate::run::Sender;
 use crate::system::Signal;
 
-/// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from us that it keeps for
-/// itself, and musl 34 too, which glibc calls SIGRTMIN: it would end us and not reach the job.
+/// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from us that it
+/// keeps for itself, and musl 34 too, which glibc calls SIGRTMIN: it would end us and not reach the job.
 type Mask = u64;
 
-/// How long the kernel takes a set to be.
+/// The size of a set of signals for the kernel, in bytes.
 const MASK_SIZE: usize = size_of::<Mask>();
 
-/// Those that the threads of both C libraries need.
+/// The signals that the threads of both C libraries need.
 const THREADS: Mask = 0b11 << 31;
 
-/// The first of those that musl lets in with the first thread, although it is nobody's business but the job's.
+/// The signal that musl unblocks with the first thread, although only the job should receive it.
 const HIDDEN_BY_MUSL: Mask = 1 << 33;
 
-/// More than any process has room for.
+/// A size that no process has memory for.
 const TOO_MUCH: usize = 1 << 60;
 
 /// The signal state that we were started with, and that the job is to be started with.
@@ -63,7 +63,8 @@ impl Signals {
         Ok((signals, Inherited { mask, ignored_child }))
     }
 
-    /// Blocks what would end us, the stop signals, until they are let in again, and opens the descriptor that tells of them.
+    /// Blocks what would end us, the stop signals, until they are let in again, and opens the descriptor that tells of
+    /// them.
     pub(crate) fn hold_back() -> std::io::Result<(Self, Inherited)> {
         let (signals, mask) = Self::block(Signal::all().filter(|signal| signal.asks_to_stop()))?;
         Ok((signals, Inherited { mask, ignored_child: false }))
@@ -94,7 +95,7 @@ impl Signals {
         Ok((Self { descriptor, watched }, mask))
     }
 
-    /// Readable once a signal has come.
+    /// Returns the descriptor that is readable once a signal has come.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -121,8 +122,8 @@ impl Signals {
     }
 }
 
-/// Lets writes to a closed pipe, or beyond the limit of a file's size, fail instead of killing us. For a process that will start no job; one that does has
-/// the signals blocked, to the same effect.
+/// Lets writes to a closed pipe, or beyond the limit of a file's size, fail instead of killing us. For a process that
+/// will start no job; one that does has the signals blocked, to the same effect.
 pub(crate) fn ignore_pipe() {
     set_disposition(Signal::PIPE, libc::SIG_IGN);
     set_disposition(Signal::XFSZ, libc::SIG_IGN);
@@ -136,7 +137,7 @@ pub(super) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Whether any process is in the group, living or not yet reaped.
+/// Returns whether any process is in the group, living or not yet reaped.
 pub(super) fn group_exists(group: i32) -> bool {
     #[expect(unsafe_code, reason = "as above")]
     // SAFETY: kill(2) takes two numbers and touches no memory of ours.
@@ -212,7 +213,7 @@ pub(super) fn block_all() {
     let _ = set_mask(libc::SIG_SETMASK, &!THREADS);
 }
 
-/// The set of this signal alone.
+/// Returns the set of this signal alone.
 fn bit(signal: Signal) -> Mask {
     1 << (signal.number() - 1)
 }

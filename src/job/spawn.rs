@@ -18,24 +18,24 @@ use super::environ::Environment;
 use super::guardian::Guardian;
 use super::launch::{Launched, execve, launch};
 use super::signals::{Inherited, set_disposition, set_mask};
-use super::{Job, tree, wait};
+use super::{Job, children, tree, wait};
 use crate::run::{Group, SpawnError, SpawnErrorKind};
 use crate::system::Moment;
 use crate::system::Signal;
 use crate::system::error_text;
 
-/// Where commands are looked for when PATH is not set, as execvp(3) does.
+/// The directories that are searched when PATH is not set, as by execvp(3).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
-/// A longer name is in no directory, and is an error of its own.
+/// The longest name of a file; a longer one is an error of its own.
 const NAME_MAX: usize = 255;
-/// What runs a script that names no interpreter.
+/// The interpreter of a script that names none.
 const SHELL: &std::ffi::CStr = c"/bin/sh";
 /// Stands for a lock that is over; execve(2) has no such error.
 const TOO_LATE: i32 = libc::ETIME;
 /// Commands of the shell that are no files, or of no use as one, and that people write into crontabs.
 const BUILTINS: [&str; 14] =
     [".", ":", "alias", "cd", "eval", "exec", "exit", "export", "read", "set", "source", "ulimit", "umask", "unset"];
-/// How long what could not be executed may take to end before we go on.
+/// The longest wait for the end of a child that could not execute its file.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A command to start.
@@ -54,12 +54,12 @@ pub(super) struct Plan {
     /// `sh FILE ARG…`; the file is put in when it is known.
     script_argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
-    /// What the pointers point into.
+    /// The memory that the pointers point into.
     command: Rc<Command>,
     _environment: Environment,
     inherited: Inherited,
     die_with: Option<i32>,
-    /// When the lock is over, and the command must not begin.
+    /// The moment at which the lock is over, from which the command must not begin.
     before: Option<Moment>,
 }
 
@@ -72,8 +72,8 @@ impl Command {
         Ok(Self { arguments, name, group, die_with_us })
     }
 
-    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it. If it takes long
-    /// to execute, that it cannot be comes as the job's end.
+    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it. If it
+    /// takes long to execute, that it cannot be comes as the job's end.
     pub(crate) fn start(
         self: &Rc<Self>,
         environment: Environment,
@@ -83,7 +83,7 @@ impl Command {
     ) -> Result<Job, SpawnError> {
         tree::adopt_orphans();
         // Nobody else has started anything since the guardian looked.
-        let unrelated_children = guardian.map_or_else(tree::children_from_before, Guardian::unrelated_children);
+        let unrelated_children = guardian.map_or_else(children::children_from_before, Guardian::unrelated_children);
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
@@ -168,7 +168,7 @@ impl Command {
     }
 }
 
-/// Whether the first line of a script ends as in a file from Windows: then its interpreter is not found.
+/// Returns whether the first line of a script ends as in a file from Windows: then its interpreter is not found.
 fn has_crlf(path: &std::path::Path) -> bool {
     let mut start = [0; 256];
     let read = std::fs::File::open(path).and_then(|mut file| io::Read::read(&mut file, &mut start)).unwrap_or_default();
@@ -176,7 +176,7 @@ fn has_crlf(path: &std::path::Path) -> bool {
     line.starts_with(b"#!") && line.ends_with(b"\r")
 }
 
-/// The files that a command's name may mean: itself if it has a slash in it, else one in each directory of PATH.
+/// Returns the files that a command's name may mean: itself if it has a slash, else one in each directory of PATH.
 fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
     let path = path.map_or(DEFAULT_PATH, OsStr::as_bytes);
     let is_searched = !name.as_bytes().contains(&b'/') && (1..=NAME_MAX).contains(&name.len());
@@ -192,13 +192,13 @@ fn candidates(name: &OsStr, path: Option<&OsStr>) -> Vec<CString> {
 }
 
 impl Launched<Plan> {
-    /// Why the command could not be executed, if it could not.
+    /// Returns why the command could not be executed, if it could not.
     pub(super) fn spawn_error(&self) -> Option<SpawnError> {
         Some(self.plan()?.command.not_executed(self.error()?))
     }
 }
 
-/// The child: takes its place, gets the signals as they were, becomes the command. Returns only in failure.
+/// Runs in the child: joins its group, restores the signals, and becomes the command. Returns only in failure.
 fn execute(plan: &mut Plan) -> i32 {
     // A host that stands still for long between the grant and this has no lock any more. Signals are still blocked: once
     // they are not, the job may be stopped for as long as anybody likes while its lock is renewed.

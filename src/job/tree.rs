@@ -2,13 +2,10 @@
 //!
 //! As a child subreaper we stay the ancestor of a daemon that has left its parent, its group and its session behind.
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::ptr;
-use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -16,41 +13,35 @@ use nix::sys::prctl::set_pdeathsig;
 use rustix::process::PidfdFlags;
 
 use super::signals::kill;
-use super::wait;
 use crate::system::Signal;
 
-/// The most processes that a 64-bit kernel can be told to have.
-const MOST_PIDS: i32 = 1 << 22;
-/// How long numbers are asked for before signals and deadlines get their turn.
-const SEARCH: Duration = Duration::from_millis(100);
-
-/// A process.
+/// A process as /proc shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: Id,
     pub(super) parent: i32,
     pub(super) group: i32,
-    /// The kernel's letter for what it is doing.
+    /// The kernel's letter for the state of the process.
     pub(super) state: u8,
-    /// It has ended, and was not reaped yet.
+    /// The process has ended, and was not reaped yet.
     pub(super) dead: bool,
 }
 
-/// One process, and never one that got its number later.
+/// The identity of a process, which no later process with its number shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id {
     pub(super) pid: i32,
-    /// When it was started, in the kernel's ticks since boot. An exec does not change it.
+    /// The start of the process, in the kernel's ticks since boot. An exec does not change it.
     pub(super) start: u64,
 }
 
-/// What became of a signal.
+/// The result of sending a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
     Sent,
     /// The process has ended.
     Gone,
-    /// It is not ours to signal.
+    /// We may not signal the process.
     Refused,
 }
 
@@ -77,24 +68,24 @@ impl Id {
 }
 
 impl Process {
-    /// Whether a signal has stopped it.
+    /// Returns whether a signal has stopped the process.
     pub(super) const fn is_stopped(&self) -> bool {
         self.state == b'T'
     }
 
-    /// Whether it is on its way back to its own code, or can be at any time; not so in a system call that no signal ends,
+    /// Returns whether the process runs, or can be woken at any time; not so in a system call that no signal ends,
     /// such as that of the parent in vfork(2).
     pub(super) const fn is_awake(&self) -> bool {
         matches!(self.state, b'R' | b'S')
     }
 
-    /// The living process of this number.
+    /// Finds the living process with this number.
     pub(super) fn find(pid: i32) -> Option<Self> {
         parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 }
 
-/// The process that has this number, living or not yet reaped.
+/// Returns the process that has this number, living or not yet reaped.
 pub(super) fn holder_of(pid: i32) -> Option<Id> {
     Some(read(&fs::read(format!("/proc/{pid}/stat")).ok()?)?.id)
 }
@@ -105,14 +96,14 @@ pub(crate) fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Whether /proc shows our processes by our numbers: one of another pid namespace would name strangers.
+/// Returns whether /proc is of our pid namespace. In another, the numbers are those of other processes.
 pub(super) fn is_visible() -> bool {
     let shown = fs::read_link("/proc/self").ok();
     shown.is_some_and(|link| link.to_str().and_then(|pid| pid.parse().ok()) == Some(std::process::id()))
 }
 
-/// Returns every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of no
-/// use.
+/// Returns every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of
+/// no use.
 pub(super) fn all() -> Option<Vec<Process>> {
     Some(with_zombies()?.into_iter().filter(|process| !process.dead).collect())
 }
@@ -133,126 +124,17 @@ pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
     Some(below(&all()?, &[ourselves], except))
 }
 
-/// Finds the children that this process has already, from before it became shedlock. A script that starts something in the
-/// background and then `exec`s us leaves us such. One that is not found in time counts as the job's.
-pub(super) fn children_from_before() -> Vec<i32> {
-    if wait::has_children() { known_children().unwrap_or_else(numbered_children) } else { Vec::new() }
-}
-
-/// Returns our children, living or not yet reaped: one that has ended stays until we reap it, and by then its own children
-/// are ours. So when only known children are here, nothing else descends from us. `None` if /proc does not tell.
-pub(super) fn known_children() -> Option<Vec<i32>> {
-    listed_children().or_else(shown_children)
-}
-
-/// Returns our children, if the kernel has a list of them.
-pub(super) fn listed_children() -> Option<Vec<i32>> {
-    if is_visible() { children_of(i32::try_from(std::process::id()).ok()?) } else { None }
-}
-
-/// Returns the children of a process in the order in which it got them, also those of other users, which a /proc with
-/// `hidepid` does not show. `None` if the kernel has no such list.
-pub(super) fn children_of(pid: i32) -> Option<Vec<i32>> {
-    let mut children = Vec::new();
-    // Each thread has its own.
-    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let list = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
-        children.extend(list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    Some(children)
-}
-
-/// The kernel's list of the children of a process, which gets the orphans of its descendants too, the newest last.
-pub(super) struct ChildList(File);
-
-impl ChildList {
-    /// Opens the list of a process in our pid namespace, if the kernel has such lists.
-    pub(super) fn open(pid: i32) -> Option<Self> {
-        // Orphans become children of the first thread.
-        let file = is_visible().then(|| File::open(format!("/proc/{pid}/task/{pid}/children")))?;
-        file.ok().map(Self)
-    }
-
-    /// Returns who is on it now.
-    pub(super) fn read(&self) -> Option<Vec<i32>> {
-        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-        loop {
-            match self.0.read_at(&mut piece, text.len() as u64).ok()? {
-                0 => break,
-                length => text.extend_from_slice(&piece[..length]),
-            }
-        }
-        let pids = text.split(|byte| *byte == b' ').filter_map(|pid| std::str::from_utf8(pid).ok()?.parse().ok());
-        Some(pids.collect())
-    }
-}
-
 /// Returns the number that the kernel has given last to a process or a thread, in our pid namespace.
 pub(super) fn newest() -> Option<i32> {
     fs::read_to_string("/proc/loadavg").ok()?.trim_end().rsplit(' ').next()?.parse().ok()
 }
 
-/// Searches all processes for our children; `None` if some may be hidden.
-fn shown_children() -> Option<Vec<i32>> {
-    let parent = i32::try_from(std::process::id()).ok()?;
-    let all = with_zombies()?;
-    let children = all.iter().filter(|process| process.parent == parent).map(|process| process.id.pid);
-    shows_all(&all).then(|| children.collect())
-}
-
-/// Asks the kernel, number by number, for our children: it needs no /proc, but is bounded, since all numbers take long.
-fn numbered_children() -> Vec<i32> {
-    let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
-    let began = Instant::now();
-    let in_time = |_: &i32| began.elapsed() < SEARCH;
-    // Who was started by this process has a number after ours, mostly.
-    (ourselves..=most_pids()).chain(1..ourselves).take_while(in_time).filter(|pid| wait::is_child(*pid)).collect()
-}
-
-/// A search for children, number by number, which goes on where it was left off.
-#[derive(Debug, Default)]
-pub(super) struct Search(Cell<i32>);
-
-impl Search {
-    /// Searches on for a while; true when every number was asked and none but `known` is our child. It holds for all of the
-    /// search as long as nothing is reaped in its course.
-    pub(super) fn finds_none_but(&self, known: &[i32]) -> bool {
-        let (began, most) = (Instant::now(), most_pids());
-        while began.elapsed() < SEARCH {
-            let pid = self.0.get() + 1;
-            if pid > most {
-                return true;
-            }
-            if wait::is_child(pid) && !known.contains(&pid) {
-                self.restart();
-                return false;
-            }
-            self.0.set(pid);
-        }
-        false
-    }
-
-    pub(super) fn restart(&self) {
-        self.0.set(0);
-    }
-
-    pub(super) fn is_under_way(&self) -> bool {
-        self.0.get() > 0
-    }
-}
-
-/// The largest number that a process may have.
-fn most_pids() -> i32 {
-    let most = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
-    most.and_then(|most| most.trim().parse().ok()).unwrap_or(MOST_PIDS)
-}
-
-/// Whether /proc shows every process, and not only those that we may look into: then it shows init.
+/// Returns whether /proc shows every process, and not only those that we may look into: then it shows init.
 pub(super) fn shows_all(all: &[Process]) -> bool {
     all.iter().any(|process| process.id.pid == 1)
 }
 
-/// Those of `all` that descend from `ancestors`, but for the processes in `except` and what is below these.
+/// Returns those of `all` that descend from `ancestors`, except for the processes in `except` and their descendants.
 pub(super) fn below(all: &[Process], ancestors: &[i32], except: &[i32]) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<&Process>> = HashMap::new();
     for process in all.iter().filter(|process| !except.contains(&process.id.pid)) {
@@ -283,8 +165,8 @@ fn parse(stat: &[u8]) -> Option<Process> {
     read(stat).filter(|process| !process.dead)
 }
 
-/// Reads `/proc/PID/stat`. A process is dead when not only its first thread has ended. The name in the line may hold blanks and
-/// brackets.
+/// Reads `/proc/PID/stat`. A process is dead when not only its first thread has ended. The name in the line may hold
+/// blanks and brackets.
 fn read(stat: &[u8]) -> Option<Process> {
     let stat = String::from_utf8_lossy(stat);
     let pid = stat.split(' ').next()?.parse().ok()?;
@@ -345,30 +227,6 @@ mod tests {
         let mut found: Vec<i32> = below(&all, &[2], &[]).iter().map(|process| process.id.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [3, 4, 5]);
-    }
-
-    #[test]
-    fn each_way_of_asking_for_children_finds_a_zombie_too() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let began = Instant::now();
-        while Process::find(pid).is_some() {
-            assert!(began.elapsed().as_secs() < 20);
-        }
-        let ways = || [listed_children().unwrap(), shown_children().unwrap(), numbered_children()];
-        assert!(ways().iter().all(|children| children.contains(&pid)));
-        let search = Search::default();
-        let searched = |known: &[i32]| {
-            // It is left off, and goes on.
-            while !search.finds_none_but(known) && search.is_under_way() {}
-            search.is_under_way()
-        };
-        // Other tests have children of their own meanwhile.
-        assert!(!searched(&[]));
-        assert!(!search.is_under_way());
-        assert!(searched(&(1..=most_pids()).collect::<Vec<_>>()));
-        child.wait().unwrap();
-        assert!(!ways().iter().any(|children| children.contains(&pid)));
     }
 
     #[test]

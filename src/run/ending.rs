@@ -10,8 +10,8 @@ use super::running::{Killing, Renewal, Running, Why};
 use crate::system::Moment;
 use crate::system::Signal;
 
-/// When SIGKILL is repeated, since the job may be forking. The pause doubles up to [`KILL_SELDOM`]: what is not dead by
-/// then may live for hours, and each time the whole process table is read.
+/// The pause until SIGKILL is repeated, since the job may be forking. It doubles up to [`KILL_SELDOM`]: what is not
+/// dead by then may live for hours, and each time the whole process table is read.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 const KILL_SELDOM: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,8 @@ impl Running {
         }
     }
 
-    /// Returns when the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it forward.
+    /// Returns when the job gets SIGKILL, or gets it again. A lock that is not renewed in the meantime brings it
+    /// forward.
     pub(super) fn kill_at(&self) -> Moment {
         let Some(killing) = self.killing else { return self.lease_end };
         let leased = self.lease.is_some() && !self.lost && self.policy.on_lost == OnLost::Kill;

@@ -15,16 +15,18 @@ use crate::system::{Moment, Timestamp};
 pub(crate) enum Event {
     /// The run begins. It comes first, and once.
     Begin,
-    /// A signal came to us.
+    /// Shedlock received a signal.
     Signalled { signal: Signal, sender: Sender },
-    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered. If it is `ambiguous`
-    /// the answer to this request or to one before it was lost, and what was asked for may yet be carried out.
+    /// The backend's answer to [`Action::Acquire`]; `sent` is from before the request that was answered. If it is
+    /// `ambiguous` the answer to this request or to one before it was lost, and what was asked for may yet be carried
+    /// out.
     Acquired { answer: Result<Acquired, BackendError>, sent: Moment, ambiguous: bool },
-    /// The taking that is answered next has no token, and why.
+    /// The taking that is answered next has no token, for this reason.
     Unrecorded(BackendError),
-    /// The release that is answered next left the history as it was, and why.
+    /// The release that is answered next did not close its record, for this reason.
     Unclosed(BackendError),
-    /// The lock whose taking, renewal or release is answered next ends then, since the backend holds no later times.
+    /// The lock whose taking, renewal or release is answered next ends at this time, the last that the backend can
+    /// store.
     Cut(Timestamp),
     /// The backend is being asked for what [`Action::Renew`] wants, since this moment.
     Renewing(Moment),
@@ -36,12 +38,12 @@ pub(crate) enum Event {
     Released(Result<Kept, BackendError>),
     /// The command was started.
     Spawned,
-    /// The command could not be started. This may come while the run already counts it as running, since an execution can
-    /// take long.
+    /// The command could not be started. This may come while the run already counts it as running, since an execution
+    /// can take long.
     SpawnFailed(SpawnError),
     /// The handle of the lock was written: its reader is responsible for the lock from now on.
     HandedOver,
-    /// The handle could not be written, and why.
+    /// The handle could not be written, for this reason.
     NotHandedOver(String),
     /// The command stopped itself, or was stopped.
     JobStopped(Signal),
@@ -49,7 +51,7 @@ pub(crate) enum Event {
     JobEnded(JobEnd),
     /// Some other process that had become our child ended and was reaped.
     OrphanEnded(JobEnd),
-    /// Nothing lives of what [`Action::CheckLeftovers`] looks for.
+    /// [`Action::CheckLeftovers`] found no process.
     LeftoversGone,
     /// Shedlock or the machine was stopped for a while.
     Stalled,
@@ -63,14 +65,14 @@ pub(crate) enum Event {
 pub(crate) enum JobEnd {
     Exited(u8),
     Killed(Signal),
-    /// It could not be executed, which took long to show.
+    /// The command could not be executed, which took long to show.
     NotStarted(SpawnErrorKind),
 }
 
 /// Says whether the lock is still ours, by the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// It is ours for `left`, until `until` by the backend's clock if that is a time.
+    /// The lock is ours for `left`, until `until` by the backend's clock if that is a time.
     Ours { until: Option<Timestamp>, left: Duration },
     /// Another owner holds the lock, or nobody does.
     Gone,
@@ -79,9 +81,9 @@ pub(crate) enum Ownership {
 /// Says what to do when the server has no room for another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// Try again, as after any passing trouble.
+    /// Try again, as after any transient error.
     Retry,
-    /// Answer with that: the run waits for room at its own pace.
+    /// Answer that the server is full: the run waits for room at its own pace.
     Answer,
 }
 
@@ -89,12 +91,12 @@ pub(crate) enum WhenFull {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Under {
     Nothing,
-    /// Ours; at-most is used up at `until`, by the backend's clock.
+    /// Our own lock; at-most is used up at `until`, by the backend's clock.
     Lock {
         grant: Grant,
         until: Timestamp,
     },
-    /// That of a run that we are part of.
+    /// The lock of a run that we are part of.
     Enclosing(LockState),
 }
 
@@ -111,8 +113,8 @@ pub(crate) enum Action {
     Release { hold: Duration, closing: Closing, deadline: Moment },
     /// Let the request that is in flight be the last try.
     StopTrying,
-    /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the moment
-    /// that was named before.
+    /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the
+    /// moment that was named before.
     Guard(Option<Moment>),
     /// Start the command, or hand the lock over.
     Spawn(Under),
@@ -120,9 +122,9 @@ pub(crate) enum Action {
     Forward(Signal),
     /// Send a signal to the command and all that came of it, as a beginning of its end.
     SignalTree(Signal),
-    /// SIGKILL all of the job, and look whether anything is left.
+    /// Send SIGKILL to all of the job, and check whether anything is left.
     KillTree,
-    /// Look whether anything of the job is left; [`Event::LeftoversGone`] says that nothing is.
+    /// Check whether anything of the job is left; [`Event::LeftoversGone`] says that nothing is.
     CheckLeftovers(Leftovers),
     /// Stop the job until [`Action::Thaw`].
     Freeze,
@@ -130,7 +132,7 @@ pub(crate) enum Action {
     Thaw,
     /// Stop ourselves as this signal does, until we are continued.
     StopOurselves(Signal),
-    /// Tell the user.
+    /// Report to the user.
     Emit(Notice),
     /// End the process.
     Exit(ExitReason),

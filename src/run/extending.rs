@@ -12,7 +12,7 @@ use crate::exit::ExitReason;
 use crate::lock::Grant;
 use crate::system::{Moment, Timestamp};
 
-/// An end that is later by less has not been extended: taking and renewing round, and take their time.
+/// The least by which an extended end is later: takings and renewals round, and take their time.
 const EXTENDED: Duration = Duration::from_secs(1);
 
 impl Extension {
@@ -84,8 +84,8 @@ impl Running {
         self.query_by(limit) - self.timing.query_ahead
     }
 
-    /// Asks for the lock's end. No renewal waits for long behind a backend that does not answer: it is not asked again once
-    /// one is due.
+    /// Asks for the lock's end. No renewal waits for long behind a backend that does not answer: it is not asked again
+    /// once one is due.
     pub(super) fn query_lock(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let Some(by) = self.limit.map(|limit| self.query_by(limit)).filter(|by| now < *by) else {
             self.set_query(LockQuery::Over);
@@ -133,8 +133,8 @@ impl Running {
         }
     }
 
-    /// Takes over a later end: the lock is ours for `left` from `sent` on at least. An end that our own renewals can have set
-    /// is no extension.
+    /// Takes over a later end: the lock is ours for `left` from `sent` on at least. An end that our own renewals can
+    /// have set is no extension.
     fn on_lock_end(&mut self, until: Timestamp, left: Duration, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         let Some(extension) = self.extension else { return };
         // By the backend's clock, which has set both times; and by ours, since a renewal that took long makes a lock end later

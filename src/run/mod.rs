@@ -50,12 +50,12 @@ use running::{Flow, Lease, Running};
 use timing::Timing;
 pub(crate) use waiting::Waiting;
 
-/// How long a request that is in flight when we are told to stop may take to be given back.
+/// The time for giving back a request that is in flight when a stop signal comes.
 const GIVE_BACK: Duration = Duration::from_secs(1);
-/// How much longer than `--backend-timeout` we wait for the worker, which minds that time too.
+/// The time beyond `--backend-timeout` that we wait for the worker, which keeps to that timeout too.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// One run.
+/// The life of one run.
 pub(crate) struct Run {
     policy: Rc<Policy>,
     timing: Timing,
@@ -63,15 +63,16 @@ pub(crate) struct Run {
     started: Moment,
     phase: Phase,
     unanswered: Unanswered,
-    /// The answer to a taking was lost, and it may yet be carried out: no lock was granted since, and nothing given back.
+    /// The answer to a taking was lost, and it may yet be carried out: no lock was granted since, and nothing given
+    /// back.
     ambiguous: bool,
-    /// Why the backend could not be asked, until it is told.
+    /// The error of the backend, until it is reported.
     complaint: Option<BackendError>,
-    /// Why the giving back that is under way leaves no mark that refuses a taking which is still on its way.
+    /// The reason for which the current giving back leaves no mark that refuses a late taking.
     unmarked: Option<BackendError>,
-    /// Who held the lock when we last knew.
+    /// The holder of the lock in the last answer.
     holder: Option<LockState>,
-    /// Until when the lock was ours, once its job has ended.
+    /// The end of our lease, once the job has ended.
     end: Option<Moment>,
     /// The release of an ended job's lock, while it may be tried for longer than `--backend-timeout`.
     longer: Option<(Duration, Closing)>,
@@ -85,12 +86,12 @@ enum Unanswered {
     Return(Taken),
 }
 
-/// Whether a lock under which no job runs was taken.
+/// Says whether a lock under which no job runs was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Surely,
     Perhaps,
-    /// Lost or given up; what is owed is the end of its record.
+    /// The lock was lost or given up; only its record has to be closed.
     NoMore,
 }
 
@@ -107,7 +108,7 @@ enum Phase {
     Done,
 }
 
-/// What comes after the lock was given back.
+/// Says what follows once the lock was given back.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Exit(ExitReason),
@@ -179,12 +180,13 @@ impl Run {
         }
     }
 
-    /// How the history calls this outcome.
+    /// Returns the outcome that the history records.
     pub(crate) fn verdict(&self, outcome: ExitReason) -> RunOutcome {
         self.policy.verdict(outcome)
     }
 
-    /// Returns when a job that is being started must not begin any more, since its lock is over; `None` without one of ours.
+    /// Returns when a job that is being started must not begin any more, since its lock is over; `None` without one of
+    /// ours.
     pub(crate) fn start_before(&self) -> Option<Moment> {
         match &self.phase {
             Phase::Spawning { lease: Some(lease) } => Some(lease.taken + self.policy.first_lease()),
@@ -192,7 +194,7 @@ impl Run {
         }
     }
 
-    /// When [`Event::Tick`] is due; `None` means that only other events matter.
+    /// Returns when [`Event::Tick`] is due; `None` means that only other events matter.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match &self.phase {
             Phase::New | Phase::Spawning { .. } | Phase::Done => None,

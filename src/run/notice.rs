@@ -9,43 +9,43 @@ use crate::exit::ExitReason;
 use crate::lock::{Grant, LockState};
 use crate::system::{Moment, Timestamp};
 
-/// Something to tell.
+/// A report for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// These variables begin like those of options, and set nothing.
     Unknown(Vec<String>),
     Granted(Grant),
-    /// There is no token, and no record of this run.
+    /// The run has no token and no record.
     Unrecorded(BackendError),
     /// The record of this run was not closed, and the oldest ones have not gone.
     Unclosed(BackendError),
-    /// The lock ends then, sooner than was asked for, since the backend holds no later times.
+    /// The lock ends at this time, sooner than requested: the backend can store no later one.
     Cut(Timestamp),
     Held(LockState),
     Waiting(LockState),
     /// A run that we are part of holds the lock.
     Nested(LockState),
-    /// There is no process that ends the job if we are killed, and why.
+    /// No guardian could be started, for this reason.
     Unguarded(String),
-    /// The guardian was lost, and why; another was started.
+    /// The guardian was lost, for this reason, and another was started.
     Reguarded(String),
-    /// The guardian was lost, and why it was not replaced.
+    /// The guardian was lost, and was not replaced, for this reason.
     GuardianLost(String),
-    /// After a stall the job stands still while the lock is checked.
+    /// The job is frozen after a stall, while the lock is checked.
     Checking,
     /// The server is full, and we wait for room.
     Full(BackendError),
-    /// The backend could not be asked; and how long a lock is held from when it is taken, if a request may have taken it, or may
-    /// yet take it, that could not be given back.
+    /// The backend could not be asked; and how long a lock is held from when it is taken, if a request may have taken
+    /// it, or may yet take it, that could not be given back.
     Backend(BackendError, OnBackendError, Option<Duration>),
     NotStarted(SpawnError),
-    /// The handle of the lock could not be given to anybody, and why.
+    /// The handle of the lock could not be written, for this reason.
     NotHandedOver(String),
     /// At-most is used up; and until when it was extended, if it was.
     Expired(Duration, Option<Timestamp>),
     /// The same, and the job runs on.
     RunsOn(Duration, Option<Timestamp>),
-    /// At-most is used up only then, by the backend's clock.
+    /// At-most was extended until this time, by the backend's clock.
     Extended(Timestamp),
     StopTimeout(Duration),
     Renewed,
@@ -58,53 +58,54 @@ pub(crate) enum Notice {
     Ended(ExitReason),
     Released,
     NotReleased(BackendError),
-    /// What a request without an answer may have taken, or may yet take for so long, could not be given back.
+    /// A lock that an unanswered request may have taken, or may yet take for so long, could not be given back.
     NotGivenBack(BackendError, Duration),
     Metrics(MetricsError),
 }
 
-/// Why the metrics are not what they should be.
+/// The trouble with the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MetricsError {
-    /// They could not be written in this directory, and why.
+    /// The metrics could not be written in this directory, for this reason.
     NotWritten(String, String),
-    /// They were not written in time in this directory.
+    /// The metrics were not written in time in this directory.
     TooSlow(String),
-    /// In this file was something else, and the counters begin anew.
+    /// The file held something else, so the counters begin anew.
     Foreign(String),
 }
 
-/// How a lock was lost.
+/// The way in which a lock was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoticeKind {
     /// The backend says that it is not ours, and its time was not up.
     Gone,
     /// The backend says that it is not ours, and its time was up before that answer: shedlock was too late.
     Late,
-    /// The backend was asked in time to renew it and did not, with the last trouble that it answered; without any it was silent.
+    /// The backend was asked in time to renew it and did not, with the last trouble that it answered; without any it
+    /// was silent.
     NotRenewed(Option<BackendError>),
     /// The backend was not asked in time: for so long shedlock stood still, or got no processor.
     NotAsked(Duration),
 }
 
 impl NoticeKind {
-    /// What it means that the backend says *lost*, of a lock that lasted until `end`.
+    /// Returns the meaning of the answer *lost*, for a lock that lasted until `end`.
     pub(super) fn of_lost(end: Moment, now: Moment) -> Self {
         if now >= end { Self::Late } else { Self::Gone }
     }
 }
 
-/// Why the command could not be started.
+/// The reason for which the command could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpawnError {
     pub(crate) command: OsString,
     pub(crate) kind: SpawnErrorKind,
-    /// The system's word for it, lower case.
+    /// The system's error text, in lower case.
     pub(crate) reason: String,
     pub(crate) hint: Option<String>,
 }
 
-/// What failed of the start.
+/// The kind of a failed start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpawnErrorKind {
     NotFound,
@@ -114,7 +115,7 @@ pub(crate) enum SpawnErrorKind {
 }
 
 impl SpawnErrorKind {
-    /// What the run comes to.
+    /// Returns how the run ends.
     pub(super) fn outcome(self) -> ExitReason {
         match self {
             Self::NotFound => ExitReason::NotFound,

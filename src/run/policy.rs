@@ -26,16 +26,16 @@ impl Term {
 pub(crate) struct Policy {
     pub(crate) at_most: Duration,
     pub(crate) at_least: Duration,
-    /// For how long the lock is taken and renewed; `None` takes it for at-most.
+    /// The duration for which the lock is taken and renewed; `None` takes it for at-most.
     pub(crate) lease: Option<Duration>,
     pub(crate) every: Option<Every>,
     pub(crate) wait: Patience,
-    /// How long this run sleeps first; already drawn.
+    /// The random delay before the run, already drawn.
     pub(crate) splay: Duration,
     pub(crate) on_expiry: OnExpiry,
     pub(crate) on_lost: OnLost,
     pub(crate) wait_for: WaitFor,
-    /// Another process sees to it that nothing of the job outlives us.
+    /// A guardian process ends the job if we die or are stopped.
     pub(crate) guarded: bool,
     /// The owners of the runs that we are part of.
     pub(crate) enclosing: Vec<String>,
@@ -46,10 +46,10 @@ pub(crate) struct Policy {
     pub(crate) success_codes: Vec<u8>,
     pub(crate) on_backend_error: OnBackendError,
     pub(crate) backend_timeout: Duration,
-    /// How the backend is named in messages.
+    /// The backend's name in messages.
     pub(crate) backend: String,
     pub(crate) placement: Placement,
-    /// Where the jitter of this run begins.
+    /// The seed of the random delays.
     pub(crate) seed: u64,
 }
 
@@ -59,7 +59,8 @@ impl Policy {
         self.lease.unwrap_or(self.at_most).min(self.at_most)
     }
 
-    /// Returns for how long the lock is taken at first: until at-least no other run gets in, whatever becomes of this one.
+    /// Returns for how long the lock is taken at first: until at-least no other run gets in, whatever becomes of this
+    /// one.
     pub(crate) fn first_lease(&self) -> Duration {
         self.lease().max(self.at_least)
     }
@@ -69,8 +70,8 @@ impl Policy {
         self.lease.is_some() || self.on_expiry == OnExpiry::Extend
     }
 
-    /// Returns how long one request to the backend may take. A renewal that meets silence must leave the time for another try,
-    /// and it is not begun before a third of the lease is over.
+    /// Returns how long one request to the backend may take. A renewal that meets silence must leave the time for
+    /// another try, and it is not begun before a third of the lease is over.
     pub(crate) fn patience(&self) -> Duration {
         match self.renews() {
             true => self.backend_timeout.min(self.lease() / 5),
@@ -112,7 +113,7 @@ impl Policy {
 
 #[cfg(test)]
 impl Policy {
-    /// The defaults, without a terminal, and an at-most of 100 s.
+    /// Returns the defaults, without a terminal, and an at-most of 100 s.
     pub(super) fn plain() -> Self {
         Self {
             at_most: Duration::from_secs(100),
@@ -181,13 +182,13 @@ pub(crate) enum Leftovers {
 /// Says when the job counts as ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    /// When the command has.
+    /// Ends with the command.
     Child,
-    /// When nothing is left of some part of it either.
+    /// Ends when nothing is left of these processes either.
     Leftovers(Leftovers),
 }
 
-/// What becomes of the lock when the job failed.
+/// Says how long the lock stays held when the job failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     Release,
@@ -195,7 +196,7 @@ pub(crate) enum OnFailure {
     Hold,
 }
 
-/// What to do when the backend cannot be asked.
+/// Says what the run does when the backend cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBackendError {
     Fail,
@@ -208,7 +209,7 @@ pub(crate) enum OnBackendError {
 pub(crate) struct Every(pub(crate) Duration);
 
 impl Every {
-    /// Until when the lock stays held, by the backend's clock, if the lock was taken at `taken` and we had been
+    /// Returns until when the lock stays held, by the backend's clock, if the lock was taken at `taken` and we had been
     /// started `waited` before. The firing is cut to the whole minute, or to the whole second where the duration is
     /// not whole minutes, so that a run that fires a little early or late next time finds the lock free.
     pub(crate) fn held_until(self, taken: Timestamp, waited: Duration) -> Timestamp {
@@ -226,12 +227,12 @@ fn millis(duration: Duration) -> u64 {
 /// Says whose process group the job is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Ours, which we share with our caller and its pipeline.
+    /// Our own group, which we share with our caller and its pipeline.
     Shared,
     Own,
 }
 
-/// Where a signal came from.
+/// The source of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// The kernel, most often on behalf of the terminal.

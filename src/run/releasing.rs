@@ -9,7 +9,7 @@ use super::{GRACE, Phase, Run, Taken, Then, Unanswered};
 use crate::backend::{BackendError, Kept};
 use crate::system::Moment;
 
-/// How much longer a release is tried that a pooler refuses for a time of its own; PgBouncer does so for 15 seconds.
+/// The extra time for a release that a pooler refuses for a while, as PgBouncer does for 15 seconds.
 const LONGER: Duration = Duration::from_secs(20);
 
 impl Run {

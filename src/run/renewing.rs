@@ -9,7 +9,7 @@ use super::running::{Renewal, Running, Why};
 use crate::backend::{BackendError, ErrorClass, Kept};
 use crate::system::Moment;
 
-/// A renewal that took longer may have been sent more than once.
+/// The time after which a renewal may have been sent more than once.
 const SILENCE: Duration = Duration::from_secs(1);
 
 impl Running {

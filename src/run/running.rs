@@ -28,34 +28,34 @@ pub(super) struct Lease {
 pub(super) struct Running {
     pub(super) policy: Rc<Policy>,
     pub(super) timing: Timing,
-    /// When the run began.
+    /// The beginning of the run.
     pub(super) started: Moment,
     pub(super) lease: Option<Lease>,
     /// The moment until which the lock is ours, for all we know.
     pub(super) lease_end: Moment,
-    /// When at-most is used up; `None` if that has no consequence.
+    /// The moment at which at-most is used up; `None` if that has no consequence.
     pub(super) limit: Option<Moment>,
-    /// Whether `limit` was extended, where the backend can be asked for that.
+    /// The extension of `limit`, where the backend can be asked for that.
     pub(super) extension: Option<Extension>,
     /// The lock is certainly not ours any more.
     pub(super) lost: bool,
-    /// The user was told that the lock is lost; it is not renewed any more.
+    /// The loss of the lock was reported; it is not renewed any more.
     pub(super) lost_emitted: bool,
-    /// The user was told that at-most is used up and the job runs on.
+    /// The end of at-most was reported, and the job runs on.
     pub(super) expired_emitted: bool,
     pub(super) renewal: Renewal,
-    /// The trouble of the last renewal, if it failed; the user was told of it.
+    /// The error of the last renewal, if it failed; it was reported.
     pub(super) unrenewed: Option<BackendError>,
-    /// When `--stop-timeout` is over.
+    /// The end of `--stop-timeout`.
     pub(super) stop_at: Option<Moment>,
     pub(super) killing: Option<Killing>,
-    /// How the command ended; its leftovers may still live.
+    /// The end of the command; its leftovers may still live.
     pub(super) exit: Option<JobEnd>,
-    /// When to look again whether the leftovers that the run waits for are gone.
+    /// The next check whether the leftovers that the run waits for are gone.
     pub(super) recheck_leftovers_at: Option<Moment>,
     /// The job is frozen until a renewal that was asked for after this moment is answered.
     pub(super) frozen: Option<Moment>,
-    /// When the job was last frozen for such a check.
+    /// The moment at which the job was last frozen for a check of the lock.
     pub(super) checked: Option<Moment>,
     /// A SIGCONT is to be passed on to the job once it is not frozen any more.
     pub(super) cont_owed: bool,
@@ -66,7 +66,7 @@ pub(super) struct Running {
 pub(super) enum Renewal {
     Off,
     Due(Moment),
-    /// It was due at `due`, requested at `requested` for this term, and sent to the backend at `sent`.
+    /// A renewal was due at `due`, requested at `requested` for this term, and sent to the backend at `sent`.
     InFlight {
         due: Moment,
         requested: Moment,
@@ -83,7 +83,7 @@ pub(super) struct Killing {
     pub(super) killed: bool,
     /// The pause until SIGKILL is repeated.
     pub(super) pause: Duration,
-    /// The user was told that SIGKILL has not ended the job.
+    /// It was reported that SIGKILL has not ended the job.
     pub(super) reported: bool,
 }
 
@@ -95,10 +95,10 @@ pub(super) enum Why {
     StopTimeout,
 }
 
-/// Describes when at-most ends by the backend, and when that is asked for next.
+/// Describes when at-most ends by the backend, and when that is queried next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extension {
-    /// When at-most is used up by the backend's clock.
+    /// The time at which at-most is used up by the backend's clock.
     pub(super) until: Timestamp,
     /// The latest moment at which the lock ends by our own requests, for all we know.
     pub(super) reach: Moment,
@@ -107,12 +107,12 @@ pub(super) struct Extension {
     pub(super) query: LockQuery,
 }
 
-/// Says when the lock's end is asked for.
+/// Says when the lock's end is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockQuery {
     Due(Moment),
     InFlight,
-    /// Not any more, or not at all.
+    /// The lock's end is not queried any more, or not at all.
     Over,
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Over {
 pub(super) struct Owed {
     /// The lock is ours, for all we know.
     pub(super) is_ours: bool,
-    /// How long the lock is to stay held, counted from its taking.
+    /// The time that the lock is to stay held, counted from its taking.
     pub(super) hold: Duration,
     /// The moment until which the lock was ours, for all we know.
     pub(super) lease_end: Moment,

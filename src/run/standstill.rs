@@ -9,13 +9,13 @@ use super::running::{Renewal, Running};
 use crate::system::Moment;
 use crate::system::Signal;
 
-/// A SIGCONT so soon after the last check needs no other: the clock shows that we were not stopped for longer. Without this a
-/// storm of SIGCONT would hold the job for as long as it lasts.
+/// The time after a check in which a SIGCONT needs no other: the clock shows that we were not stopped for longer.
+/// Without this a storm of SIGCONT would hold the job for as long as it lasts.
 const RECENT: Duration = Duration::from_secs(1);
 
 impl Running {
-    /// Freezes the job after a standstill, until the backend says that the lock is still ours. The events and deadlines of the
-    /// meantime come first; the renewal is asked for with the next tick.
+    /// Freezes the job after a standstill, until the backend says that the lock is still ours. The events and
+    /// deadlines of the meantime come first; the renewal is asked for with the next tick.
     pub(super) fn on_stalled(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let over = self.killing.is_some() || self.lost_emitted;
         if over || !self.holds(now) || !self.policy.renews() {
@@ -33,7 +33,8 @@ impl Running {
         };
     }
 
-    /// Checks the lock after a SIGCONT, since shedlock may have been stopped; the job is continued too if its time is not up.
+    /// Checks the lock after a SIGCONT, since shedlock may have been stopped; the job is continued too if its time is
+    /// not up.
     pub(super) fn on_continued(&mut self, sender: Sender, now: Moment, todo: &mut Vec<Action>) {
         if self.frozen.is_some() {
             // The sender of the SIGCONT may have continued the job too.

@@ -10,9 +10,9 @@ use crate::system::Moment;
 /// Says how long before an end, of at-most or of a lease, a job is stopped that must be dead by then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Margins {
-    /// Between the first signal and SIGKILL.
+    /// The time between the first signal and SIGKILL.
     pub(super) kill_after: Duration,
-    /// Between SIGKILL and the end.
+    /// The time between SIGKILL and the end.
     margin: Duration,
 }
 
@@ -31,8 +31,8 @@ impl Margins {
         end - self.margin
     }
 
-    /// Returns when the guardian sends SIGKILL, if shedlock has not at `kill_at`. It has most of the margin left, since the
-    /// host may be what kept shedlock from it.
+    /// Returns when the guardian sends SIGKILL, if shedlock has not at `kill_at`. It has most of the margin left,
+    /// since the host may be what kept shedlock from it.
     pub(super) fn guard_after(&self, kill_at: Moment) -> Moment {
         kill_at + self.margin / 4
     }
@@ -53,11 +53,11 @@ impl Margins {
 pub(crate) struct Timing {
     at_most: Duration,
     lease: Duration,
-    /// What is due before at-most is used up.
+    /// The margins before at-most is used up.
     pub(super) before_limit: Margins,
-    /// What is due before the lease ends.
+    /// The margins before the lease ends.
     pub(super) before_end: Margins,
-    /// How long before it is too late the lock's end is asked for.
+    /// The time before the stop at which the lock's end is queried.
     pub(super) query_ahead: Duration,
 }
 
@@ -72,14 +72,14 @@ impl Timing {
         }
     }
 
-    /// What this host's clock may lose against the backend's until an end that is `left` away, as far as the margin of
-    /// at-most has no room for it.
+    /// Returns what this host's clock may lose against the backend's until an end that is `left` away, as far as the
+    /// margin of at-most has no room for it.
     pub(super) fn drift_beyond(&self, left: Duration) -> Duration {
         drift(left.saturating_sub(self.at_most))
     }
 
-    /// Returns when the guardian is to kill a job that we have not killed; `None` if the job may outlive its lock, which ends at
-    /// `end`, and at-most at `limit`.
+    /// Returns when the guardian is to kill a job that we have not killed; `None` if the job may outlive its lock,
+    /// which ends at `end`, and at-most at `limit`.
     pub(super) fn guard_at(&self, policy: &Policy, end: Moment, limit: Option<Moment>) -> Option<Moment> {
         let kills = match limit {
             Some(limit) if end >= limit => policy.on_expiry == OnExpiry::Kill,
@@ -93,8 +93,8 @@ impl Timing {
         sent + self.lease / 3
     }
 
-    /// Returns how long to pause after a failed renewal, with `left` until it would come too late. Once that has come there is
-    /// no hurry.
+    /// Returns how long to pause after a failed renewal, with `left` until it would come too late. Once that has come
+    /// there is no hurry.
     pub(super) fn renew_again(&self, left: Duration, lasting: bool) -> Duration {
         let longest = Duration::from_secs(30);
         if left.is_zero() {
@@ -104,8 +104,8 @@ impl Timing {
         share.clamp(Duration::from_millis(50), longest)
     }
 
-    /// How long after it was taken the lock is to stay held, now that the run has come to `outcome`; `waited` passed
-    /// between our start and the taking.
+    /// Returns how long after its taking the lock is to stay held, now that the run has come to `outcome`; `waited`
+    /// passed between our start and the taking.
     pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, grant: Grant, waited: Duration) -> Duration {
         let every = policy.every.map_or(Duration::ZERO, |every| {
             Duration::from_millis(every.held_until(grant.locked_at, waited).0.saturating_sub(grant.locked_at.0))
@@ -120,8 +120,9 @@ impl Timing {
     }
 }
 
-/// How long before the end of a lease everything must be dead: what it takes the kernel to end and us to notice, and
-/// what this host's clock may lose against the backend's in that time (500 ppm, the most that NTP corrects).
+/// Returns how long before the end of a lease everything must be dead: what it takes the kernel to end and us to
+/// notice, and what this host's clock may lose against the backend's in that time (500 ppm, the most that NTP
+/// corrects).
 fn margin(lease: Duration) -> Duration {
     let reaction = (lease / 20).clamp(Duration::from_millis(100), Duration::from_secs(2));
     reaction + drift(lease)

@@ -10,7 +10,7 @@ use crate::exit::ExitReason;
 use crate::system::Moment;
 use crate::system::Signal;
 
-/// How often the process group is looked at: a process may leave it without ending, and then no signal comes.
+/// The pause between checks of the process group: a process may leave it without ending, and then no signal comes.
 const RECHECK: Duration = Duration::from_secs(1);
 
 impl Running {
@@ -69,7 +69,8 @@ impl Running {
         self.finish_if_over(now, todo)
     }
 
-    /// If shedlock was stopped past a deadline, the guardian may have killed the job already: then that deadline is the reason.
+    /// Notes why a part of the job ended: if shedlock was stopped past a deadline, the guardian may have killed the
+    /// job already.
     fn on_part_ended(&mut self, end: JobEnd, now: Moment, todo: &mut Vec<Action>) {
         let overdue = self.policy.guarded && self.guard_at().is_some_and(|at| now >= at);
         if self.killing.is_none() && self.lease.is_some() && overdue && end == JobEnd::Killed(Signal::KILL) {
