@@ -6,6 +6,7 @@ use mysql::Conn;
 
 use super::MySql;
 use super::answer;
+use super::connect::{PORT, Servers};
 use super::errors::{DENIED, Failure};
 use super::statements::{Step, quoted};
 use crate::backend::Finding;
@@ -83,7 +84,8 @@ impl Server for MySql {
     }
 
     fn look(&self, tell: Tell<'_>) -> Distance {
-        self.servers.look(tell)
+        let Servers { hosts, login, .. } = &self.servers;
+        probe::hosts(&hosts.all, PORT, login.share, |host| host.name.clone().into(), tell)
     }
 
     fn ask(&mut self, session: &mut Conn, question: &str) -> Result<Vec<Row>, Failure> {

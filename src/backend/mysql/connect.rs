@@ -12,13 +12,12 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::super::hosts::{Bound, Hosts, first_of};
 use super::super::network::{self, Authority, Host};
-use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
 use super::super::{Access, BackendError, Url};
 use super::errors;
 use crate::system::{error_text, net};
 
-const PORT: u16 = 3306;
+pub(super) const PORT: u16 = 3306;
 /// Where Debian's server and MySQL's own default have their socket.
 const SOCKETS: [&str; 2] = ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
 /// No statement is given less than this.
@@ -44,7 +43,7 @@ pub(super) struct Login {
     pub(super) user: String,
     pub(super) tls: Tls,
     /// How long one server may take to answer a statement.
-    share: Duration,
+    pub(super) share: Duration,
 }
 
 impl Servers {
@@ -96,11 +95,6 @@ impl Servers {
     pub(super) fn connect(&mut self) -> Result<Conn, BackendError> {
         let Self { hosts, login, .. } = self;
         hosts.connect(|host, bound| login.connect_to(host, bound))
-    }
-
-    /// Tells which hosts can be reached.
-    pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
-        probe::hosts(&self.hosts.all, PORT, self.login.share, |host| host.name.clone().into(), tell)
     }
 }
 

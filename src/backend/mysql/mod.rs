@@ -12,6 +12,7 @@
 mod answer;
 mod check;
 mod connect;
+mod end;
 mod errors;
 mod statements;
 
@@ -24,37 +25,15 @@ use mysql::prelude::Queryable;
 use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, Table};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, Kept, Opened, Remark, Reply, Url};
-use crate::duration::brief;
 use crate::lock::{Change, Claim, Closing, Grant, Wanted};
 use crate::system::Timestamp;
-use answer::{Answer, Row};
 use connect::Servers;
+use end::{End, MILLISECOND};
 use errors::Failure;
 use statements::{ROLLBACK, Step, Tables};
 
 /// How often a taking may find the lock neither ours nor another's before that counts as trouble.
 const RACES: usize = 10;
-
-const MILLISECOND: Duration = Duration::from_millis(1);
-
-/// The end of a lock that was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    AsAsked,
-    /// The last time that its column holds.
-    Last(Option<Timestamp>),
-    /// The last time of a `TIMESTAMP`, in a column that holds later ones: it is to be written again.
-    Unneeded,
-    /// Something else has changed it.
-    Sooner,
-}
-
-impl End {
-    fn remark(end: Option<Self>) -> Remark {
-        let cut = if let Some(Self::Last(until)) = end { until } else { None };
-        Remark { unrecorded: None, cut }
-    }
-}
 
 /// A MySQL or MariaDB server, or several.
 pub(crate) struct MySql {
@@ -70,58 +49,6 @@ impl MySql {
         url.nothing_left(&[&["table"][..], &Servers::PARAMETERS, &Tls::PARAMETERS].concat())?;
         let tables = Tables::new(&table, &servers);
         Ok(Opened::server(SqlLocks::new(Self { servers, tables }), url))
-    }
-
-    /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
-    fn too_coarse() -> BackendError {
-        BackendError::permanent("the table stores no milliseconds, so a lock would end too early")
-            .hint("change its columns `lock_until` and `locked_at` to TIMESTAMP(3)")
-            .ambiguous()
-    }
-
-    /// Explains that the server stored something else than what was written.
-    fn altered(&self, what: &str) -> BackendError {
-        let table = self.tables.name(Table::Locks);
-        let bare = table.rsplit('.').next().unwrap_or(&table);
-        BackendError::permanent(format!("the table {table} {what}"))
-            .hint(format!("check its triggers: SHOW TRIGGERS LIKE '{bare}'"))
-            .ambiguous()
-    }
-
-    /// Sees to it that a lock that was written for so long is held for so long, or until the last time that its column holds.
-    fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, BackendError> {
-        if answer.coarse {
-            return Err(Self::too_coarse());
-        }
-        let end = self.end(answer, row, lease);
-        match end {
-            End::Sooner => {
-                let left = if row.held { brief(row.state.left) } else { "no time".to_owned() };
-                Err(self.altered(&format!("stores the lock for {left} instead of {}", crate::duration::format(lease))))
-            }
-            End::Last(_) if !row.held => Err(Self::past_the_end()),
-            end => Ok(end),
-        }
-    }
-
-    /// Which end a lock has that was written for so long.
-    fn end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> End {
-        if row.state.left + answer.took + MILLISECOND >= lease {
-            return End::AsAsked;
-        }
-        match (row.last, answer.ends) {
-            (false, _) => End::Sooner,
-            (true, true) => End::Last(row.state.until),
-            (true, false) => {
-                self.tables.endless = true;
-                End::Unneeded
-            }
-        }
-    }
-
-    /// Explains that no lock can be held any more.
-    fn past_the_end() -> BackendError {
-        BackendError::permanent("the table cannot store a time this late").hint(errors::DATETIME).ambiguous()
     }
 
     /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.

@@ -1,14 +1,17 @@
 //! Whether this host can lock here, one thing after the other.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Postgres;
-use super::asking::cells;
+use super::connect::PORT;
+use super::execute::cells;
 use super::session::{Failure, Session};
 use super::statements::NOW;
 use crate::backend::hosts::Hosts;
+use crate::backend::network::Host;
 use crate::backend::probe::{self, Distance, Tell};
 use crate::backend::sql::{About, Column, Database, Dialect, Facts, Row, Server, Table};
 use crate::backend::tls::Mode;
@@ -81,7 +84,8 @@ impl Server for Postgres {
     }
 
     fn look(&self, tell: Tell<'_>) -> Distance {
-        self.servers.look(tell)
+        let socket = |host: &Host| Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port.unwrap_or(PORT)));
+        probe::hosts(&self.servers.hosts.all, PORT, self.servers.login.patience, socket, tell)
     }
 
     fn ask(&mut self, session: &mut Session, question: &str) -> Result<Vec<Row>, Failure> {

@@ -9,14 +9,13 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::hosts::{Bound, Hosts, first_of};
 use super::super::network::{self, Authority, Host};
-use super::super::probe::{self, Distance, Tell};
 use super::super::tls::{Mode, Tls};
 use super::super::{Access, BackendError, ErrorClass, Url};
 use super::errors;
 use super::passfile::{self, Found};
 use super::session::{Failure, Session};
 
-const PORT: u16 = 5432;
+pub(super) const PORT: u16 = 5432;
 /// Where Debian's server and PostgreSQL's own default have their sockets.
 const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 /// No try is given less than this.
@@ -36,7 +35,7 @@ pub(super) struct Servers {
 pub(super) struct Login {
     config: Config,
     /// The longest that a server may take to let us in.
-    patience: Duration,
+    pub(super) patience: Duration,
     /// Names the user who logs in.
     pub(super) user: String,
     database: String,
@@ -129,12 +128,6 @@ impl Servers {
         let mut config = login.config.clone();
         config.dbname(CONSOLE);
         hosts.connect(|host, bound| login.connect_to(host, &config, bound))
-    }
-
-    /// Tells which hosts can be reached.
-    pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
-        let socket = |host: &Host| Path::new(&host.name).join(format!(".s.PGSQL.{}", host.port.unwrap_or(PORT)));
-        probe::hosts(&self.hosts.all, PORT, self.login.patience, socket, tell)
     }
 }
 

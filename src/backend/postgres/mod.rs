@@ -4,13 +4,13 @@
 //! would not survive PgBouncer.
 
 mod answer;
-mod asking;
 mod check;
 mod connect;
 mod errors;
+mod execute;
 mod passfile;
+mod paths;
 mod pid;
-mod place;
 mod session;
 mod statements;
 

@@ -243,6 +243,20 @@ const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
     host VARCHAR(255) NOT NULL, started_at TIMESTAMP NOT NULL, ended_at TIMESTAMP, exit_code INTEGER, \
     outcome VARCHAR(16), UNIQUE (name, owner))";
 
+const SCHEMA: &str = "\
+-- The tables that shedlock needs in a PostgreSQL database. Run this with psql, as the role that will own them.
+{place}
+-- The locks, in the layout of the Java library ShedLock:
+{create};
+
+-- The runs of each lock, and the tokens. Without this table there are neither, but locks work:
+{create_history};
+
+-- The rights of a role that takes locks without owning the tables; to list locks and runs, SELECT is enough:
+{usage}-- GRANT SELECT, INSERT, UPDATE ON {table} TO {user};
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};
+";
+
 /// As long as a name may be for the server; it cuts what is longer.
 const LONGEST_NAME: usize = 63;
 
@@ -305,25 +319,17 @@ impl Tables {
         if said.contains(&self.bare(Table::Runs)) { Table::Runs } else { Table::Locks }
     }
 
-    /// The statements that make the tables, for people; `user` is one of the locks.
+    /// Returns the statements that make the tables, for a person to run; `user` is a user of the locks.
     pub(super) fn schema(&self, user: &str) -> String {
-        let mut schema =
-            "-- The tables that shedlock needs in a PostgreSQL database. Run this with psql, as the role that will own them.\n"
-                .to_owned();
-        let mut rights = String::new();
-        if let Some((name, _)) = self.locks.split_once('.') {
-            schema += &format!("-- The schema must exist: CREATE SCHEMA {name};\n");
-            rights += &format!("-- GRANT USAGE ON SCHEMA {name} TO {user};\n");
-        }
-        let (locks, history) = (&self.locks, &self.history);
-        schema
-            + &format!("\n-- The locks, in the layout of the Java library ShedLock:\n{};\n", self.create(Table::Locks))
-            + "\n-- The runs of each lock, and the tokens. Without this table there are neither, but locks work:\n"
-            + &format!("{};\n", self.create(Table::Runs))
-            + "\n-- The rights of a role that takes locks without owning the tables; to list locks and runs, SELECT is enough:\n"
-            + &rights
-            + &format!("-- GRANT SELECT, INSERT, UPDATE ON {locks} TO {user};\n")
-            + &format!("-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};\n")
+        let (place, usage) = match self.locks.split_once('.') {
+            Some((name, _)) => (
+                format!("-- The schema must exist: CREATE SCHEMA {name};\n"),
+                format!("-- GRANT USAGE ON SCHEMA {name} TO {user};\n"),
+            ),
+            None => Default::default(),
+        };
+        let text = SCHEMA.replace("{place}", &place).replace("{usage}", &usage).replace("{user}", user);
+        self.fill(&text.replace("{create}", CREATE).replace("{create_history}", CREATE_HISTORY), None)
     }
 
     fn fill(&self, statement: &str, only_for: Option<i32>) -> String {

@@ -11,7 +11,7 @@ mod check;
 mod connect;
 mod errors;
 mod link;
-mod operate;
+mod listing;
 mod route;
 mod scan;
 
