@@ -175,7 +175,7 @@ impl Finding {
     /// Says that the backend refuses to be asked for this, which leaves it open.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     fn refused(subject: &'static str, error: BackendError) -> Self {
-        let seen = format!("it cannot be looked at: {}", Self::of_trouble(subject, error).seen);
+        let seen = format!("it cannot be checked: {}", Self::of_trouble(subject, error).seen);
         Self::unwise(subject, seen, "the test of a lock below shows whether locks work")
     }
 }

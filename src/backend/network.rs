@@ -128,7 +128,7 @@ pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendErro
     Some(match kind {
         io::ErrorKind::PermissionDenied => BackendError::permanent("no permission to use the server's socket"),
         io::ErrorKind::NotFound => BackendError::transient("no server is listening on its socket")
-            .hint(format!("look whether the server runs; {socket}")),
+            .hint(format!("check that the server is running; {socket}")),
         io::ErrorKind::ConnectionRefused => BackendError::transient("connection refused")
             .hint("check that the server is running, and that host and port are right"),
         io::ErrorKind::TimedOut => silence(),

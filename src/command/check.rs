@@ -55,7 +55,11 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
         _ if unknown.iter().all(|name| is_of_a_service(name)) => {
             Some(Finding::good("variables", format!("{}: Kubernetes sets them for services", seen())))
         }
-        _ => Some(Finding::unwise("variables", seen(), "shedlock-run(1) lists the variables; unset the others")),
+        _ => Some(Finding::unwise(
+            "variables",
+            seen(),
+            "shedlock-run(1) lists the variables; unset these, or rename them",
+        )),
     }
 }
 

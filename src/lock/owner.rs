@@ -43,7 +43,7 @@ impl Owner {
             return Err(Self::IS_PAUSE.to_owned());
         }
         if text.ends_with(Self::ENDED) {
-            return Err("is that of a run that has ended; what its lock is still held for is left to it".to_owned());
+            return Err("belongs to a run that has ended; its lock frees when its time is up".to_owned());
         }
         let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
         let is_random = |part: &str| part.len() == 16 && part.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));

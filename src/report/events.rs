@@ -79,7 +79,7 @@ pub(crate) const FIELDS: [Field; 8] = [
     Field {
         name: "exit_code",
         kind: r#"{"type": "integer", "minimum": 0, "maximum": 255}"#,
-        meaning: "the job's exit code, 128+n, or 124 or 123 if it was stopped",
+        meaning: "the job's exit code; 128+n if signal n killed it; 124 or 123 if shedlock stopped it",
     },
 ];
 

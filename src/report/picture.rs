@@ -89,7 +89,7 @@ const STEPS: [u64; 23] = [
 ];
 
 impl RunState {
-    /// Returns the drawing order: the most important is drawn last, on top.
+    /// The drawing order: the most important is drawn last, on top.
     pub(super) const BY_WEIGHT: [Self; 6] =
         [Self::Success, Self::Unknown, Self::Running, Self::Stopped, Self::Failure, Self::Gone];
 

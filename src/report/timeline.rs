@@ -14,7 +14,7 @@ const USUAL: usize = 100;
 /// The largest part of the width that lane labels may take.
 const LABELS: usize = 3;
 const LONGEST_LABEL: usize = 28;
-/// The least distance between two labels on the axis, and between two dates.
+/// The least distance between two labels on the axis, with room for a date.
 const TICKS: usize = 12;
 
 const GAP: (char, Paint) = ('·', Paint::Faint);

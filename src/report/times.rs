@@ -212,7 +212,7 @@ pub(super) fn finely(duration: Duration) -> String {
         let mut text = format!("{}{one}", seconds / large);
         match seconds % large / small {
             0 => {}
-            rest => write!(text, "{rest}{other}").expect("a string takes what it is given"),
+            rest => write!(text, "{rest}{other}").expect("writing to a string cannot fail"),
         }
         text
     };

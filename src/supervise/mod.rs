@@ -76,7 +76,7 @@ impl Supervisor {
         let Opened { backend, address, pace } = backend;
         let worker =
             BackendWorker::start(backend, pace).context("cannot start the thread that talks to the backend")?;
-        let timer = BootTimer::new().context("cannot make a timer")?;
+        let timer = BootTimer::new().context("cannot create a timer")?;
         Ok(Self {
             run,
             claim,

@@ -1,4 +1,4 @@
-//! The thread that talks to the backend, so that a backend that hangs is, for everybody else, a deadline that passes.
+//! The thread that talks to the backend, so that a hanging backend is only a missed deadline for all others.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,19 +15,19 @@ use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Ownership, Term, WhenFull};
 use crate::system::Moment;
 
-/// A connection that nobody has used for so long is closed: a job may run for hours, and there are many hosts.
+/// The idle time after which a connection is closed: a job may run for hours, and there may be many hosts.
 const IDLE: Duration = Duration::from_millis(200);
 /// The thread's name.
 pub(crate) const THREAD: &str = "worker";
-/// How long a pause between tries lasts before it looks whether to stop trying.
+/// The interval at which a pause between tries checks whether to stop.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How often the bell is rung before it counts as broken.
+/// The tries to write to the eventfd before it counts as broken.
 const RINGS: usize = 10;
-/// After this part of its time a renewal that meets passing trouble is answered with that, so that the user learns of it
-/// before the lock is lost. It is asked for again.
+/// The part of a renewal's time after which a transient error is reported, so that the user sees it before the lock is lost.
+/// The renewal is then requested again.
 const UNTOLD: f64 = 0.75;
 
-/// What to ask the backend for.
+/// A request to the backend.
 #[derive(Debug)]
 pub(crate) enum Request {
     Acquire(Claim, WhenFull),
@@ -37,20 +37,20 @@ pub(crate) enum Request {
     Release(Claim, Duration, Closing),
 }
 
-/// A request on its way. They are numbered from 1.
+/// A queued request. Requests are numbered from 1.
 struct QueuedRequest {
     number: u64,
     request: Request,
     deadline: Moment,
 }
 
-/// The way to the thread. Requests are answered one by one, in order.
+/// The handle to the thread, which answers requests one by one, in order.
 pub(crate) struct BackendWorker {
     requests: Sender<QueuedRequest>,
     answers: Receiver<Event>,
     awake: Arc<EventFd>,
     last: Cell<u64>,
-    /// Up to this number nothing is tried again.
+    /// Requests up to this number are not retried.
     given_up: Arc<AtomicU64>,
 }
 
@@ -67,13 +67,13 @@ impl BackendWorker {
             let (mut reported, mut cut) = (false, None);
             while let Some(queued) = thread.next(&inbox) {
                 if let Request::Renew(..) = queued.request {
-                    // It is worth no ring: it matters when there is no answer in time.
+                    // Sent without a wake-up: it only matters if no answer comes in time.
                     let _ = outbox.send(Event::Renewing(Moment::now()));
                 }
                 let (answer, remark) = thread.answer(&queued);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
                 let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
-                // A run without a record has none that could be closed.
+                // A run without a record has nothing to close.
                 if let Some(error) = remark.unrecorded.filter(|_| !held && !reported) {
                     reported = true;
                     let _ = outbox.send(if granted { Event::Unrecorded(error) } else { Event::Unclosed(error) });
@@ -84,11 +84,11 @@ impl BackendWorker {
                 if outbox.send(answer).is_err() {
                     return;
                 }
-                // If it cannot be rung, the answer is found at the next glance.
+                // If the eventfd cannot be written, the main thread finds the answer at its next check.
                 let _ = (0..RINGS).any(|_| bell.write(1).is_ok());
-                // Who waits keeps no connection: those of many waiters, kept for only a part of every pause, would fill
-                // the server, and the holder's release finds no room. Connecting again costs the server more than that
-                // only in the first two or three pauses, which are short.
+                // A waiter keeps no connection: the connections of many waiters would fill the server, and leave no room for
+                // the holder's release. Reconnecting costs the server more than that only in the first two or three pauses,
+                // which are short.
                 if held {
                     thread.backend.disconnect();
                 }
@@ -97,38 +97,38 @@ impl BackendWorker {
         Ok(Self { requests, answers, awake, last: Cell::new(0), given_up })
     }
 
-    /// Asks; the answer comes through [`BackendWorker::answer`]. Passing trouble is tried again until `deadline`.
+    /// Sends a request; the answer arrives through [`BackendWorker::answer`]. Transient errors are retried until `deadline`.
     pub(crate) fn send(&self, request: Request, deadline: Moment) {
         let number = self.last.get() + 1;
         self.last.set(number);
-        // If the thread has died the answer never comes, which is what deadlines are for.
+        // If the thread has died, the answer never comes, and the deadline passes.
         let _ = self.requests.send(QueuedRequest { number, request, deadline });
     }
 
-    /// Makes the try that is under way the last one of what has been asked so far.
+    /// Stops the retries of all requests so far; the try in flight is the last.
     pub(crate) fn stop_trying(&self) {
         self.given_up.store(self.last.get(), Ordering::Relaxed);
     }
 
-    /// Returns an answer, if one has come. The bell rings again only for what comes after the last look.
+    /// Returns an answer, if one has arrived. The eventfd becomes readable again only for later answers.
     pub(crate) fn answer(&self) -> Option<Event> {
-        // Silenced before the look, so that an answer that comes in between rings again.
+        // Drained before the check, so that an answer that arrives in between makes it readable again.
         let _ = self.awake.read();
         self.answers.try_recv().ok()
     }
 
-    /// Readable once an answer has come.
+    /// Returns the descriptor, readable once an answer has arrived.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.awake.as_fd()
     }
 }
 
-/// What came of the tries.
+/// The result of the tries.
 struct Tried<T> {
     answer: Result<T, BackendError>,
-    /// From before the try that brought the answer.
+    /// The moment before the try that brought the answer.
     sent: Moment,
-    /// The answer to one of the tries was lost, and it may yet be carried out.
+    /// The answer to one of the tries was lost, so the backend may still carry it out.
     ambiguous: bool,
 }
 
@@ -139,7 +139,7 @@ struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Waits for a request; `None` if there will be none.
+    /// Waits for a request; `None` if there will be no more.
     fn next(&mut self, inbox: &Receiver<QueuedRequest>) -> Option<QueuedRequest> {
         match inbox.recv_timeout(IDLE) {
             Ok(queued) => Some(queued),
@@ -185,8 +185,7 @@ impl WorkerThread {
         }
     }
 
-    /// Tries until it works, until an error is permanent, or until the deadline. The error is ambiguous, or lingers, if that of any
-    /// of the tries did.
+    /// Retries until success, a permanent error, or the deadline. The error is ambiguous, or lingers, if that of any try did.
     fn retry<T>(
         &mut self,
         number: u64,
@@ -212,7 +211,7 @@ impl WorkerThread {
         }
     }
 
-    /// Sleeps, and returns whether to go on trying what has this number.
+    /// Sleeps, and returns whether to retry the request with this number.
     fn sleep(&self, wait: Duration, number: u64) -> bool {
         let until = Moment::now() + wait;
         loop {
@@ -228,7 +227,7 @@ impl WorkerThread {
     }
 }
 
-/// Takes the remark off an answer.
+/// Splits the remark off an answer.
 fn part<T>(reply: Result<Reply<T>, BackendError>) -> (Result<T, BackendError>, Remark) {
     match reply {
         Ok(Reply { answer, remark }) => (Ok(answer), remark),
@@ -271,12 +270,12 @@ mod tests {
         Disconnect,
     }
 
-    /// A backend that reports every call, and fails as often as it was told to.
+    /// A backend that reports every call, and fails as planned.
     struct Fake {
         calls: Sender<Call>,
-        /// What the next calls meet; after the last one all is well.
+        /// The errors of the next calls; later calls succeed.
         errors: VecDeque<BackendError>,
-        /// How long a call takes that meets trouble.
+        /// The duration of a call that fails.
         slow: Duration,
         /// Another holds the lock.
         held: bool,

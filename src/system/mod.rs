@@ -1,4 +1,4 @@
-//! What the operating system gives: clocks, signals as values, the user, the network, and the text of its errors.
+//! Values from the operating system: clocks, signals as values, the user, the network, and the text of its errors.
 
 mod clock;
 mod error_text;

@@ -228,7 +228,7 @@ fn who_has_no_handle_is_told_what_one_is() {
         (&["release", "job"], "HANDLE `job` is not a handle"),
         (&["verify", "job@java-host"], "HANDLE `job@java-host` does not end with an owner such as web1:4711:"),
         (&["verify", "@web1:1:0123456789abcdef"], "is empty; a lock needs a name"),
-        (&["release", "job@web1:1:0123456789abcdef:ended"], "is that of a run that has ended"),
+        (&["release", "job@web1:1:0123456789abcdef:ended"], "belongs to a run that has ended"),
         (
             &["release", "job@paused:ada@web1:disk::0123456789abcdef"],
             "belongs to a pause, which `shedlock resume` ends",

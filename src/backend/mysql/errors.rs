@@ -113,7 +113,7 @@ pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
         Error::DriverError(DriverError::ConnectTimeout) => network::silence(),
         Error::DriverError(DriverError::CouldNotConnect(found)) => {
             let kind = found.as_ref().map_or(io::ErrorKind::Other, |(.., kind)| *kind);
-            network::of_system(kind, "socket=PATH names another socket")
+            network::of_system(kind, "socket=PATH sets another socket")
                 .unwrap_or_else(|| BackendError::transient(cause(&error)))
         }
         Error::DriverError(

@@ -121,8 +121,8 @@ const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history}
     ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4, INDEX name (name, id)) ENGINE = InnoDB";
 
 const SCHEMA: &str = "\
--- What shedlock needs in MySQL or MariaDB, to be run in the database that the URL names. It makes the tables by itself when it
--- first takes a lock, if it may; what is there is left as it is.
+-- The tables that shedlock needs in MySQL or MariaDB. Run this in the database that the URL names. shedlock creates the tables
+-- itself when it first takes a lock, if it may; tables that exist are left unchanged.
 
 -- The locks, in the layout of the Java library ShedLock:
 {create};
@@ -130,7 +130,7 @@ const SCHEMA: &str = "\
 -- The runs of each lock, and the tokens. Without this table there are neither, but locks work:
 {create_history};
 
--- What whoever takes locks needs, from the hosts that it comes from; to look at them, SELECT is enough:
+-- The rights of a user who takes locks, from the hosts of the jobs; to list locks and runs, SELECT is enough:
 -- GRANT SELECT, INSERT, UPDATE ON {table} TO {user}@'%';
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user}@'%';
 ";

@@ -110,7 +110,7 @@ pub(super) fn of_connecting(user: &str, failure: &Failure) -> BackendError {
         return BackendError::transient("not a PostgreSQL server").hint("check that host and port are right");
     }
     let of_system =
-        kind.and_then(|kind| network::of_system(kind, "host=/DIRECTORY names another directory of its socket"));
+        kind.and_then(|kind| network::of_system(kind, "host=/DIRECTORY sets another directory for its socket"));
     of_system.unwrap_or_else(|| {
         BackendError::transient(cause).hint("check that the server is running, and that host and port are right")
     })
@@ -233,11 +233,12 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
     let (class, hint) = match code {
         "28000" if said.ends_with("no encryption") => (
             Permanent,
-            "the server's pg_hba.conf does not let {user} in from here, or only with TLS, which is sslmode=verify-full",
+            "the server's pg_hba.conf refuses {user} from this host, or requires TLS, which is sslmode=verify-full",
         ),
-        "28P01" | "28000" => {
-            (Permanent, "check the password of {user}, and whether the server's pg_hba.conf lets {user} in from here")
-        }
+        "28P01" | "28000" => (
+            Permanent,
+            "check the password of {user}, and whether the server's pg_hba.conf allows {user} from this host",
+        ),
         "3D000" => (Permanent, "create the database, or name another one at the end of the URL"),
         DENIED => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
         _ if is_full => (Overloaded, FULL),

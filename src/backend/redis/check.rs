@@ -145,7 +145,7 @@ fn info(link: &mut Link) -> Result<Info, BackendError> {
 fn clock(link: &mut Link) -> Result<u64, BackendError> {
     let answer = link.one(cmd("TIME"))?;
     let Value::Array(parts) = link.check(answer)? else {
-        return Err(BackendError::permanent("the server's answer to TIME is no time"));
+        return Err(BackendError::permanent("the server's answer to TIME is not a time"));
     };
     let number = |at: usize| parts.get(at).and_then(|part| text(part).parse::<u64>().ok()).unwrap_or_default();
     Ok(number(0).saturating_mul(1_000_000).saturating_add(number(1)))

@@ -20,8 +20,8 @@ use crate::system::Timestamp;
 
 /// What a user of the locks needs. `{rights}` are more on a cluster.
 const SCHEMA: &str = "\
-# Redis needs nothing to be created: a lock's keys come with its first run.
-# With ACLs, this user can do all that is needed, and no more:
+# Redis needs nothing to be created: the first run of a lock creates its keys.
+# This ACL user has all the rights that shedlock needs, and no more:
 # ACL SETUSER {user} on >PASSWORD ~{space}* ~{{space}*}:* +eval +evalsha +select +time +get +set +setrange +del \
 +pttl +pexpire +zadd +zrange +zrem +zremrangebyrank +scan{rights}
 ";

@@ -312,12 +312,12 @@ impl Database for Sqlite {
 }
 
 const SCHEMA: &str = "\
--- What shedlock needs in a SQLite file. It makes the file by itself when it first takes a lock, with these tables;
--- this is for a file that is to be there before. It has to be in WAL mode, on a local disk. Whoever uses its locks
--- needs the right to read and write the file and to write to its directory: SQLite knows no other rights.
+-- The tables that shedlock needs in a SQLite file. shedlock creates the file with these tables when it first takes a lock;
+-- use this to create the file beforehand. It must be in WAL mode, on a local disk. A user who takes locks must be able to
+-- read and write the file and to write to its directory: SQLite has no other rights.
 PRAGMA journal_mode = WAL;
 
--- The locks, as the Java library ShedLock has them, and the boot of the machine that a running job lives in:
+-- The locks, in the layout of the Java library ShedLock, and the boot of the host that a running job belongs to:
 ";
 
 fn is_no_table(error: &rusqlite::Error) -> bool {
