@@ -1,0 +1,69 @@
+//! Why a backend could not be asked, and whether asking again may help.
+
+/// The reason why a backend could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BackendError {
+    pub(crate) class: ErrorClass,
+    /// One line, lower case, that names the backend.
+    pub(crate) message: String,
+    /// The way out, for the `hint:` line.
+    pub(crate) hint: Option<String>,
+    /// Whether the request went out: without an answer, the backend may have carried it out.
+    pub(crate) ambiguous: bool,
+    /// Whether a pooler goes on refusing after its server is back: then a release is tried for longer.
+    pub(crate) lingers: bool,
+}
+
+/// Says whether trying again may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorClass {
+    /// The backend is busy, starting or failing over.
+    Transient,
+    /// The server works, and has no room for another client. A waiter waits for room as for a held lock.
+    Overloaded,
+    /// A person has to mend it.
+    Permanent,
+}
+
+impl BackendError {
+    pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false }
+    }
+
+    pub(crate) fn transient(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Transient, message)
+    }
+
+    pub(crate) fn permanent(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Permanent, message)
+    }
+
+    /// Returns the error for a taking that arrives after its owner gave the lock back.
+    #[cfg(feature = "tls")]
+    pub(crate) fn given_up() -> Self {
+        Self::permanent("this request was given up before it arrived")
+    }
+
+    /// Marks the error as met after the request went out.
+    #[cfg(any(test, feature = "tls"))]
+    pub(crate) fn ambiguous(self) -> Self {
+        Self { ambiguous: true, ..self }
+    }
+
+    /// Marks the error as one that a pooler repeats after its server is back.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
+    }
+
+    /// The same, with the place or the backend in front that `label` names.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    pub(crate) fn of(self, label: &str) -> Self {
+        Self { message: format!("{label}: {}", self.message), ..self }
+    }
+
+    /// Adds what to do about it; an empty hint is none.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()).filter(|hint| !hint.is_empty()), ..self }
+    }
+}

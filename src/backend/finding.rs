@@ -1,0 +1,68 @@
+//! What a check of a backend reports.
+
+use super::{BackendError, ErrorClass};
+
+/// Says whether a check got far enough for a lock to be tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Yes,
+    No,
+}
+
+/// Receives each finding of a check as soon as it is known.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Finding);
+
+/// A result of a check, about one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) grade: Grade,
+    /// The thing that was checked, in a word or two.
+    pub(crate) subject: &'static str,
+    /// The result.
+    pub(crate) seen: String,
+    /// The way out, if the result is not good.
+    pub(crate) advice: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grade {
+    Good,
+    /// Locks work, and something may go wrong later.
+    Unwise,
+    /// Locks do not work, or not reliably.
+    Bad,
+}
+
+impl Finding {
+    pub(crate) fn good(subject: &'static str, seen: impl Into<String>) -> Self {
+        Self { grade: Grade::Good, subject, seen: seen.into(), advice: None }
+    }
+
+    pub(crate) fn unwise(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { grade: Grade::Unwise, subject, seen: seen.into(), advice: Some(advice.into()) }
+    }
+
+    pub(crate) fn bad(subject: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { grade: Grade::Bad, subject, seen: seen.into(), advice: Some(advice.into()) }
+    }
+
+    /// Turns an error into a bad finding, without the name of the backend, which stands above.
+    pub(crate) fn of_trouble(subject: &'static str, error: BackendError) -> Self {
+        let said = error.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
+        let seen = said.map_or(error.message.as_str(), |(_, said)| said).to_owned();
+        let advice = error.hint.or_else(|| match error.class {
+            ErrorClass::Permanent => None,
+            ErrorClass::Transient | ErrorClass::Overloaded => {
+                Some("it may be temporary: try again, and check that the backend is healthy".to_owned())
+            }
+        });
+        Self { grade: Grade::Bad, subject, seen, advice }
+    }
+
+    /// Returns the finding for a query that the backend refuses, which leaves the matter open.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    pub(super) fn refused(subject: &'static str, error: BackendError) -> Self {
+        let seen = format!("it cannot be looked at: {}", Self::of_trouble(subject, error).seen);
+        Self::unwise(subject, seen, "the test of a lock below shows whether locks work")
+    }
+}
