@@ -179,7 +179,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Suits a backend to which a connection costs some milliseconds.
-    #[cfg(feature = "tls")]
+    #[cfg(any(test, feature = "tls"))]
     pub(crate) const OF_SERVERS: Self = Self { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 }
 

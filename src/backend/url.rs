@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use percent_encoding::percent_decode_str;
 
 /// The parameters that name files.
-#[cfg(feature = "tls")]
+#[cfg(any(test, feature = "tls"))]
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 /// `SCHEME:REST?KEY=VALUE&…`, with percent-encoding undone in the values and on request in the rest.
@@ -62,7 +62,7 @@ impl Url {
     }
 
     /// The URL as it may be shown and handed on: without its password, and with the paths of files from the root.
-    #[cfg(feature = "tls")]
+    #[cfg(any(test, feature = "tls"))]
     pub(crate) fn public(&self) -> String {
         let mut text = format!("{}:{}", self.scheme, without_password(&self.rest));
         let mut mark = '?';
@@ -125,7 +125,7 @@ impl Url {
 }
 
 /// `//USER:PASSWORD@HOST/…` without the password.
-#[cfg(feature = "tls")]
+#[cfg(any(test, feature = "tls"))]
 fn without_password(rest: &str) -> String {
     let Some(after) = rest.strip_prefix("//") else { return rest.to_owned() };
     // A password with a slash in it is a mistake, and no reason to show it.
@@ -167,7 +167,6 @@ mod tests {
         assert!(Url::parse("sqlite:x?mode=1&mode=2").is_err());
     }
 
-    #[cfg(feature = "tls")]
     #[test]
     fn what_is_shown_has_no_password_and_whole_paths() {
         let public = |text| Url::parse(text).unwrap().public();

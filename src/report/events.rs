@@ -1,7 +1,8 @@
 //! The table of events: their levels, their fields in JSON, and what they mean. The manual page and the JSON schema are
 //! generated from it, and every line that is printed is checked against it.
 
-use super::line::{Line, Verbosity};
+use super::line::Line;
+use super::verbosity::Verbosity;
 use Presence::{Always, Sometimes};
 use Verbosity::{Debug, Errors, Info, Warnings};
 

@@ -5,21 +5,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::holding::holding;
+use super::verbosity::Verbosity;
 use crate::backend::BackendError;
 use crate::duration;
 use crate::exit::ExitReason;
 use crate::lock::{Holder, LockState};
 use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost};
 use crate::system::Timestamp;
-
-/// The verbosity; each level includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verbosity {
-    Errors,
-    Warnings,
-    Info,
-    Debug,
-}
 
 /// The purpose of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,18 +47,6 @@ pub(super) struct Line {
     pub(super) hint: Option<String>,
     /// Its own fields in the JSON object.
     pub(super) fields: Vec<(&'static str, Value)>,
-}
-
-impl Verbosity {
-    /// Returns its name in JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Errors => "error",
-            Self::Warnings => "warning",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        }
-    }
 }
 
 impl Line {

@@ -16,13 +16,13 @@ mod table;
 mod textfile;
 mod timeline;
 mod times;
+mod verbosity;
 
 #[cfg(test)]
 pub(crate) use events::schema;
 pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
 pub(crate) use findings::Findings;
 pub(crate) use holding::{holding, until};
-pub(crate) use line::Verbosity;
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};
 pub(crate) use past::{past, runs_json, runs_table};
 pub(crate) use picture::{By, Picture};
@@ -32,3 +32,4 @@ pub(crate) use standing::{Standing, locks_json, locks_table, standings};
 pub(crate) use svg::drawn;
 pub(crate) use timeline::timeline;
 pub(crate) use times::Zone;
+pub(crate) use verbosity::Verbosity;

@@ -11,7 +11,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Map, Value};
 
 use super::events;
-use super::line::{Line, Subject, Verbosity};
+use super::line::{Line, Subject};
+use super::verbosity::Verbosity;
 use crate::job::write_now;
 use crate::lock::Claim;
 use crate::run::Notice;

@@ -1,10 +1,10 @@
 //! Performs the decisions of the state machine: the program's only wait, where all events meet.
 
+mod guard;
 mod handover;
 mod timer;
 mod worker;
 
-use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::backend::{self, Opened};
 use crate::exit::ExitReason;
-use crate::job::{self, Command, Environment, Guardian, Inherited, Job, Signals};
+use crate::job::{self, Command, Environment, Inherited, Job, Signals};
 use crate::lock::{Claim, Handle};
 use crate::report::{Metrics, Reporter};
 use crate::run::{Action, Event, Leftovers, Notice, Run, Under};
 use crate::system::Moment;
-use crate::system::error_text;
 use crate::variables::{self, BackendRef};
+use guard::Guard;
 use timer::{BootTimer, GLANCE};
 pub(crate) use worker::THREAD;
 use worker::{BackendWorker, Request};
@@ -44,11 +44,7 @@ pub(crate) struct Supervisor {
     /// When children were last checked.
     looked: Moment,
     job: Option<Job>,
-    guardian: Option<Guardian>,
-    /// A guardian was started, or should have been.
-    was_guarded: bool,
-    /// The guardian died, and could not be replaced.
-    guardian_lost: bool,
+    guard: Guard,
     reporter: Reporter,
     /// `None` without --metrics-dir, and in a nested run, because the outer run counts.
     metrics: Option<Metrics>,
@@ -88,9 +84,7 @@ impl Supervisor {
             timer,
             looked: Moment::now(),
             job: None,
-            guardian: None,
-            was_guarded: false,
-            guardian_lost: false,
+            guard: Guard::Unneeded,
             reporter,
             metrics,
         })
@@ -145,11 +139,15 @@ impl Supervisor {
             Action::Renew { term, deadline } => self.worker.send(Request::Renew(self.claim.clone(), term), deadline),
             Action::QueryLock { deadline } => self.worker.send(Request::Query(self.claim.clone()), deadline),
             Action::Release { hold, closing, deadline } => {
-                self.dismiss_guardian();
+                self.guard.dismiss(self.job.as_mut());
                 self.worker.send(Request::Release(self.claim.clone(), hold, closing), deadline);
             }
             Action::StopTrying => self.worker.stop_trying(),
-            Action::Guard(at) => self.guard(at),
+            Action::Guard(at) => {
+                if let Some(notice) = self.guard.set(at, self.claim.owner.as_str(), self.job.as_mut()) {
+                    self.reporter.emit(&notice);
+                }
+            }
             Action::Spawn(under) => return Done::Event(self.spawn(&under)),
             Action::Forward(signal) => {
                 if let Some(job) = &self.job {
@@ -188,7 +186,7 @@ impl Supervisor {
                 self.reporter.emit(&notice);
             }
             Action::Exit(outcome) => {
-                self.dismiss_guardian();
+                self.guard.dismiss(self.job.as_mut());
                 self.count(outcome);
                 if let Some(error) = self.metrics.take().and_then(Metrics::finish) {
                     self.reporter.emit(&Notice::Metrics(error));
@@ -215,7 +213,7 @@ impl Supervisor {
                 variables::describe_enclosing(claim, record, backend, &mut environment);
             }
         }
-        match command.start(environment, self.inherited, self.run.start_before(), self.guardian.as_ref()) {
+        match command.start(environment, self.inherited, self.run.start_before(), self.guard.guardian()) {
             Ok(job) => {
                 self.job = Some(job);
                 if let Some(metrics) = &mut self.metrics {
@@ -245,51 +243,6 @@ impl Supervisor {
         };
         if let Some(metrics) = &mut self.metrics {
             metrics.ended(counted, outcome.exit(0).code);
-        }
-    }
-
-    /// Starts the guardian, sends it a new deadline, or replaces a dead one. If that fails, the job runs on without a guardian.
-    fn guard(&mut self, at: Option<Moment>) {
-        let lost = match &self.guardian {
-            Some(guardian) => match guardian.kill_at(at) {
-                Ok(()) => return,
-                Err(error) => Some(match error.kind() {
-                    ErrorKind::BrokenPipe => "it was killed".to_owned(),
-                    ErrorKind::WouldBlock => "it was stopped".to_owned(),
-                    _ => error_text(&error),
-                }),
-            },
-            // If the first start failed, do not try again.
-            None if self.was_guarded && !self.guardian_lost => return,
-            None => None,
-        };
-        self.dismiss_guardian();
-        self.was_guarded = true;
-        let told_before = self.guardian_lost;
-        let notice = match (Guardian::start(self.claim.owner.as_str(), self.job.as_mut(), at), lost) {
-            (Ok(guardian), lost) => {
-                self.guardian = Some(guardian);
-                lost.map(Notice::Reguarded)
-            }
-            (Err(error), Some(why)) => {
-                self.guardian_lost = true;
-                Some(Notice::GuardianLost(format!("{why}, and no other could be started: {}", error_text(&error))))
-            }
-            (Err(_), None) if told_before => None,
-            (Err(error), None) => Some(Notice::Unguarded(error_text(&error))),
-        };
-        if let Some(notice) = notice {
-            self.reporter.emit(&notice);
-        }
-    }
-
-    /// Stops the guardian when the job is over, or did not start.
-    fn dismiss_guardian(&mut self) {
-        if let Some(guardian) = self.guardian.take() {
-            if let Some(job) = &mut self.job {
-                job.forget(guardian.pid());
-            }
-            guardian.dismiss();
         }
     }
 
