@@ -56,7 +56,7 @@
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Running::on_leftovers_gone` in `src/run/watching.rs` |
 //! | A wrapper that dies takes the command with it, and the guardian the rest; one that is stopped has until the margin | [`host::Host::guard`] | the parent-death signal in `src/job/spawn.rs`, and `src/job/guard.rs` |
 //! | After a stall the job is held until the lease was checked | [`host::Host::thaw`] | `has_stalled` in `src/supervise/mod.rs`, `src/run/standstill.rs`, `src/job/freeze.rs` |
-//! | Shortly before at-most is used up the lock's end is asked for; later than anything that we have asked for can make it means extended | [`rules::Believed`] | `Running::look`, `Running::on_end_seen` in `src/run/extending.rs` |
+//! | Shortly before at-most is used up the lock's end is asked for; later than anything that we have asked for can make it means extended | [`rules::Believed`] | `Running::query_lock`, `Running::on_lock_end` in `src/run/extending.rs` |
 //! | Tokens grow with every taking | [`rules::Token`] | the history of each backend |
 //!
 //! # What is not in it
