@@ -62,7 +62,7 @@ impl Finding {
     /// Returns the finding for a query that the backend refuses, which leaves the matter open.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(super) fn refused(subject: &'static str, error: BackendError) -> Self {
-        let seen = format!("it cannot be looked at: {}", Self::of_trouble(subject, error).seen);
+        let seen = format!("it cannot be checked: {}", Self::of_trouble(subject, error).seen);
         Self::unwise(subject, seen, "the test of a lock below shows whether locks work")
     }
 }
