@@ -16,7 +16,7 @@ mod exit;
 mod generate;
 mod job;
 #[cfg_attr(
-    not(any(feature = "sqlite", feature = "tls")),
+    not(any(test, feature = "sqlite", feature = "tls")),
     expect(dead_code, reason = "a build without backends asks none")
 )]
 mod lock;

@@ -3,6 +3,7 @@
 
 mod file;
 mod layer;
+mod mistake;
 mod paths;
 mod reach;
 mod unknown;
@@ -23,6 +24,7 @@ use crate::system::Signal;
 use crate::variables::BackendRef;
 use crate::{duration, exit};
 use layer::{Layers, Source};
+pub(crate) use mistake::Mistake;
 pub(crate) use reach::{Reach, history_keep_of};
 pub(crate) use unknown::is_of_a_service;
 
@@ -54,31 +56,6 @@ pub(crate) struct Surroundings {
     pub(crate) enclosing: Vec<String>,
     /// The seed of splay and jitter.
     pub(crate) random: u64,
-}
-
-/// A mistake in usage or configuration: one line, and a hint.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
-    pub(crate) message: String,
-    pub(crate) hint: Option<String>,
-}
-
-impl std::fmt::Display for Mistake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Mistake {}
-
-impl Mistake {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
-    }
-
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
 }
 
 impl Settings {
