@@ -1,4 +1,4 @@
-//! Whether this host can lock here, one thing after the other.
+//! The diagnosis of `check`: whether this host can lock in this file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,17 +16,17 @@ const JOURNAL: &str = "PRAGMA journal_mode";
 const SOUND: &str = "PRAGMA quick_check(1)";
 const COLUMNS: &str =
     "SELECT name, lower(type), NOT \"notnull\", dflt_value IS NOT NULL FROM pragma_table_info(:table)";
-/// The unique keys of a table, as their columns separated by commas, in the order of the alphabet.
+/// Queries the unique keys of a table, each as its columns in alphabetical order, separated by commas.
 const KEYS: &str = "SELECT (SELECT group_concat(name, ',') FROM (SELECT name FROM pragma_index_info(list.name) ORDER BY name)) \
     FROM pragma_index_list(:table) AS list WHERE \"unique\" AND NOT partial";
 const KIND: &str = "SELECT type FROM sqlite_schema WHERE name = :table";
 
-/// How long to wait for others that have the file locked.
+/// Time to wait for other processes that have the file locked.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Free bytes below which it is unwise to go on: some logs and the file itself.
+/// Free bytes below which the check warns; room for some logs and the file itself.
 const ROOM: u64 = 16 << 20;
 
-/// File systems that are gone with the machine or the container.
+/// File systems that do not outlive the machine or the container.
 const SHORT_LIVED: [(&str, &str); 3] = [
     ("tmpfs", "a reboot loses at-least, every and the history"),
     ("ramfs", "a reboot loses at-least, every and the history"),
@@ -45,7 +45,7 @@ impl Diagnose for Sqlite {
         binding: false,
     };
 
-    /// Tells of the file. The error is that it cannot be read.
+    /// Reports on the file; fails if the file cannot be read.
     fn survey(&mut self, session: &mut Option<Connection>, tell: Tell<'_>) -> Result<Reached, BackendError> {
         self.file.settle()?;
         let there = !self.file.is_missing();
@@ -56,14 +56,14 @@ impl Diagnose for Sqlite {
         self.tell_file_system(tell);
         let Some(connection) = self.open_file(Making::Yes)? else { return Ok(Reached::No) };
         tell(self.judge_file(there));
-        // Others may be at work, and here nobody waits for more.
+        // Other processes may have the file locked for a moment: the check waits for them, but not longer.
         let found = connection.busy_timeout(PATIENCE).and_then(|()| judge_database(&connection));
         *session = Some(connection);
         found.map_err(|error| self.explain_error(&error))?.into_iter().for_each(tell);
         Ok(Reached::Yes)
     }
 
-    /// Describes a table. What is made for Java gets our columns.
+    /// Describes a table, and adds the missing columns to one made by the Java library.
     fn describe(&mut self, session: &mut Connection, table: Table) -> Result<Option<Facts>, Failure> {
         let name = self.name(table);
         let kinds = ask(session, KIND, &name)?;

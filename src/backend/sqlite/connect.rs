@@ -1,4 +1,4 @@
-//! Opening the file, and the machine's boot, by which running jobs are judged.
+//! The connection to the file, and the host's boot, which decides whether the lock of a running job is held.
 
 use std::io::Read;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::backend::sql::{Database, Making, TABLES};
 use crate::backend::{BackendError, note_reached};
 use crate::system::Moment;
 
-/// Small pages, since a commit writes whole pages and ours are a row each.
+/// Small pages: a commit writes whole pages, and each of our rows is far smaller than one.
 const PAGE_SIZE: &str = "PRAGMA page_size = 1024";
 
 impl Sqlite {
-    /// Opens the file, which may be made where there is none.
+    /// Opens the file, and creates a missing one if `making` says so.
     pub(super) fn open_file(&mut self, making: Making) -> Result<Option<Connection>, BackendError> {
         if let Some(connection) = self.connect_to_file()? {
             return Ok(Some(connection));
@@ -29,7 +29,7 @@ impl Sqlite {
         self.connect_to_file()?.ok_or_else(|| self.file.explain_refusal()).map(Some)
     }
 
-    /// Opens the file, if there is one.
+    /// Opens the file, or returns `None` if it is missing.
     fn connect_to_file(&mut self) -> Result<Option<Connection>, BackendError> {
         self.file.settle()?;
         self.file.refuse_network()?;
@@ -43,18 +43,19 @@ impl Sqlite {
         let open = || Connection::open_with_flags(self.file.path(), flags);
         let opened = match open() {
             Err(_) if self.file.is_missing() => return Ok(None),
-            // Another process may have made it since we found none.
+            // Another process may have created the file since this one found none.
             Err(_) => open(),
             Ok(connection) => Ok(connection),
         };
-        // SQLite opens for reading what it could not open for writing, and in between another process may have made it.
+        // SQLite falls back to opening read-only. By now another process may have created the file, and it is
+        // writable.
         let again = opened.as_ref().is_ok_and(|found| found.is_readonly("main") == Ok(true)) && self.file.is_writable();
         let connection = if again { open() } else { opened }.map_err(|error| self.explain_error(&error))?;
         note_reached();
         let prepare = || {
-            // Waiting for other writers is the caller's affair, who knows the deadline and the signals.
+            // The caller waits for other writers: it knows the deadline and the signals.
             connection.busy_timeout(Duration::ZERO)?;
-            // Folding the log is not for whoever happens to commit, who has a deadline.
+            // No automatic checkpoint: a commit has a deadline and must not wait for the log to be folded.
             connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
             connection
                 .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
@@ -65,10 +66,10 @@ impl Sqlite {
     }
 }
 
-/// Where the identity of this boot of the machine is; a container may have another file mounted over it.
+/// File with the id of the host's current boot; a container may have another file mounted over it.
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Reads the identity of this boot of the machine, a UUID.
+/// Reads the id of the host's current boot, a UUID.
 fn boot_id() -> Option<String> {
     let mut id = [0; 36];
     std::fs::File::open(BOOT_ID).ok()?.read_exact(&mut id).ok()?;
@@ -79,14 +80,14 @@ pub(super) fn boot_ms() -> i64 {
     i64::try_from(Moment::now().since_boot().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Reads how far the boot clock is ahead of the machine's: in a time namespace, that is in some containers, it has an offset of
-/// its own, and all who share the file must read one clock.
+/// Reads how far this process's boot clock is ahead of the host's. In a time namespace, as some containers have, it
+/// has an offset of its own, but all processes that share the file must read one clock.
 fn ahead_ms() -> i64 {
     std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| boot_offset_ms(&offsets))
 }
 
-/// Finds it in the text of the file: a line each with the clock's name, seconds and nanoseconds. Without namespaces for
-/// time there is no such file, and no offset.
+/// Parses the boot clock's offset from lines of a clock's name, seconds and nanoseconds. A kernel without time
+/// namespaces has no such file, and no offset.
 fn boot_offset_ms(offsets: &str) -> i64 {
     let line = offsets.lines().find_map(|line| line.trim().strip_prefix("boottime")).unwrap_or_default();
     let mut numbers = line.split_whitespace().map(|number| number.parse::<i64>().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! What a path leads to, and why that cannot be a database of locks. SQLite keeps its log beside the file, under the file's name:
-//! under two names one file has two logs, whose writers do not see each other.
+//! The directory entry at a path, and why it cannot be a database of locks. SQLite keeps its log beside the file,
+//! under the file's name: a file with two names has two logs, whose writers do not see each other.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
 use super::mount;
 use crate::backend::BackendError;
 
-/// What is at a path, which need not be a file.
+/// The kind of entry at a path; it need not be a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     kind: FileType,
@@ -19,19 +19,19 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Looks at a path without following a symbolic link; `None` if nothing is there, or it cannot be known.
+    /// Looks up a path without following a symbolic link; returns `None` if nothing is there or the lookup fails.
     pub(super) fn at(path: &Path) -> Option<Self> {
         let asked = StatxFlags::TYPE | StatxFlags::NLINK;
         match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, asked) {
             Ok(found) => {
                 let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
                 let is_root = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-                // Linux before 5.8 does not say.
+                // Linux before 5.8 does not report mount points.
                 let is_mount = if known { is_root } else { mount::is_point(path) };
                 Some(Self { kind: FileType::from_raw_mode(found.stx_mode.into()), links: found.stx_nlink, is_mount })
             }
             Err(rustix::io::Errno::NOENT) => None,
-            // Where the call is forbidden, as in some containers, or not known.
+            // The call is forbidden, as in some containers, or unknown to the kernel.
             Err(_) => {
                 let data = fs::symlink_metadata(path).ok()?;
                 let links = u32::try_from(data.nlink()).unwrap_or(u32::MAX);
@@ -44,7 +44,8 @@ impl Entry {
         self.kind == FileType::Symlink
     }
 
-    /// Refuses what is no file, and a file that has, or may have, another name. A directory is refused where it is opened.
+    /// Refuses an entry that is not a file, and a file that has, or may have, another name. Opening refuses a
+    /// directory.
     pub(super) fn refuse(self, path: &Path) -> Result<(), BackendError> {
         let kind = match self.kind {
             FileType::Fifo => "a FIFO",

@@ -1,4 +1,4 @@
-//! Runs statements, reads their rows, and tells what failed.
+//! Statements: running them, reading their rows, and the errors they fail with.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::super::sql::{self, Cell};
 use crate::backend::BackendError;
 use crate::system::Timestamp;
 
-/// An error of SQLite, and the table that it is about.
+/// An error of SQLite, by the table it is about.
 #[derive(Debug)]
 pub(in crate::backend) enum Failure {
-    /// The table of locks, or the file.
+    /// An error about the table of locks, or the file.
     Lock(rusqlite::Error),
-    /// A statement of the history's.
+    /// An error of a statement on the history.
     History(rusqlite::Error),
     Ours(BackendError),
 }
@@ -32,7 +32,7 @@ impl From<BackendError> for Failure {
 }
 
 impl Failure {
-    /// Tells whether the table of locks lacks the columns that are ours.
+    /// Returns true if the table of locks lacks the columns that shedlock adds.
     pub(super) fn is_of_form(&self) -> bool {
         let Self::Lock(error) = self else { return false };
         let text = error.to_string();
@@ -47,8 +47,8 @@ impl Failure {
     }
 }
 
-/// Runs a statement to its end, since only then does it commit, and only then does it say that it could not, and reads its
-/// rows. It may know some of the values only.
+/// Runs a statement to its end and reads its rows: only at its end does it commit, or report that it could not.
+/// `values` may name parameters that the statement does not have.
 pub(super) fn query<T>(
     connection: &Connection,
     statement: &str,
@@ -69,18 +69,18 @@ pub(super) fn query<T>(
     Ok(found)
 }
 
-/// Runs a question with one value, the name of a table.
+/// Runs a query whose only parameter is the name of a table.
 pub(super) fn ask(connection: &Connection, question: &str, table: &str) -> rusqlite::Result<Vec<sql::Row>> {
     query(connection, question, &[(":table", table.to_owned().into())], |row| cells(row, []))
 }
 
-/// Reads the names of a table's columns; none where it is missing.
+/// Reads the names of a table's columns; returns none if the table is missing.
 pub(super) fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let rows = ask(connection, "SELECT name FROM pragma_table_info(:table)", table)?;
     Ok(rows.iter().filter_map(|row| row.text(0)).collect())
 }
 
-/// Returns which of the columns that are ours a table has not, and their types.
+/// Returns the columns, with their types, that shedlock adds and the table lacks.
 pub(super) fn missing_columns(
     connection: &Connection,
     table: &str,
@@ -90,7 +90,7 @@ pub(super) fn missing_columns(
     Ok(ours.into_iter().filter(|(column, _)| there.iter().all(|name| name != column)).collect())
 }
 
-/// Reads the values of a row. What is no text in one of the columns of times is no time.
+/// Reads the values of a row. In a column of times, a value that is not text counts as no time.
 pub(super) fn cells<const N: usize>(row: &Row<'_>, times: [usize; N]) -> rusqlite::Result<sql::Row> {
     let cell = |column| {
         Ok(match row.get_ref(column)? {
@@ -104,13 +104,13 @@ pub(super) fn cells<const N: usize>(row: &Row<'_>, times: [usize; N]) -> rusqlit
     (0..row.as_ref().column_count()).map(cell).collect::<rusqlite::Result<_>>().map(sql::Row)
 }
 
-/// Returns names as a parameter; null for all.
+/// Encodes names as one parameter; null stands for all names.
 pub(super) fn json<T: AsRef<str>>(names: &[T]) -> Value {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     if names.is_empty() { Value::Null } else { serde_json::json!(names).to_string().into() }
 }
 
-/// Does all of `work` in one commit, or nothing of it.
+/// Runs `work` in one transaction: all of it is committed, or nothing.
 pub(super) fn atomically<T>(
     connection: &Connection,
     synchronous: &str,
@@ -123,14 +123,15 @@ pub(super) fn atomically<T>(
         Ok(done)
     });
     if done.is_err() && !connection.is_autocommit() {
-        // A commit that met a reader leaves the transaction open. If this fails too the connection is given up.
+        // A COMMIT that met a reader leaves the transaction open. If the ROLLBACK fails too, the connection is
+        // closed.
         let _ = connection.execute_batch("ROLLBACK");
     }
     done
 }
 
-/// Reads a time of a row. Only our own form is taken: another one, such as milliseconds or a blank for the `T`, would
-/// be compared as text all the same, and make a lock that is held look free.
+/// Reads a time from a row, and accepts shedlock's own form only. SQL compares times as text: another form, such as
+/// milliseconds or a blank for the `T`, would make a held lock look free.
 pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
     let found: Value = row.get(index)?;
     let text = match &found {
@@ -143,7 +144,7 @@ pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
     })
 }
 
-/// Returns a duration as SQLite's date functions want it, and in milliseconds; rounded up.
+/// Formats a duration as a modifier of SQLite's date functions, and as milliseconds; both are rounded up.
 pub(super) fn modifier(duration: Duration) -> (String, i64) {
     let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)

@@ -1,4 +1,4 @@
-//! The file that a SQLite database lives in: how it comes to be, who may use it, and why it cannot be used.
+//! The file of a SQLite database: how it is created, which users may use it, and why it cannot be used.
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
@@ -18,28 +18,28 @@ use super::fold::Log;
 use super::{mount, refusal};
 use crate::backend::BackendError;
 
-/// As many as the kernel follows.
+/// Number of symbolic links followed; the kernel's limit.
 const MOST_LINKS: usize = 40;
 
-/// What is not any user's own.
+/// Directory that belongs to the system and to no single user.
 const SYSTEM: &str = "/var";
 
-/// Whether the directory of the file may be made.
+/// Permission to create the file's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directory {
     MustExist,
     Make,
 }
 
-/// A database file that need not exist yet.
+/// A database file; it may not exist yet.
 pub(super) struct File {
     path: PathBuf,
-    /// Permission bits for a file that we make; `None` means 0600.
+    /// Permission bits for a file that shedlock creates; `None` means 0600.
     mode: Option<u32>,
     directory: Directory,
 }
 
-/// Reads `0660`; the error is the end of a sentence.
+/// Parses an octal mode such as `0660`; the error text is the end of a sentence.
 pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(mode),
@@ -58,8 +58,8 @@ impl File {
         &self.path
     }
 
-    /// Makes the path that of the file itself where it is a symbolic link, whose target need not exist yet: SQLite puts
-    /// its log beside the file and not beside the link. Refuses what cannot be a database of locks.
+    /// Replaces a symbolic link by its target, which need not exist yet: SQLite puts its log beside the target and
+    /// not beside the link. Refuses a path that cannot be a database of locks.
     pub(super) fn settle(&mut self) -> Result<(), BackendError> {
         for _ in 0..MOST_LINKS {
             let Some(entry) = Entry::at(&self.path) else { return Ok(()) };
@@ -72,7 +72,7 @@ impl File {
         Ok(())
     }
 
-    /// The URL of this file from any directory.
+    /// Returns the URL of this file, valid from any directory.
     pub(super) fn address(&self) -> String {
         let path = self.path.to_string_lossy().replace('%', "%25").replace('?', "%3F");
         format!("sqlite:{path}")
@@ -82,17 +82,17 @@ impl File {
         matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether its mode and its file system let us write to it.
+    /// Returns true if the modes and the file system let this process write to the file.
     pub(super) fn is_writable(&self) -> bool {
         access(&self.path, AccessFlags::R_OK | AccessFlags::W_OK).is_ok()
     }
 
-    /// The write-ahead log beside the file.
+    /// Returns the write-ahead log beside the file.
     pub(super) fn log(&self) -> Log {
         Log(self.beside("-wal"))
     }
 
-    /// Refuses a file on a network file system, where locks between hosts are not to be trusted.
+    /// Refuses a file on a network file system, where locks between hosts cannot be relied on.
     pub(super) fn refuse_network(&self) -> Result<(), BackendError> {
         match mount::network(&self.path, self.directory()) {
             None => Ok(()),
@@ -103,28 +103,28 @@ impl File {
         }
     }
 
-    /// The kind of file system that the file is on, or will be, as mount(8) names it.
+    /// Returns the type of the file's file system, or of the one it would be on, as mount(8) names it.
     pub(super) fn file_system(&self) -> Option<String> {
         mount::kind(&self.path)
     }
 
-    /// How many bytes we may still write to its file system.
+    /// Returns the free bytes of its file system that this process may use.
     pub(super) fn free(&self) -> Option<u64> {
         let stat = statvfs(&self.path).ok().or_else(|| statvfs(self.directory()).ok())?;
         Some(stat.blocks_available() * stat.fragment_size())
     }
 
-    /// Its permission bits, and the user whom it belongs to.
+    /// Returns the file's permission bits and the user id of its owner.
     pub(super) fn mode_and_owner(&self) -> Option<(u32, u32)> {
         let data = fs::metadata(&self.path).ok()?;
         Some((data.mode() & 0o7777, data.uid()))
     }
 
-    /// Makes the file, complete or not at all, by running `sql` in memory and putting the result into place. Of
-    /// several processes that do so at once one wins, and the others use the winner's file.
+    /// Creates the file, complete or not at all: runs `sql` in memory and moves the result into place. If several
+    /// processes do so at once, one wins and the others use the winner's file.
     ///
-    /// A database that is made in place can be seen half made, and switching a new file to WAL fails for those who
-    /// look at it at that moment.
+    /// A database created in place could be seen half made, and switching a new file to WAL fails for a process that
+    /// opens it at that moment.
     pub(super) fn create(&self, sql: &str) -> Result<(), BackendError> {
         self.refuse_umask()?;
         if self.directory == Directory::Make {
@@ -137,12 +137,13 @@ impl File {
         }
     }
 
-    /// Refuses to make what its own user could not use, and which would stay in the way. Modes do not bind root.
+    /// Refuses to create a file or directory that its own user could not use and that would stay in the way. Modes do
+    /// not restrict root.
     fn refuse_umask(&self) -> Result<(), BackendError> {
         let needed = match (self.directory, self.mode) {
             _ if geteuid().is_root() => 0,
             (Directory::Make, _) if !self.directory().exists() => 0o700,
-            // What is asked for by name is given whatever the umask is.
+            // A mode given in the URL is set whatever the umask is.
             (_, Some(_)) => 0,
             (_, None) => 0o600,
         };
@@ -151,8 +152,9 @@ impl File {
             .hint("set another umask before shedlock, such as `umask 077`"))
     }
 
-    /// Makes the directory for us alone. What is above it is everybody's if it is the system's: in an empty container there is
-    /// not even /var, where others may have something too. What a home lacks is its user's.
+    /// Creates the directory for its user only. Missing directories above it are for all users if they are the
+    /// system's: an empty container lacks even /var, and other programs may need it too. Those missing in a home
+    /// belong to its user.
     fn make_directory(&self) -> io::Result<()> {
         let directory = self.directory();
         if let (true, Some(parent)) = (directory.starts_with(SYSTEM), directory.parent()) {
@@ -161,8 +163,9 @@ impl File {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)
     }
 
-    /// Writes the file without a name, and then gives it one. Some file systems know no file without a name or no link(2),
-    /// and without /proc it cannot be given one. At no moment does it have two names, which others would refuse.
+    /// Writes the file without a name and then links it. Falls back to a temporary name, because some file systems
+    /// lack unnamed files or link(2), and without /proc an unnamed file cannot be linked. The file never has two
+    /// names, which other processes would refuse.
     fn put_into_place(&self, image: &[u8]) -> io::Result<()> {
         match self.make_unnamed(image) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.make_named(image),
@@ -180,8 +183,8 @@ impl File {
         Ok(linkat(here, source.as_str(), here, &self.path, LinkatFlags::AT_SYMLINK_FOLLOW)?)
     }
 
-    /// The name is at random: two containers that share the directory can share a pid as well, and to write the file of
-    /// another would destroy a database that may be in use already.
+    /// Writes the file under a random temporary name. Two containers that share the directory may share a pid as
+    /// well, and overwriting the other's file would destroy a database that may already be in use.
     fn make_named(&self, image: &[u8]) -> io::Result<()> {
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{:016x}.new", getrandom::u64().map_err(io::Error::other)?));
@@ -193,13 +196,14 @@ impl File {
         made
     }
 
-    /// Gives the file its name, unless another has it by now.
+    /// Renames the file, unless the target exists by now.
     fn rename(&self, from: &Path) -> io::Result<()> {
         match renameat_with(CWD, from, CWD, &self.path, RenameFlags::NOREPLACE) {
             Err(error) if error != rustix::io::Errno::EXIST => {}
             renamed => return Ok(renamed?),
         }
-        // Most file systems in user space cannot do that in one step. Those who make the file take turns.
+        // Most file systems in user space lack that flag. A lock on the directory then makes the processes take
+        // turns.
         let directory = fs::File::open(self.directory())?;
         directory.try_lock()?;
         match self.is_missing() {
@@ -208,7 +212,7 @@ impl File {
         }
     }
 
-    /// The permission bits for a file that we make, before the umask.
+    /// Returns the permission bits for a new file, before the umask.
     fn new_mode(&self) -> u32 {
         self.mode.unwrap_or(0o600)
     }
@@ -216,7 +220,7 @@ impl File {
     fn fill(&self, file: &mut fs::File, image: &[u8]) -> io::Result<()> {
         file.write_all(image)?;
         if let Some(mode) = self.mode {
-            // What was asked for by name is not narrowed by the umask.
+            // A mode given in the URL is not narrowed by the umask.
             file.set_permissions(Permissions::from_mode(mode))?;
         }
         file.sync_all()
@@ -226,7 +230,7 @@ impl File {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Whoever only looks for a file that is not there learns of a directory that is not there either, unless we would make it.
+    /// Fails if the directory is missing and shedlock would not create it, so that a listing reports that too.
     pub(super) fn miss_directory(&self) -> Result<(), BackendError> {
         match self.directory == Directory::MustExist && !self.directory().exists() {
             true => Err(self.cannot_make(&io::ErrorKind::NotFound.into())),
@@ -234,7 +238,7 @@ impl File {
         }
     }
 
-    /// The file whose name ends so in addition.
+    /// Returns the path of a file beside this one, with `end` appended to its name.
     pub(super) fn beside(&self, end: &str) -> PathBuf {
         let mut beside = self.path.clone().into_os_string();
         beside.push(end);
@@ -242,7 +246,7 @@ impl File {
     }
 }
 
-/// A whole database, in WAL mode, as the bytes of its file.
+/// Returns a whole database in WAL mode, as the bytes of its file.
 fn image(sql: &str) -> rusqlite::Result<Vec<u8>> {
     let mut memory = Connection::open_in_memory()?;
     memory.execute_batch(sql)?;

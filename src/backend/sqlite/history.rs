@@ -1,8 +1,8 @@
-//! The table of runs beside the table of locks, from which the fencing tokens come.
+//! The table of runs beside the table of locks; its ids are the fencing tokens.
 //!
-//! A record is written in the transaction that takes the lock, and closed and pruned in the one that gives it back. It is
-//! found by name and owner. There is no index by id: what is kept of a name are some hundred rows that lie side by side, and
-//! each index would be one more page in every commit.
+//! The transaction that takes the lock writes the record, and the one that releases it closes and prunes the records.
+//! A record is found by name and owner. There is no index by id: each name keeps some hundred rows that lie side by
+//! side, and an index would be one more page in every commit.
 
 use rusqlite::Connection;
 use rusqlite::ErrorCode;
@@ -14,7 +14,8 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {history} (id INTEGE
                                  owner VARCHAR(255) NOT NULL, host VARCHAR(255) NOT NULL, started_at TEXT NOT NULL, \
                                  ended_at TEXT, exit_code INTEGER, outcome TEXT, PRIMARY KEY (name, owner)) WITHOUT ROWID";
 
-/// The id is the token. The file may be lost and made anew, and the clock may be set back: the greater of both counts on.
+/// Inserts a record; its id is the token. The file may be lost and created anew, and the clock may be set back, so
+/// the id is the greater of the next number and the clock.
 const RECORD: &str = "INSERT INTO {history} (id, name, owner, host, started_at) \
                       SELECT max(coalesce(max(id) + 1, 0), :millis), :name, :owner, :host, :started \
                       FROM {history} WHERE name = :name \
@@ -31,7 +32,7 @@ const DISCARD: &str = "DELETE FROM {history} WHERE name = :name AND owner = :own
 const PRUNE: &str = "DELETE FROM {history} WHERE name = :name AND id <= \
                      (SELECT id FROM {history} WHERE name = :name ORDER BY id DESC LIMIT 1 OFFSET :keep)";
 
-/// Notes a taking, and returns its token.
+/// Records a taking and returns its token.
 pub(super) fn record(
     statements: &Statements<'_>,
     connection: &Connection,
@@ -60,21 +61,21 @@ pub(super) fn close(
                 [(":exit_code", exit_code.map(i64::from).into()), (":outcome", verdict.as_str().to_owned().into())];
             statements.rows(connection, CLOSE, claim, &values, |_| Ok(()))?;
         }
-        // Nothing arrives late.
+        // The file has no network: a taking never arrives late, so its record can go.
         Closing::Unused | Closing::GivenUp => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,
     }
-    // The newest stays, since the next token follows it.
+    // The newest record stays, because the next token follows from it.
     statements.rows(connection, PRUNE, claim, &[(":keep", claim.keep.max(1).into())], |_| Ok(()))?;
     Ok(())
 }
 
-/// Whether an error means that the table is not of our making, as opposed to trouble with the file.
+/// Returns true if the error means that the table is not one of shedlock's, as opposed to an error of the file.
 pub(super) fn is_foreign(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
-        // A value of another type than ours.
+        // A value has another type than in shedlock's table.
         None => true,
         Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => true,
-        // What SQLite has no better word for, such as a column that is missing.
+        // Errors that have no code of their own in SQLite, such as a missing column.
         Some(_) => error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR),
     }
 }

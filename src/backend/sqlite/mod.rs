@@ -1,16 +1,17 @@
-//! Locks in one SQLite file, for the processes of one host.
+//! Locks in one SQLite file, shared by the processes of one host.
 //!
-//! The layout is the Java library's, plus three columns: a running job's row carries the boot id of the machine and
-//! the lease's end on the boot clock, and is judged by them for as long as the row says what it said when they were
-//! written. Setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. Containers of one
-//! kernel may have boot ids of their own: a row with another id that was taken since this machine started is judged by the
-//! wall clock. So is what outlives the job (at-least, every); a lock that is free stays free wherever that is set.
+//! The layout is the Java library's, plus three columns. The row of a running job carries the host's boot id and the
+//! lease end on the boot clock. They decide whether the lock is held, as long as the row is unchanged since they were
+//! written. So setting the wall clock neither frees nor prolongs such a lock, and a reboot frees it at once. The wall
+//! clock decides in two other cases: for at-least and every, which outlive the job, and for a row that carries
+//! another boot id but was taken since this host started, because containers of one kernel may have their own boot
+//! ids. A free lock stays free whatever the wall clock is set to.
 //!
-//! Journal and durability. The file is in WAL mode with `synchronous=NORMAL`: a commit is a write without an fsync,
+//! Journal and durability: the file is in WAL mode with `synchronous=NORMAL`. A commit is a write without an fsync,
 //! readers never wait, and neither a kill nor a power cut can damage the file. A commit survives the death of every
-//! process, since it is in the kernel. A power cut can forget the last commits; the row of a running job is void
-//! after a reboot anyway, so what can be lost is the at-least or every of a job that had just ended. Who minds
-//! says `?synchronous=full` and pays an fsync per take and per release.
+//! process, because the kernel has it. A power cut can lose the last commits. The row of a running job is void after
+//! a reboot anyway, so only the at-least or every of a job that had just ended can be lost. `?synchronous=full`
+//! prevents that, at an fsync per take and per release.
 
 mod check;
 mod connect;
@@ -37,27 +38,27 @@ use execute::Failure;
 use file::{Directory, File};
 use statements::{Form, Statements};
 
-/// What to do about a file that is no database of ours.
+/// Hint for a file that is damaged or is not a SQLite database.
 const DAMAGED: &str = "check the path; if it is right, move the file away while no job runs, together with its -wal and -shm files: shedlock creates a new one";
 
-/// How often a taking may find the lock free and then taken before that counts as busy.
+/// Number of times a taking may find the lock free and then lose it to another before it reports the file as busy.
 const RACES: usize = 100;
 
-/// Locks in one SQLite file.
+/// A backend that keeps the locks in one SQLite file.
 pub(crate) struct Sqlite {
     file: File,
     synchronous: &'static str,
     table: String,
-    /// This boot of this machine; `None` where the system does not tell, and then wall clocks decide.
+    /// The id of the host's current boot; `None` if the system has none, and then the wall clock decides.
     boot: Option<String>,
-    /// How many milliseconds the boot clock is ahead of that of the machine.
+    /// Milliseconds by which this process's boot clock is ahead of the host's.
     ahead_ms: i64,
-    /// We have made the file.
+    /// Set if this process created the file.
     made: bool,
 }
 
 impl Sqlite {
-    /// Checks `sqlite:PATH`, without touching the file.
+    /// Parses `sqlite:PATH`, without touching the file.
     pub(crate) fn open(url: &Url, _: &Access) -> Result<Opened, String> {
         let rest = match url.rest().strip_prefix("//") {
             None => url.rest(),
@@ -88,7 +89,7 @@ impl Sqlite {
         Ok(Self::new(File::new(PathBuf::from(path), mode, Directory::MustExist), synchronous, table).locks())
     }
 
-    /// The file that is used when nobody named a backend; its directory is made too.
+    /// Returns the backend used when no URL is given; it also creates the file's directory.
     pub(crate) fn at_default_place(path: PathBuf) -> Opened {
         Self::new(File::new(path, None, Directory::Make), "PRAGMA synchronous = NORMAL", "shedlock".to_owned()).locks()
     }
@@ -100,7 +101,7 @@ impl Sqlite {
     fn locks(self) -> Opened {
         let table = if self.table == "shedlock" { String::new() } else { format!("?table={}", self.table) };
         let address = self.file.address() + &table;
-        // A writer holds the file for well under a millisecond.
+        // A writer needs the file for well under a millisecond.
         let pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
         Opened { backend: Box::new(SqlLocks::new(self)), address, pace }
     }
@@ -115,7 +116,7 @@ impl Sqlite {
         }
     }
 
-    /// Does what is done to a table as it is, which may have the columns of the Java library only.
+    /// Runs `work` without adding columns: if ours are missing, repeats it with those of the Java library only.
     fn leaving_the_form<T>(&self, work: impl Fn(&Statements<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut statements = self.statements(History::Without);
         match work(&statements) {
@@ -140,7 +141,7 @@ impl Sqlite {
         Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
     }
 
-    /// Explains an error of SQLite.
+    /// Turns an error of SQLite into a message and a hint.
     fn explain_error(&self, error: &rusqlite::Error) -> BackendError {
         let path = self.file.path().display();
         if error.to_string().contains("duplicate column name") {
@@ -209,8 +210,8 @@ impl Database for Sqlite {
         }
     }
 
-    /// A connection that only met a writer is as good as before. One whose COMMIT met a reader is still within its
-    /// transaction, where a lock would be granted that nobody else sees.
+    /// Keeps a connection that met a writer; it is as good as before. If its COMMIT met a reader, the transaction is
+    /// still open, and no other process would see a lock granted in it: such a connection is closed.
     fn outlives(&self, session: &Connection, failure: &Failure) -> bool {
         failure.error().is_none_or(is_busy) && session.is_autocommit()
     }
@@ -241,7 +242,7 @@ impl Database for Sqlite {
         history: History,
     ) -> Result<Reply<Acquired>, Failure> {
         let answer = match self.take(session, claim, history) {
-            // A table that was made for Java gets its columns with the first taking.
+            // A table made by the Java library gets the missing columns with the first taking.
             Err(failure) if failure.is_of_form() => {
                 self.amend(session, Table::Locks)?;
                 self.take(session, claim, history)
@@ -295,7 +296,7 @@ impl Database for Sqlite {
         if table == Table::Runs || missing.is_empty() {
             return Ok(None);
         }
-        // Nothing is added to a table that is another's.
+        // Fails on a table that is not a table of locks, before any column is added to it.
         let statements = self.statements(History::Without);
         session.prepare(&statements.fill("SELECT name, lock_until, locked_at, locked_by FROM {table}"))?;
         let add = |(column, kind): &(&str, &str)| format!("ALTER TABLE {{table}} ADD COLUMN {column} {kind};");
@@ -324,7 +325,7 @@ fn is_no_table(error: &rusqlite::Error) -> bool {
     error.to_string().contains("no such table")
 }
 
-/// What SQLite has no better word for, such as a column that is missing.
+/// Matches errors that have no code of their own in SQLite, such as a missing column.
 fn is_of_schema(error: &rusqlite::Error) -> bool {
     let is_vague = error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR);
     (is_vague || matches!(error, rusqlite::Error::SqlInputError { .. }))

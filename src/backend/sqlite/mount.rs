@@ -1,4 +1,4 @@
-//! What kind of file system a file is on, and whether that reaches over a network.
+//! The kind of file system a file is on, and whether other hosts reach it over a network.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use nix::sys::statfs::statfs;
 
 const FUSE: u32 = 0x6573_5546;
 
-/// The `f_type` of the file systems that reach over a network, from statfs(2) and linux/magic.h.
+/// The `f_type` of each network file system, from statfs(2) and linux/magic.h.
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -29,7 +29,7 @@ const NETWORK: &[(u32, &str)] = &[
     (0x786f_4256, "VirtualBox shared folder"),
 ];
 
-/// FUSE serves local disks as well; these do not.
+/// FUSE types that are network file systems; other FUSE types serve local disks.
 const NETWORK_FUSE: &[&str] = &[
     "fuse.sshfs",
     "fuse.glusterfs",
@@ -47,34 +47,34 @@ const NETWORK_FUSE: &[&str] = &[
     "fuse.lizardfs",
     "fuse.goofys",
     "fuse.nfs",
-    // A directory of the machine that hosts this virtual one: other guests see it too, and know nothing of our locks.
+    // A directory of the machine that runs this virtual one: other guests share it but do not see our locks.
     "virtiofs",
 ];
 
-/// The name of the network file system that the file is on, or would be on in its directory; `None` for a local one, and where
-/// that cannot be asked: opening the file will say why.
+/// Returns the name of the network file system that the file is on, or would be on in its directory. Returns `None`
+/// for a local one, and if statfs fails: opening the file then reports why.
 pub(super) fn network(path: &Path, directory: &Path) -> Option<String> {
     let stat = statfs(path).ok().or_else(|| statfs(directory).ok())?;
-    // Signed or not, and how wide, is for the C library to choose; the numbers have 32 bits.
+    // The C library chooses the width and the sign of this field; the numbers have 32 bits.
     match stat.filesystem_type().0 as u32 {
         FUSE => kind(path).filter(|name| NETWORK_FUSE.contains(&name.as_str())),
         kind => NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| (*name).to_owned()),
     }
 }
 
-/// The type, such as `ext4` or `fuse.sshfs`, of the mount that `path` lies on.
+/// Returns the type, such as `ext4` or `fuse.sshfs`, of the mount that contains `path`.
 pub(super) fn kind(path: &Path) -> Option<String> {
     let real = fs::canonicalize(path).or_else(|_| fs::canonicalize(path.parent().unwrap_or(path))).ok()?;
     longest_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
 }
 
-/// Whether something is mounted at `path` itself, as far as that can be known.
+/// Returns true if `path` itself is known to be a mount point.
 pub(super) fn is_point(path: &Path) -> bool {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     fs::canonicalize(path).is_ok_and(|real| points(&mountinfo).any(|(point, _)| Path::new(&point) == real))
 }
 
-/// Finds the type of the innermost mount above `path`; of several on one point the last hides the others.
+/// Returns the type of the innermost mount above `path`; of several mounts on one point, the last hides the others.
 fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
     let mut best = None;
     let mut depth = 0;
@@ -88,7 +88,7 @@ fn longest_mount(mountinfo: &str, path: &Path) -> Option<String> {
     best
 }
 
-/// Reads the mounts as their points, each with what follows: the type, the source and the options.
+/// Parses the mounts: the mount point of each, and the rest of its line, with type, source and options.
 fn points(mountinfo: &str) -> impl Iterator<Item = (String, &str)> {
     mountinfo.lines().filter_map(|line| {
         let (mount, rest) = line.split_once(" - ")?;

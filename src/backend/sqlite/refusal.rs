@@ -1,4 +1,4 @@
-//! Explains why the file cannot be made or used: the modes of files, the umask, the limit on the size of files, the disk.
+//! The reasons why the file cannot be created or used: file modes, the umask, the limit on file sizes, the disk.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,16 +13,16 @@ use super::file::File;
 use crate::backend::{BackendError, ErrorClass};
 use crate::system::{error_text, user};
 
-/// More than one run makes any of the files grow, in bytes.
+/// Bytes; more than any of the files grows in one run.
 const ONE_RUN: u64 = 64 * 1024;
 
 impl File {
-    /// Explains why the file could not be made.
+    /// Explains why the file could not be created.
     pub(super) fn cannot_make(&self, error: &io::Error) -> BackendError {
         let directory = self.directory();
         let named = directory.display();
         match error.kind() {
-            // Else it would have been made absolute.
+            // `File::new` makes a path absolute unless the current directory is missing.
             io::ErrorKind::NotFound if self.path().is_relative() => {
                 BackendError::permanent("the directory that shedlock was started in is gone")
                     .hint("name the file with its absolute path, sqlite:///DIRECTORY/FILE")
@@ -79,7 +79,8 @@ impl File {
                 BackendError::permanent(message)
             }),
             Ok(()) => {
-                // Another user's process, root's for one, makes the files beside it before it gives them to their owner.
+                // Another user's process, such as root's, creates the files beside it before it gives them to their
+                // owner.
                 let is_all_ours = ["-wal", "-shm"]
                     .iter()
                     .all(|end| matches!(may_use(&self.beside(end)), Ok(()) | Err(Errno::ENOENT)));
@@ -91,7 +92,7 @@ impl File {
         }
     }
 
-    /// Explains an error of the disk. It may pass, when somebody makes room or the disk gets another chance.
+    /// Explains an I/O error. It is transient: space may be freed, or the disk may recover.
     pub(super) fn explain_io(&self, error: &rusqlite::Error) -> BackendError {
         let sizes = ["", "-wal", "-shm"].map(|end| fs::metadata(self.beside(end)).map_or(0, |data| data.len()));
         let needed = sizes.into_iter().max().unwrap_or_default() + ONE_RUN;
@@ -101,10 +102,10 @@ impl File {
         BackendError::transient(error.to_string()).hint("the disk may be full or failing; see `dmesg` and `df`")
     }
 
-    /// Explains that a mode keeps us out of what is ours, if that is why the file cannot be used. It looks at the file and then at
-    /// the directories above it.
+    /// Explains that a file mode denies access to the user's own file or directory, if that is the reason. Checks the
+    /// file and then the directories above it.
     fn shut(&self) -> Option<BackendError> {
-        // Into the last directory we write, and the others we only pass.
+        // The last directory is written to; the others are only passed.
         let mut of_directory = 0o300;
         let mut there = self.path().ancestors().filter_map(|place| Some((place, fs::metadata(place).ok()?)));
         let (place, mode) = there.find_map(|(place, data)| {
@@ -123,20 +124,20 @@ fn may_use(path: &Path) -> nix::Result<()> {
     access(path, AccessFlags::R_OK | AccessFlags::W_OK)
 }
 
-/// Explains that the file, or one beside it, may not become as large as it has to.
+/// Explains that the limit on file sizes is too small for the file or one beside it.
 fn too_large() -> BackendError {
     let limit = largest_file().unwrap_or_default() / 1024;
     BackendError::permanent(format!("files are limited to {limit} KiB here, which is too little"))
         .hint("raise the limit with `ulimit -f`")
 }
 
-/// Returns how many bytes a file that we write may have, if there is a limit.
+/// Returns the largest size, in bytes, of a file that this process may write; `None` without a limit.
 fn largest_file() -> Option<u64> {
     let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
     (limit != RLIM_INFINITY).then_some(limit)
 }
 
-/// Reads the umask, where /proc tells it.
+/// Reads the umask from /proc, if it is mounted.
 pub(super) fn umask() -> Option<u32> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let text = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;

@@ -11,34 +11,37 @@ use super::history;
 use crate::backend::Kept;
 use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
 
-/// `{ours}`: do the row's boot columns speak of this taking? They do not where somebody who knows nothing of them, a Java
-/// application or a person, has changed the row since.
+/// `{ours}`: true if the row's boot columns belong to its current taking. They do not after a Java application or a
+/// person, unaware of them, has changed the row.
 const OURS: &str = "(boot_for IS locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
 
-/// `{held}`: is this row's lock held? The wall clock decides where the boot columns have nothing to say. What was freed
-/// stays free whatever clock is set. It is in nearly every statement, and each part of it is compiled by every run.
+/// `{held}`: true if this row's lock is held. If the boot columns do not apply, the wall clock decides. A released
+/// lock stays free whatever the clock is set to. Nearly every statement contains this expression, and every run
+/// compiles each part of it: keep it short.
 const HELD: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until > boot_ms() \
                     ELSE {held_by_wall_clock} AND NOT ({ours} AND (boot_until <= 0 OR {before_boot})) END";
 
-/// `{before_boot}`: was the lock taken before this machine started? Another boot id alone does not say so: containers of
-/// one kernel may each have one of their own. The minute is for a clock that was set right after the start.
+/// `{before_boot}`: true if the lock was taken before this host started. Another boot id alone does not prove that,
+/// because containers of one kernel may have their own. The minute allows for a clock that was set right after the
+/// start.
 const BEFORE_BOOT: &str =
     "locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (boot_ms() / -1000.0) || ' seconds', '-1 minute')";
 
-/// A lock that was kept after its job, and whose taking lies in the future, was taken before the clock was set back: its end may
-/// be a year away. All who take it share this clock, and no job runs under it. The minute is for small corrections.
+/// `{held_by_wall_clock}`: true if the lock is held by the wall clock. A lock kept after its job, with its taking in
+/// the future, was taken before the clock was set back, and its end may be a year away: it counts as free. That is
+/// safe, because all its users share this clock and no job runs under it. The minute allows for small corrections.
 const HELD_BY_WALL_CLOCK: &str = "(lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AND NOT (locked_by LIKE '%:ended' \
                                    AND locked_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 minute')))";
 
-/// `{left}`: for how many milliseconds, if it is held.
+/// `{left}`: the milliseconds left, if the lock is held.
 const LEFT: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
 const LEFT_BY_WALL_CLOCK: &str = "CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER)";
 
-/// Reading comes first: a skip then neither waits for the write lock nor makes another wait.
+/// Reads before any write: a skip then neither waits for the write lock nor makes another process wait.
 const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, {left} FROM {table} WHERE name = :name";
 
-/// The clocks are read inside the statement, that is after any wait for the write lock. `:alive_in` is the boot that the taking
-/// lasts as long as: none for a pause, which goes by the wall clock and outlives a reboot.
+/// Takes the lock. The clocks are read inside the statement, so after any wait for the write lock. `:alive_in` is the
+/// boot that the taking ends with; it is null for a pause, which goes by the wall clock and outlives a reboot.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
                        VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
                                :owner, :alive_in, boot_ms() + :lease_ms, \
@@ -54,13 +57,13 @@ const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%
                             boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
                      WHERE name = :name AND locked_by = :owner AND {held}";
 
-/// `{rest}`: until when a lock stays held that is released now. No longer than `:hold` from now on, since the clock may
+/// `{rest}`: the end of a lock that is released now and stays held. At most `:hold` from now, because the clock may
 /// have been set back after the taking.
 const REST: &str =
     "min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))";
 
-/// A release that is repeated finds its own mark, and changes nothing. Where nothing is to be held any more, the boot
-/// columns go on to say so: a clock that is set back later must not make the lock look held again.
+/// Releases the lock. A repeated release finds its own mark and changes nothing. If the lock is to be free, the boot
+/// columns keep saying so: a clock that is set back later must not make it look held again.
 const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
                               boot_id = CASE WHEN locked_by = :ended THEN boot_id \
                                              WHEN {rest} > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN NULL ELSE :boot END, \
@@ -71,7 +74,7 @@ const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
                                            ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
                        WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
 
-/// `{odd}`: a taking complains of the row's times, so it does not get the lock.
+/// `{odd}`: true if the row's times are malformed; a taking reports them as an error and does not get the lock.
 const ODD: &str = "(strftime('%Y-%m-%dT%H:%M:%fZ', lock_until) IS NOT coalesce(lock_until, '') \
                     OR strftime('%Y-%m-%dT%H:%M:%fZ', locked_at) IS NOT coalesce(locked_at, ''))";
 
@@ -85,15 +88,16 @@ const RUNS: &str = "SELECT id, name, owner, host, started_at, ended_at, exit_cod
                     WHERE :of_each IS NULL OR place <= :of_each \
                     ORDER BY started_at DESC, id DESC, name LIMIT coalesce(:limit, -1)";
 
-/// One that is repeated finds its own owner, and does the same again. What is held from now on has no boot, and what is free
-/// is marked as a release does it. A row that no taking understands is put in order.
+/// Changes the owner and the end. A repeated change finds its own owner and does the same again. A lock that is held
+/// from now on has no boot, and one that is free is marked as a release marks it. A row with malformed times is
+/// repaired.
 const CHANGE: &str = "UPDATE {table} SET locked_by = :to, \
                              locked_at = CASE WHEN locked_by = :to AND NOT {odd} THEN locked_at \
                                               ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
                              lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left){boot} \
                       WHERE name = :name AND locked_by IN (:from, :to) AND ({held} OR {odd})";
 
-/// `{boot}`: what a change writes into a table of ours in addition.
+/// `{boot}`: the columns that a change also writes if the table has them.
 const CHANGE_BOOT: &str = ", boot_id = CASE WHEN :left_ms > 0 THEN NULL ELSE :boot END, boot_until = 0, \
                              boot_for = :to || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left)";
 
@@ -101,24 +105,24 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHA
                       locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
                       WITHOUT ROWID";
 
-/// What a person has asked for is not to be forgotten in a power cut.
+/// A change by a person must survive a power cut.
 pub(super) const SYNCHRONOUS_FULL: &str = "PRAGMA synchronous = FULL";
 
-/// In bytes, once it is filled.
+/// Bytes of a usual statement once it is filled.
 const USUAL_LENGTH: usize = 2048;
 
-/// The statements of one table, on one boot of the machine.
+/// The statements on one table during one boot of the host.
 pub(super) struct Statements<'a> {
     pub(super) table: &'a str,
     pub(super) boot: Option<&'a str>,
-    /// How safely to write; it is set before each write, since a skip does not write.
+    /// Durability of a write; it is set before each write, because a skip does not write.
     pub(super) synchronous: &'static str,
-    /// Whether takings are noted in the history.
+    /// Decides whether takings are recorded in the history.
     pub(super) history: History,
     pub(super) form: Form,
 }
 
-/// What columns the table of locks has.
+/// The columns that the table of locks has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Ours,
@@ -127,14 +131,14 @@ pub(super) enum Form {
 }
 
 impl Statements<'_> {
-    /// Puts in what the words in braces stand for.
+    /// Replaces the words in braces.
     pub(super) fn fill(&self, statement: &str) -> String {
         let mut text = String::with_capacity(USUAL_LENGTH);
         self.fill_into(&mut text, statement);
         text
     }
 
-    /// In one pass, since it is done for every statement of a run.
+    /// Works in one pass, because every statement of a run goes through it.
     fn fill_into(&self, text: &mut String, statement: &str) {
         let mut words = statement.split(['{', '}']);
         while let Some(plain) = words.next() {
@@ -158,7 +162,7 @@ impl Statements<'_> {
         }
     }
 
-    /// Who else holds the lock; `None` if nobody does, or we do.
+    /// Returns the other owner that holds the lock; `None` if it is free or the claim's owner holds it.
     pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<LockState>> {
         let found = self.rows(connection, PEEK, claim, &[], |row| {
             let left: Option<i64> = row.get(4)?;
@@ -173,7 +177,7 @@ impl Statements<'_> {
         Ok(found.and_then(|(held, record)| (held && record.owner != claim.owner.as_str()).then_some(record)))
     }
 
-    /// Takes the lock and notes it; `None` if another was quicker.
+    /// Takes the lock and records the run; returns `None` if another process was faster.
     pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Failure> {
         let (lease, lease_ms) = modifier(claim.lease);
         let is_pause = claim.purpose == Purpose::Pause;
@@ -200,7 +204,7 @@ impl Statements<'_> {
         Ok(kept(connection.changes()))
     }
 
-    /// Gives the lock back, and closes its record whether or not it still was ours.
+    /// Releases the lock, and closes its record even if the lock was lost.
     pub(super) fn release(
         &self,
         connection: &Connection,
