@@ -247,3 +247,18 @@ fn what_sigkill_cannot_end_does_not_get_back_a_lock_that_was_let_go() {
     story.on(155_360, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(155_360, Event::LeftoversGone), [release(0, 165_360)], "for the record");
 }
+
+#[test]
+fn with_on_expiry_ignore_a_lease_is_renewed_until_at_most_and_then_let_go() {
+    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..leased() });
+    let mut now = 0;
+    while now < 100_000 {
+        now = story.due();
+        if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
+            story.on(now, renewed(Ok(Kept::Kept), now));
+        }
+    }
+    assert_eq!(now, 100_000);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+    assert_eq!(story.run.deadline(), None);
+}

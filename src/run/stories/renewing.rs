@@ -291,18 +291,3 @@ fn with_on_expiry_extend_a_lease_is_renewed_for_as_long_as_the_job_lives() {
         story.on(now, renewed(Ok(Kept::Kept), now));
     }
 }
-
-#[test]
-fn with_on_expiry_ignore_a_lease_is_renewed_until_at_most_and_then_let_go() {
-    let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..leased() });
-    let mut now = 0;
-    while now < 100_000 {
-        now = story.due();
-        if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
-            story.on(now, renewed(Ok(Kept::Kept), now));
-        }
-    }
-    assert_eq!(now, 100_000);
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
-    assert_eq!(story.run.deadline(), None);
-}
