@@ -1,46 +1,46 @@
-//! Whether the tables are what locks need: what they are made of, and what may be done with them.
+//! Checks the tables for `shedlock check`: their columns and keys, and the rights to them.
 
 use super::columns::{Column, Columns, Dialect, NO_ENDS, NO_TOKENS};
 use super::{Database, Making, SqlLocks, Table};
 use crate::backend::{BackendError, ErrorClass, Finding, Grade, Reached, Tell};
 
-/// Lists the columns of a history.
+/// Columns of the history.
 const RUNS: [&str; 8] = ["id", "name", "owner", "host", "started_at", "ended_at", "exit_code", "outcome"];
 
-/// Describes a table as its server does.
+/// Description of a table by its server.
 #[derive(Default)]
 pub(in crate::backend) struct Facts {
-    /// Says what is wrong with the table as a whole.
+    /// Finding about the table as a whole, if something is wrong with it.
     pub(in crate::backend) kind: Option<Finding>,
     pub(in crate::backend) columns: Vec<Column>,
-    /// Adds what only this server says about the columns.
+    /// Findings about the columns that only this kind of server makes.
     pub(in crate::backend) more: Vec<Finding>,
-    /// The columns of each unique key, by their names in the order of the alphabet, separated by commas.
+    /// Columns of each unique key, as names separated by commas.
     pub(in crate::backend) keys: Vec<String>,
-    /// The rights that are missing; `None` where there are none to miss.
+    /// Missing rights; `None` where the server knows no rights.
     pub(in crate::backend) lacking: Option<Vec<String>>,
-    /// The rights without which runs have tokens, and their ends are not noted.
+    /// Rights without which runs still have tokens, but their ends are not recorded.
     pub(in crate::backend) rights_of_ends: &'static [&'static str],
-    /// It can be a table of runs: a record finds its own kind, and is given an id.
+    /// Set if the table can store runs: its key finds a record, and the server generates the ids.
     pub(in crate::backend) records: bool,
 }
 
-/// A database that can be checked.
+/// A database that `shedlock check` can examine.
 pub(in crate::backend) trait Diagnose: Database {
-    /// Names the subject of trouble with the whole backend, in the words of a check.
+    /// Subject of findings about the backend as a whole.
     const SUBJECT: &str;
     const DIALECT: Dialect;
 
-    /// Tells of the server, before its tables. The error is that it does not answer any more.
+    /// Reports on the server, before its tables. The error means that the server no longer answers.
     fn survey(&mut self, session: &mut Option<Self::Session>, tell: Tell<'_>) -> Result<Reached, BackendError>;
-    /// Describes a table; `None` where there is none, or none for this user.
+    /// Describes a table; `None` if it is missing or invisible to this user.
     fn describe(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
-    /// Tells what else a check finds after the tables.
+    /// Reports what remains after the tables.
     fn conclude(&self, _: &mut Self::Session, _: Tell<'_>) {}
 }
 
 impl<D: Diagnose> SqlLocks<D> {
-    /// Tries what a run needs.
+    /// Checks everything that a run needs.
     pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
         let surveyed = self.database.survey(&mut self.session, tell);
         let told = match surveyed {
@@ -53,7 +53,7 @@ impl<D: Diagnose> SqlLocks<D> {
         })
     }
 
-    /// The error is that the server does not answer any more.
+    /// Checks both tables. The error means that the server no longer answers.
     fn probe_tables(&mut self, tell: Tell<'_>) -> Result<(), BackendError> {
         let mut opened = match self.session.take() {
             Some(session) => Some(session),
@@ -69,7 +69,7 @@ impl<D: Diagnose> SqlLocks<D> {
         if self.database.outlives(session, &failure) {
             self.session = opened;
         }
-        // One that refuses to be asked leaves open what a taking shows.
+        // A server that refuses these queries for good may still allow a taking, so the check remains undecided.
         let error = self.database.explain(&failure).error;
         if error.class != ErrorClass::Permanent {
             return Err(error);
@@ -78,7 +78,8 @@ impl<D: Diagnose> SqlLocks<D> {
         Ok(())
     }
 
-    /// Describes a table, which is made if it is missing. What is found is returned: it may be worth nothing.
+    /// Describes a table, and creates it if it is missing. Returns the finding about the table as a whole; the caller
+    /// may have a worse one to report instead.
     fn look_for(
         &mut self,
         session: &mut D::Session,
@@ -135,7 +136,7 @@ impl<D: Diagnose> SqlLocks<D> {
         Ok(())
     }
 
-    /// Without a history locks work, but have no tokens.
+    /// Checks the history. Locks work without it, but have no tokens.
     fn probe_history(&mut self, session: &mut D::Session, tell: Tell<'_>) -> Result<(), D::Failure> {
         let (finding, facts) = self.look_for(session, Table::Runs, "history")?;
         let (name, user) = (self.database.name(Table::Runs), self.database.user());

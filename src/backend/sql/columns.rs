@@ -1,15 +1,17 @@
-//! Whether a table of locks has the columns that locks need, whoever made it; values in, findings out.
+//! Judges the columns of a table of locks, no matter what created it. Takes values and returns findings, without
+//! queries.
 
 use crate::backend::Finding;
 
-/// As wide as the Java library has them.
+/// Width of the columns in the layout of the Java library ShedLock.
 const NAME: u32 = 64;
 const OWNER: u32 = 255;
-/// How many digits of a second a time needs, so that a lock does not end before it should.
+/// Digits of a second that a time needs so that a lock does not end early.
 const DIGITS: u32 = 3;
 
-/// What locks do without where the history cannot be written, and where it can only not be changed any more.
+/// Consequence of a history that cannot be written.
 pub(in crate::backend) const NO_TOKENS: &str = "locks work without tokens";
+/// Consequence of a history that can be written, but not changed afterwards.
 pub(in crate::backend) const NO_ENDS: &str =
     "locks have tokens, but the history lacks the ends of runs, and keeps growing";
 
@@ -17,28 +19,28 @@ pub(in crate::backend) const NO_ENDS: &str =
 #[derive(Debug, Clone, Default)]
 pub(in crate::backend) struct Column {
     pub(in crate::backend) name: String,
-    /// Such as `character varying(64)`, in lower case.
+    /// Type in lower case, such as `character varying(64)`.
     pub(in crate::backend) kind: String,
     pub(in crate::backend) nullable: bool,
-    /// A row need not say anything of it.
+    /// Set if an INSERT may leave out the column.
     pub(in crate::backend) optional: bool,
 }
 
-/// How the statements that mend a table are written.
+/// Syntax of the statements that repair a table.
 pub(in crate::backend) struct Dialect {
-    /// `{table}`, `{column}` and `{type}`.
+    /// Statement that changes a column's type, with the marks `{table}`, `{column}` and `{type}`.
     pub(in crate::backend) change: &'static str,
     pub(in crate::backend) not_null: &'static str,
     pub(in crate::backend) text: [&'static str; 2],
     pub(in crate::backend) time: &'static str,
-    /// The digits of a time whose type does not say how many.
+    /// Digits of a second in a time type that does not say how many.
     pub(in crate::backend) digits: u32,
     pub(in crate::backend) add_key: &'static str,
-    /// A value has to be of its column's type.
+    /// Set if the server stores only values of a column's type.
     pub(in crate::backend) binding: bool,
 }
 
-/// The table's columns, and how the table is called.
+/// Columns of a table, and the table's name.
 pub(in crate::backend) struct Columns<'a> {
     pub(in crate::backend) table: &'a str,
     pub(in crate::backend) all: Vec<Column>,
@@ -46,7 +48,7 @@ pub(in crate::backend) struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// All that is wrong with them; one finding that is good if nothing is.
+    /// Returns everything that is wrong with the columns, or one good finding.
     pub(in crate::backend) fn judge(&self) -> Vec<Finding> {
         let Dialect { text: [name, owner], time, .. } = *self.dialect;
         let mut found = Vec::new();
@@ -78,7 +80,7 @@ impl Columns<'_> {
     }
 
     fn judge_one(&self, there: &Column, wanted: &str) -> Option<Finding> {
-        // SQL does not tell letters apart that differ only in case, and the Java library can make NAME.
+        // SQL ignores the case of column names, and the Java library can create NAME.
         let (name, kind) = (&there.name.to_ascii_lowercase(), &there.kind);
         let (is_time, number) = (name.contains("lock_until") || name.contains("locked_at"), number(kind));
         let change = self.dialect.change.replace("{table}", self.table).replace("{column}", name);
@@ -111,7 +113,7 @@ impl Columns<'_> {
     }
 }
 
-/// Whether a row cannot be written without a value for it, and it is none of ours.
+/// Returns whether the column is none of shedlock's, and requires a value.
 fn is_in_the_way(there: &Column) -> bool {
     let ours = ["name", "lock_until", "locked_at", "locked_by"];
     !there.nullable && !there.optional && !ours.contains(&there.name.to_ascii_lowercase().as_str())
@@ -121,7 +123,7 @@ fn is_text(kind: &str) -> bool {
     kind.contains("char") || kind.contains("text") || kind == "name"
 }
 
-/// The number in `varchar(64)` and `timestamp(3) without time zone`.
+/// Extracts the number from `varchar(64)` or `timestamp(3) without time zone`.
 fn number(kind: &str) -> Option<u32> {
     kind.split_once('(')?.1.split_once(')')?.0.parse().ok()
 }
