@@ -138,7 +138,11 @@ mod tests {
             assert!(began.elapsed().as_secs() < 20);
         }
         let ways = || [listed_children().unwrap(), shown_children().unwrap(), numbered_children()];
-        assert!(ways().iter().all(|children| children.contains(&pid)));
+        // The search by number has its time, which a busy machine may take from it.
+        while !numbered_children().contains(&pid) {
+            assert!(began.elapsed().as_secs() < 20);
+        }
+        assert!(ways()[..2].iter().all(|children| children.contains(&pid)));
         let search = Search::default();
         let searched = |known: &[i32]| {
             // It is left off, and goes on.

@@ -177,7 +177,9 @@ fn without_force_and_without_a_terminal_nothing_is_freed<S: Store>(site: &Site<S
     // A yes in a pipe is none.
     let mut piped = under(&["sh", "-c", "yes | \"$@\"", "sh"], &site.by_ada(&["unlock", "job"]));
     refuses(&finish(&mut piped), "without a terminal to ask on, it is left unchanged", "--force");
-    assert_eq!(timeless(site.stored("job")), if site.remembers() { before } else { timeless(site.stored("job")) });
+    let after = timeless(site.stored("job"));
+    // Where the end is what is left from now on, it may differ by the rounding.
+    assert_eq!(after, if site.remembers() { before } else { Stored { owner: before.owner, ..after.clone() } });
     assert!(site.is_held("job"));
     holder.end().is_silent_with(0);
 }
