@@ -1,8 +1,8 @@
-//! Locks in the tables of an SQL database: what is the same on every server, once.
+//! Locks in the tables of an SQL database: the part that is the same for every server.
 //!
-//! A [`Database`] brings the statements of its server, which are written by hand, its sessions and its classes of errors.
-//! The engine asks the next server where one can only be read, makes tables that are missing, goes on without a history that
-//! cannot be had, and reads what is listed.
+//! A [`Database`] brings its server's statements, which are written by hand, its sessions and its classes of errors.
+//! The engine skips read-only servers, creates missing tables, goes on without a history where there can be none, and
+//! reads the listed rows.
 
 mod check;
 mod columns;
@@ -28,19 +28,19 @@ pub(super) use rows::{Cell, Row};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use survey::{About, Server};
 
-/// Locks in the tables of a database.
+/// Backend that keeps locks in the tables of a database.
 pub(super) struct SqlLocks<D: Database> {
     pub(super) database: D,
     session: Option<D::Session>,
-    /// Why there is no history; one that cannot be had is not asked for again.
+    /// Reason why there is no history. A history that was refused is not tried again.
     unrecorded: Option<BackendError>,
 }
 
-/// What is answered where the table of locks is missing.
+/// Result of an operation whose table of locks is missing.
 enum Absent<T> {
-    /// It is made.
+    /// The table is created.
     Made,
-    /// An error, or this answer where there is no store at all.
+    /// An error, or this answer if there is no database at all.
     Gone(T),
     Answer(T),
 }
@@ -50,7 +50,7 @@ impl<D: Database> SqlLocks<D> {
         Self { database, session: None, unrecorded: None }
     }
 
-    /// Does the work, and names the database where that fails.
+    /// Performs an operation, and names the database in its error.
     fn perform<T>(
         &mut self,
         history: History,
@@ -60,12 +60,12 @@ impl<D: Database> SqlLocks<D> {
         self.ask_each(history, absent, work).map_err(|error| error.of(&self.database.label()))
     }
 
-    /// Returns whether an operation for this claim goes with the history.
+    /// Returns whether an operation for this claim includes the history.
     fn history_of(claim: &Claim) -> History {
         if claim.purpose == Purpose::Pause { History::Without } else { History::With }
     }
 
-    /// Adds to an answer why this claim has no record; a pause would have none anyway.
+    /// Adds to a reply why this claim has no record. A pause has none anyway.
     fn remarked<T>(&self, claim: &Claim, reply: Reply<T>) -> Reply<T> {
         let barred = self.unrecorded.clone().filter(|_| claim.purpose == Purpose::Run);
         let unrecorded = barred.map(|error| error.of(&self.database.label()));
@@ -96,7 +96,7 @@ impl<D: Database> Backend for SqlLocks<D> {
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
-        // What was given up may have been the first taking of all.
+        // A taking that was given up may have been the first one, which creates the table.
         let absent = match closing {
             Closing::GivenUp => Absent::Answer(Kept::Lost.into()),
             Closing::Unused | Closing::Ended { .. } => Absent::Gone(Kept::Lost.into()),
@@ -159,7 +159,7 @@ impl<D: Diagnose> Admin for SqlLocks<D> {
             }
             Ok(lines)
         })?;
-        // What is there may be something else.
+        // An existing table may have another content: reading it shows that.
         self.locks(&[""])?;
         self.runs(&Wanted { limit: Some(0), ..Wanted::default() })?;
         Ok(lines)

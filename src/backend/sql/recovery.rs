@@ -1,14 +1,14 @@
-//! Goes on where a server, a table or the history is missing, and explains what only a person can mend.
+//! Goes on where a server, a table or the history is missing, and explains faults that only a person can fix.
 
 use super::database::{Database, Explained, Fault, History, Making, Table};
 use super::{Absent, SqlLocks};
 use crate::backend::{BackendError, ErrorClass};
 
-/// Names the rights to the history that taking a lock needs.
+/// Rights to the history that taking a lock needs.
 const ALL: &str = "SELECT, INSERT, UPDATE, DELETE";
 
 impl<D: Database> SqlLocks<D> {
-    /// Asks one server after the other, as long as they can only be read.
+    /// Performs an operation on one server after the other, as long as they are read-only.
     pub(super) fn ask_each<T>(
         &mut self,
         history: History,
@@ -49,7 +49,8 @@ impl<D: Database> SqlLocks<D> {
         Err(BackendError::permanent("there is no server to connect to"))
     }
 
-    /// Asks a server, and again with its tables made or without the history; `None` where the table of locks is missing.
+    /// Performs an operation on one server. After a failure it creates the table or drops the history, and tries again.
+    /// `None` means that the table of locks is missing.
     fn mend<T>(
         &mut self,
         session: &mut D::Session,
@@ -64,7 +65,7 @@ impl<D: Database> SqlLocks<D> {
             let history = if is_barred { History::Without } else { history };
             let failure = match work(&mut self.database, session, history) {
                 Ok(answer) => {
-                    // The fault was the history's.
+                    // Only the history was to blame.
                     self.unrecorded = refusal.or(self.unrecorded.take());
                     return Ok(Some(answer));
                 }
@@ -96,7 +97,8 @@ impl<D: Database> SqlLocks<D> {
         }
     }
 
-    /// Returns trouble that only a person mends. The error is a failure that may pass, or that another server mends.
+    /// Returns the error of a failure that only a person can fix. A failure that may pass, or that another server
+    /// avoids, is passed on.
     pub(super) fn lasting(&self, failure: D::Failure) -> Result<BackendError, D::Failure> {
         match self.database.explain(&failure) {
             Explained { fault, error, .. } if error.class == ErrorClass::Permanent && fault != Fault::ReadOnly => {
@@ -106,7 +108,7 @@ impl<D: Database> SqlLocks<D> {
         }
     }
 
-    /// Makes a table that a taking misses.
+    /// Creates a table that a taking needs, unless another schema has one of that name.
     pub(super) fn create_first(database: &mut D, session: &mut D::Session, table: Table) -> Result<bool, D::Failure> {
         let others = database.elsewhere(session, table)?;
         let Some(first) = others.first() else { return Self::create(database, session, table) };
@@ -129,7 +131,7 @@ impl<D: Database> SqlLocks<D> {
             return Err(failure);
         }
         if found.error.class != ErrorClass::Permanent {
-            // Nothing was asked for yet.
+            // The operation itself has not been sent yet.
             return Err(BackendError { ambiguous: false, ..found.error }.into());
         }
         let why = format!("and it cannot be created: {}", found.said);
@@ -137,7 +139,7 @@ impl<D: Database> SqlLocks<D> {
         Err(error.unwrap_or_else(|| Self::not_made(database, table, &why, found.lacks(ALL))).into())
     }
 
-    /// Explains that a table is missing, and has to be made by a person.
+    /// Explains that a table is missing, and that a person must create it.
     fn not_made(database: &D, table: Table, why: &str, lacking: Option<&str>) -> BackendError {
         if table == Table::Runs {
             return Self::no_history(database, &format!("it does not exist, {why}"), lacking);
@@ -146,14 +148,14 @@ impl<D: Database> SqlLocks<D> {
             .hint(format!("ask the database's owner to run: {}", database.creation(table)))
     }
 
-    /// Explains that the table of locks was there, and is not any more.
+    /// Explains that the table of locks existed and is gone.
     fn gone(&self) -> BackendError {
         BackendError::permanent(format!("there is no table {} any more", self.database.name(Table::Locks)))
             .hint("only taking a lock creates it: find out who dropped or renamed it")
     }
 
-    /// Explains why the table of runs is of no use. `lacking` are the rights that are needed where it, or one of them, is missing;
-    /// otherwise something else is in its place.
+    /// Explains why there is no history. `lacking` names the rights that the user needs if the table or a right is
+    /// missing; `None` means that something else has the table's name.
     pub(super) fn no_history(database: &D, why: &str, lacking: Option<&str>) -> BackendError {
         let (name, create) = (database.name(Table::Runs), database.creation(Table::Runs));
         BackendError::permanent(format!("no history in the table {name}: {why}")).hint(match lacking {

@@ -1,4 +1,4 @@
-//! Rows of locks and runs as they are stored, whoever wrote them. Nothing in a row makes reading fail.
+//! Reads stored rows of locks and runs, no matter what wrote them. No value makes reading fail.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::backend::FOR_EVER;
 use crate::lock::{Lock, LockState, RunRecord};
 use crate::system::Timestamp;
 
-/// What is held is held for a moment at least.
+/// Minimum remaining time of a held lock.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// A value of a row, of whatever type its column is.
+/// A value of a row, whatever the type of its column.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::backend) enum Cell {
     Nothing,
@@ -19,7 +19,7 @@ pub(in crate::backend) enum Cell {
         expect(dead_code, reason = "MySQL writes them as text")
     )]
     Number(i64),
-    /// A time since 1970 or a duration, in seconds; infinity is neither.
+    /// A time since 1970 or a duration, in seconds. Infinity reads as none.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has them"))]
     Seconds(f64),
     Text(String),
@@ -29,7 +29,8 @@ pub(in crate::backend) enum Cell {
 pub(in crate::backend) struct Row(pub(in crate::backend) Vec<Cell>);
 
 impl Row {
-    /// Reads name, owner, since, until, whether it is held, and for how many microseconds; without a name it is no lock.
+    /// Reads a lock: name, owner, since, until, whether it is held, and for how many microseconds. A row without a name
+    /// is no lock.
     pub(super) fn lock(&self) -> Option<Lock> {
         let (since, until) = (self.time(2), self.time(3));
         let left = self.micros(5).filter(|left| !left.is_zero());
@@ -42,7 +43,7 @@ impl Row {
         Some(Lock { name: self.text(0)?, state })
     }
 
-    /// Reads id, name, owner, host, begin, end, exit code and outcome; without an id or a name it is no run.
+    /// Reads a run: id, name, owner, host, begin, end, exit code and outcome. A row without an id or a name is no run.
     pub(super) fn run(&self) -> Option<RunRecord> {
         self.cell(0)?;
         Some(RunRecord {
@@ -70,7 +71,7 @@ impl Row {
         })
     }
 
-    /// Returns the text of a column; nothing is empty.
+    /// Returns the text of a column; empty if there is no value.
     pub(in crate::backend) fn word(&self, column: usize) -> String {
         self.text(column).unwrap_or_default()
     }
@@ -89,7 +90,7 @@ impl Row {
         }
     }
 
-    /// Reads a time: milliseconds since 1970, seconds, or RFC 3339 as we write it.
+    /// Reads a time: milliseconds since 1970, seconds, or RFC 3339 as shedlock writes it.
     pub(in crate::backend) fn time(&self, column: usize) -> Option<Timestamp> {
         match self.cell(column)? {
             Cell::Seconds(seconds) => seconds.is_finite().then(|| Timestamp(micros(*seconds) / 1000)),
@@ -98,7 +99,7 @@ impl Row {
         }
     }
 
-    /// Reads a duration in microseconds; none where it has no end.
+    /// Reads a duration in microseconds; `None` if it has no end.
     fn micros(&self, column: usize) -> Option<Duration> {
         match self.cell(column)? {
             Cell::Seconds(seconds) => seconds.is_finite().then(|| Duration::from_micros(micros(*seconds))),
@@ -107,7 +108,7 @@ impl Row {
     }
 }
 
-/// Returns whole microseconds, which is what a server counts in; none of what is negative.
+/// Converts seconds to whole microseconds, in which servers count. A negative number becomes zero.
 pub(in crate::backend) fn micros(seconds: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it ends at the largest number")]
     let micros = (seconds * 1e6).round() as u64;

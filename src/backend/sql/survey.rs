@@ -1,4 +1,4 @@
-//! Checks a server that is reached by network, before its tables.
+//! Checks a server that is reached over the network, before its tables.
 
 use super::check::{Diagnose, Facts};
 use super::{Database, Dialect, Making, Row, Table};
@@ -8,19 +8,19 @@ use crate::backend::{BackendError, ErrorClass, Finding, Reached, Tell};
 
 /// A database on one of several servers.
 pub(in crate::backend) trait Server: Database {
-    /// Asks for the server's time in microseconds since 1970.
+    /// Query for the server's time in microseconds since 1970.
     const CLOCK: &str;
     const DIALECT: Dialect;
 
     fn hosts(&mut self) -> &mut Hosts;
-    /// Tells which hosts can be reached.
+    /// Reports which hosts can be reached.
     fn look(&self, tell: Tell<'_>) -> Distance;
     fn ask(&mut self, session: &mut Self::Session, question: &str) -> Result<Vec<Row>, Self::Failure>;
     fn about(&mut self, session: &mut Self::Session, distance: Distance) -> Result<About, Self::Failure>;
-    /// Describes a table; `None` where there is none, or none for this user.
+    /// Describes a table; `None` if it is missing or invisible to this user.
     fn facts(&mut self, session: &mut Self::Session, table: Table) -> Result<Option<Facts>, Self::Failure>;
 
-    /// Judges an answer that the server may refuse. The error is that it does not answer any more.
+    /// Turns a permanent refusal into a finding. The error means that the server no longer answers.
     fn if_told(&self, subject: &'static str, told: Result<Finding, Self::Failure>) -> Result<Finding, Self::Failure> {
         told.or_else(|failure| match self.explain(&failure).error {
             error if error.class == ErrorClass::Permanent => Ok(Finding::refused(subject, error)),
@@ -29,13 +29,13 @@ pub(in crate::backend) trait Server: Database {
     }
 }
 
-/// Describes a server and its user.
+/// Description of a server and its user.
 pub(in crate::backend) struct About {
     pub(in crate::backend) tls: Finding,
     pub(in crate::backend) user: String,
     pub(in crate::backend) database: String,
     pub(in crate::backend) version: Finding,
-    /// Another server of the URL may take changes.
+    /// Set if the server is read-only; another server of the URL may be writable.
     pub(in crate::backend) read_only: bool,
     pub(in crate::backend) writing: Finding,
     pub(in crate::backend) more: Vec<Finding>,
@@ -54,7 +54,7 @@ impl<S: Server> Diagnose for S {
     }
 }
 
-/// Tells of the first server that takes changes, or of the last one. The error is that it does not answer any more.
+/// Reports on the first writable server, or on the last one. The error means that the server no longer answers.
 fn survey<S: Server>(server: &mut S, kept: &mut Option<S::Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
     let distance = server.look(tell);
     if distance == Distance::Unreached {
