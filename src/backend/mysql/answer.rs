@@ -1,4 +1,4 @@
-//! What the server answers to an operation.
+//! Reads the server's answers to the operations on locks.
 
 use std::time::Duration;
 
@@ -12,49 +12,49 @@ use super::statements::{Message, Step};
 use crate::lock::{Grant, LockState};
 use crate::system::Moment;
 
-/// What the server answered to one operation.
+/// The server's answer to one operation.
 #[derive(Default)]
 pub(super) struct Answer {
-    /// How many rows were changed.
+    /// Number of rows that were changed.
     pub(super) changed: u64,
-    /// The rows of that name: one.
+    /// Rows with the lock's name, of which there should be one.
     pub(super) rows: Vec<Row>,
-    /// The record in the history.
+    /// Id of the record in the history.
     pub(super) token: Option<u64>,
-    /// A column of the row's times keeps no milliseconds, so what is stored may be earlier than what was asked for.
+    /// Set if a column of the row's times keeps no milliseconds: the stored time may be earlier than the requested one.
     pub(super) coarse: bool,
-    /// The column of the end is a `TIMESTAMP`, which holds no time after 2038.
+    /// Set if the column of the end is a `TIMESTAMP`, which holds no time after 2038.
     pub(super) ends: bool,
-    /// How long it took to come.
+    /// Time that the answer took.
     pub(super) took: Duration,
 }
 
 /// The lock's row.
 pub(super) struct Row {
     pub(super) ours: bool,
-    /// It bears our mark of a run that has ended.
+    /// Set if the row has this owner's mark of a run that has ended.
     pub(super) ended: bool,
     pub(super) held: bool,
-    /// The end is the latest time that a `TIMESTAMP` holds, or later.
+    /// Set if the end is the latest time that a `TIMESTAMP` holds, or later.
     pub(super) last: bool,
     pub(super) state: LockState,
 }
 
 impl Row {
-    /// The lock as ours, if it is.
+    /// Returns the grant if the lock is this owner's.
     pub(super) fn grant(&self) -> Option<Grant> {
         let (locked_at, until) = self.state.since.zip(self.state.until)?;
         self.ours.then_some(Grant { locked_at, until, token: None })
     }
 
-    /// From the beginning to the end of the lock.
+    /// Returns the time from the beginning to the end of the lock.
     pub(super) fn lasts(&self) -> Option<Duration> {
         let (since, until) = self.state.since.zip(self.state.until)?;
         Some(Duration::from_millis(until.0.saturating_sub(since.0)))
     }
 }
 
-/// Sends the statements, and reads all that comes back.
+/// Sends the statements of an operation, and reads all answers.
 pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Failure> {
     let mut answer = Answer::default();
     let begun = Moment::now();
@@ -100,7 +100,7 @@ fn cells(row: mysql::Row) -> sql::Row {
     sql::Row(row.unwrap().into_iter().map(cell).collect())
 }
 
-/// Whether this is a time without milliseconds.
+/// Returns whether the column is a time without milliseconds.
 fn is_coarse(column: &Column) -> bool {
     use ColumnType::{MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP};
     let times = [MYSQL_TYPE_DATE, MYSQL_TYPE_DATETIME, MYSQL_TYPE_TIMESTAMP];
@@ -108,7 +108,8 @@ fn is_coarse(column: &Column) -> bool {
 }
 
 impl From<sql::Row> for Row {
-    /// Reads a look. What is compared or computed may be no value; of the last two columns only the types count.
+    /// Reads the row of a look. Comparisons and computed values may be NULL; of the last two columns only the types
+    /// count.
     fn from(row: sql::Row) -> Self {
         let is = |column| row.number(column) == Some(1);
         let left = Duration::from_micros(row.number(6).unwrap_or_default().try_into().unwrap_or_default());

@@ -23,30 +23,30 @@ const VARIABLES: &str = "SHOW VARIABLES WHERE Variable_name IN ('read_only', 'su
 
 const ENCRYPTION: &str = "SHOW SESSION STATUS LIKE 'Ssl_version'";
 
-/// Older servers call it otherwise, and most users may ask neither.
+/// Statements that show replication. Older servers know only the second one, and most users may run neither.
 const REPLICA: [&str; 2] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];
 
-/// A year of months from now on: how far the session's time is ahead of UTC, in seconds.
+/// Reads how many seconds the session's time zone is ahead of UTC, at twelve months from now on.
 const ZONE: &str = "SELECT DISTINCT TIMESTAMPDIFF(SECOND, '1970-01-01', FROM_UNIXTIME(moment)) - moment FROM \
     (SELECT UNIX_TIMESTAMP() DIV 1 + 2629800 * month AS moment FROM (SELECT 0 AS month UNION SELECT 1 UNION SELECT 2 \
      UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9 UNION \
      SELECT 10 UNION SELECT 11) AS months) AS moments";
 
-/// A connection is kept for no longer than this, in seconds, between two requests.
+/// Maximum time in seconds that a connection is kept between two requests.
 const IDLE: i64 = 10;
 
-/// `{where}` is which table; what a user has no right to is not shown.
+/// Describes a table, which `{where}` selects. The server hides tables to which the user has no right.
 const TABLE: &str = "SELECT table_type, engine FROM information_schema.tables WHERE {where}";
 
 const COLUMNS: &str = "SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default IS NOT NULL \
     OR extra LIKE '%auto_increment%' OR extra LIKE '%generated%', LOWER(extra), \
     character_set_name, collation_name FROM information_schema.columns WHERE {where} ORDER BY ordinal_position";
 
-/// The unique keys, and which columns they are of; a part of a column does not count.
+/// Lists the columns of each unique key. A part of a column does not count.
 const KEYS: &str = "SELECT GROUP_CONCAT(IF(sub_part IS NULL, COALESCE(LOWER(column_name), '?'), '?') ORDER BY seq_in_index) \
     FROM information_schema.statistics WHERE {where} AND non_unique = 0 GROUP BY index_name";
 
-/// Asks for a right to the table of locks, and changes no row.
+/// Statements that need a right to the table of locks, and change no row.
 const RIGHTS: [(&str, &str); 3] = [
     ("SELECT", "SELECT name, lock_until, locked_at, locked_by FROM {table} WHERE 1 = 0"),
     (
@@ -56,7 +56,7 @@ const RIGHTS: [(&str, &str); 3] = [
     ("UPDATE", "UPDATE {table} SET lock_until = NOW(3), locked_at = NOW(3), locked_by = '' WHERE 1 = 0"),
 ];
 
-/// The same for the history.
+/// Statements that need a right to the history, and change no row.
 const HISTORY_RIGHTS: [(&str, &str); 4] = [
     ("SELECT", "SELECT id, name, owner, host, started_at, ended_at, exit_code, outcome FROM {table} WHERE 1 = 0"),
     ("INSERT", "INSERT INTO {table} (name, owner, host, started_at) SELECT '', '', '', NOW(3) FROM DUAL WHERE 1 = 0"),
@@ -133,7 +133,7 @@ impl Server for MySql {
         let rights: &[_] = if table == Table::Locks { &RIGHTS } else { &HISTORY_RIGHTS };
         let mut lacking = Vec::new();
         for (right, statement) in rights {
-            // That a column is missing is another matter.
+            // A missing column is another finding.
             let answer = rows(session, &statement.replace("{table}", &quoted(&name)));
             if answer.is_err_and(|failure| failure.is(&DENIED)) {
                 lacking.push((*right).to_owned());
@@ -141,7 +141,7 @@ impl Server for MySql {
         }
         Ok(Some(Facts {
             kind: judge_table(&name, kind),
-            // The taking removes its own record if it is taken again, and changes none.
+            // A repeated taking deletes its own record, and changes none.
             records: columns.iter().any(draws),
             rights_of_ends: &["UPDATE"],
             columns: columns.iter().map(Row::column).collect(),
@@ -260,7 +260,7 @@ fn judge_table(table: &str, row: &Row) -> Option<Finding> {
     })
 }
 
-/// Finds what is wrong with a column beyond its type.
+/// Finds faults of a column beyond its type.
 fn judge_column(table: &str, row: &Row) -> Option<Finding> {
     let (name, kind) = (row.word(0).to_ascii_lowercase(), row.word(1));
     let (set, collation) = (row.word(5), row.word(6));
@@ -282,13 +282,13 @@ fn judge_column(table: &str, row: &Row) -> Option<Finding> {
     Some(Finding::unwise("columns", seen, format!("ALTER TABLE {table} MODIFY {name} {wanted}")))
 }
 
-/// Tells whether a collation distinguishes letters that differ only in case or accent.
+/// Returns whether a collation distinguishes letters that differ only in case or accent.
 fn is_exact(collation: &str) -> bool {
     collation.is_empty() || collation == "binary" || collation.ends_with("_bin") || collation.ends_with("_as_cs")
 }
 
-/// A time that is written goes through the session's zone; those of the hour that daylight saving leaves out cannot be.
-/// `converted` is whether a column is a TIMESTAMP.
+/// Judges the session's time zone, through which written times go: a time of the hour that daylight saving skips cannot
+/// be written. `converted` is true if a column is a TIMESTAMP.
 fn judge_zone(session: &mut Conn, converted: bool) -> Result<Finding, Failure> {
     let named = rows(session, "SELECT @@session.time_zone, @@system_time_zone")?;
     let named = |column| named.first().map(|row| row.word(column)).unwrap_or_default();

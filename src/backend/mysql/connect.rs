@@ -1,4 +1,4 @@
-//! Reaching a MySQL or MariaDB server: what stands in a URL, and the hosts in their order.
+//! Connects to a MySQL or MariaDB server: reads the URL, and tries the hosts in order.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,39 +18,40 @@ use super::errors;
 use crate::system::{error_text, net};
 
 pub(super) const PORT: u16 = 3306;
-/// Where Debian's server and MySQL's own default have their socket.
+/// Sockets of Debian's server and of MySQL's own default.
 const SOCKETS: [&str; 2] = ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"];
-/// No statement is given less than this.
+/// Minimum time limit of a statement.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// No longer than this is waited for a row that another is writing, before trying again: no more than a run that gives up
-/// waits for the answer to its last request. A request that nobody waits for would take the lock for nobody.
+/// Maximum wait for a row that another session is writing, before the next attempt. A run that gives up waits at least
+/// this long for the answer to its last request: a request that no client waits for would take the lock for no one.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Longer than any statement of ours. The driver asks the server for it unless it is told.
+/// Maximum size of a packet, more than any statement of shedlock's. Without this value the driver asks the server for
+/// it.
 const PACKET: usize = 1 << 20;
 
-/// The servers of a URL and how to log in.
+/// The servers of a URL and the login to them.
 pub(super) struct Servers {
     pub(super) hosts: Hosts,
     pub(super) login: Login,
-    /// Names the servers in messages.
+    /// Name of the servers in messages.
     pub(super) label: String,
 }
 
-/// How to log in to each of the servers.
+/// Parameters of the login, the same for each of the servers.
 pub(super) struct Login {
     options: OptsBuilder,
-    /// Names the user who logs in.
+    /// Name of the user who logs in.
     pub(super) user: String,
     pub(super) tls: Tls,
-    /// How long one server may take to answer a statement.
+    /// Time limit for one server to answer a statement.
     pub(super) share: Duration,
 }
 
 impl Servers {
-    /// The parameters of the URL that are understood here.
+    /// Parameters of the URL that this backend understands.
     pub(super) const PARAMETERS: [&str; 1] = ["socket"];
 
-    /// Checks the URL. Where the table has no database in its own name, the URL must name one.
+    /// Checks the URL. It must name a database unless the table's name does.
     pub(super) fn of_url(url: &Url, access: &Access, table_has_database: bool) -> Result<Self, String> {
         let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
         if path.is_empty() && !table_has_database {
@@ -78,7 +79,7 @@ impl Servers {
             .pass(password.or_else(|| access.password.clone()))
             .db_name(Some(path).filter(|path| !path.is_empty()))
             .write_timeout(Some(share))
-            // Both keep the driver from asking the server something first.
+            // Both settings save a query of the driver's to the server.
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))
             .stmt_cache_size(0)
@@ -86,12 +87,12 @@ impl Servers {
         Ok(Self { hosts: Hosts::new(hosts, access.patience), login: Login { options, user, tls, share }, label })
     }
 
-    /// Returns how long the server may wait for another session's lock: less than we wait for the server.
+    /// Returns how long the server may wait for another session's lock: less than shedlock waits for the server.
     pub(super) fn patience(&self) -> Duration {
         (self.login.share / 2).min(LONGEST)
     }
 
-    /// Connects to the first host that lets us in.
+    /// Connects to the first host that accepts the login.
     pub(super) fn connect(&mut self) -> Result<Conn, BackendError> {
         let Self { hosts, login, .. } = self;
         hosts.connect(|host, bound| login.connect_to(host, bound))
@@ -99,8 +100,8 @@ impl Servers {
 }
 
 impl Login {
-    /// Connects and logs in. The driver has one limit for every answer on a connection; a server that has let us in gets
-    /// longer for a statement.
+    /// Connects and logs in. The driver has one limit for every answer on a connection; after the login it is raised to
+    /// that of a statement.
     fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {
         let connection = self.log_in(host, bound)?;
         net::limit_reading(&connection, self.share).map_err(|error| BackendError::transient(error_text(&error)))?;
@@ -115,7 +116,7 @@ impl Login {
         let addresses = host.addresses(PORT)?;
         let limit = Some(bound.each(addresses.len()));
         let options = options.tcp_connect_timeout(limit).read_timeout(limit);
-        // The driver opens the file of the authorities at each attempt.
+        // The driver opens the file of the authorities at each attempt, so the file must outlive them all.
         let believed;
         let ssl = match self.tls.mode {
             Mode::Disable => None,
@@ -130,8 +131,8 @@ impl Login {
                 self.open(options.clone().ip_or_hostname(Some(ip)), ssl.as_ref())
             });
         }
-        // The driver has to know the name, looks it up itself, and then tries the first address only, unless it is bound to an
-        // address of our own: then it tries those of the same family.
+        // The driver must know the name to verify it. It then looks up the name itself and tries only the first
+        // address, unless it is bound to a local address: then it tries the addresses of the same family.
         let mut families: Vec<IpAddr> = Vec::new();
         for address in addresses {
             let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -144,7 +145,7 @@ impl Login {
         first_of(families, |any| self.open(options.clone().bind_address(Some(SocketAddr::new(any, 0))), ssl.as_ref()))
     }
 
-    /// Opens a connection with as much of TLS as is wanted.
+    /// Opens a connection with as much TLS as the mode wants.
     fn open(&self, options: OptsBuilder, ssl: Option<&SslOpts>) -> Result<Conn, BackendError> {
         let may_do_without = matches!(self.tls.mode, Mode::Allow | Mode::Prefer);
         match Conn::new(options.clone().ssl_opts(ssl.cloned())) {
@@ -154,7 +155,7 @@ impl Login {
         .map_err(|error| errors::of_connecting(&self.user, error))
     }
 
-    /// Returns the file of the authorities to believe; `None` where the URL names one or none is asked.
+    /// Returns the file of the authorities to trust; `None` where the URL names a file or nothing is verified.
     fn believed(&self) -> Result<Option<File>, BackendError> {
         tls::install_provider();
         self.tls.judge_files()?;
@@ -169,13 +170,13 @@ impl Login {
         }
     }
 
-    /// Says to the driver what of TLS is wanted. It believes the public authorities beside those that it is given: where names do
-    /// not count, as with verify-ca, a certificate that anybody has from one of them will do.
+    /// Translates the TLS settings for the driver. It trusts the public authorities beside the given ones: with
+    /// verify-ca, where names do not count, any certificate from a public authority is accepted.
     fn ssl(&self, believed: Option<&File>) -> SslOpts {
         let in_memory = believed.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
         let roots = match &self.tls.roots {
             Some(Roots::File(path)) => Some(path.clone()),
-            // Without /proc those that are built in have to do.
+            // Without /proc the built-in authorities must do.
             _ => in_memory.filter(|path| path.exists()),
         };
         let identity = self.tls.identity.as_ref();
@@ -188,7 +189,7 @@ impl Login {
     }
 }
 
-/// A file that is nowhere, for a driver that wants a path.
+/// Creates a file in memory, for a driver that requires a path.
 fn in_memory(text: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("authorities", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(text)?;

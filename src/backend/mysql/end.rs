@@ -1,4 +1,4 @@
-//! The end of a lock as the table stores it, which may be sooner than it was written.
+//! Compares the end of a lock with the stored one, which may be sooner.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::system::Timestamp;
 
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The end of a lock that was written.
+/// The stored end of a lock that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     AsAsked,
-    /// The last time that its column holds.
+    /// The latest time that its column holds.
     Last(Option<Timestamp>),
-    /// The last time of a `TIMESTAMP`, in a column that holds later ones: it is to be written again.
+    /// The latest time of a `TIMESTAMP`, in a column that holds later ones: the end must be written again.
     Unneeded,
-    /// Something else has changed it.
+    /// An earlier end, changed by something else.
     Sooner,
 }
 
@@ -31,14 +31,15 @@ impl End {
 }
 
 impl MySql {
-    /// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
+    /// Explains that the table stores no milliseconds, so the lock would be free before the job is dead. The lock was
+    /// taken, and must be given back.
     fn too_coarse() -> BackendError {
         BackendError::permanent("the table stores no milliseconds, so a lock would end too early")
             .hint("change its columns `lock_until` and `locked_at` to TIMESTAMP(3)")
             .ambiguous()
     }
 
-    /// Explains that the server stored something else than what was written.
+    /// Explains that the server stored something other than what was written.
     pub(super) fn altered(&self, what: &str) -> BackendError {
         let table = self.tables.name(Table::Locks);
         let bare = table.rsplit('.').next().unwrap_or(&table);
@@ -47,7 +48,7 @@ impl MySql {
             .ambiguous()
     }
 
-    /// Checks that the lock is held for as long as it was written for, or until the last time that its column holds.
+    /// Checks that the lock is held for the whole lease, or until the latest time that its column holds.
     pub(super) fn judge_end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> Result<End, BackendError> {
         if answer.coarse {
             return Err(Self::too_coarse());
@@ -63,7 +64,7 @@ impl MySql {
         }
     }
 
-    /// Returns the end that a lock has which was written for so long.
+    /// Classifies the stored end of a lock that was written for a lease.
     pub(super) fn end(&mut self, answer: &Answer, row: &Row, lease: Duration) -> End {
         if row.state.left + answer.took + MILLISECOND >= lease {
             return End::AsAsked;
@@ -78,7 +79,7 @@ impl MySql {
         }
     }
 
-    /// Explains that no lock can be held any more.
+    /// Explains that the latest time of the column has passed, so that no lock can be held any more.
     fn past_the_end() -> BackendError {
         BackendError::permanent("the table cannot store a time this late").hint(errors::DATETIME).ambiguous()
     }

@@ -1,4 +1,4 @@
-//! What goes wrong with MySQL and MariaDB, in one line: worth another try or not, and what to do.
+//! Explains errors of MySQL and MariaDB in one line: class, cause and remedy.
 
 use std::error::Error as _;
 use std::io;
@@ -9,9 +9,9 @@ use super::super::sql::Table;
 use super::super::{BackendError, ErrorClass, network, tls};
 use super::statements::Step;
 
-/// What went wrong after we had logged in.
+/// A failure after the login.
 pub(in crate::backend) enum Failure {
-    /// The server or the driver says no.
+    /// Error from the server or the driver.
     Said(Error, Step),
     Ours(BackendError),
 }
@@ -27,25 +27,25 @@ impl Failure {
         Self::Said(error, step)
     }
 
-    /// The server says of itself that it is read only, also to a user who may write all the same.
+    /// Returns the failure for a server that reports itself read-only, even if this user may write.
     pub(super) fn of_read_only() -> Self {
         let (state, message) = ("HY000".to_owned(), "The server is read only".to_owned());
         Self::new(Error::MySqlError(MySqlError { state, code: READ_ONLY[0], message }), Step::Lock)
     }
 
-    /// The lock can be had all the same: it is the history that is missing, of another shape or not ours to write, and will
-    /// be when we ask again.
+    /// Returns whether the lock can be taken all the same: the history is missing, has another shape or refuses this
+    /// user, and will still do so at the next request.
     pub(super) fn spares_the_lock(&self) -> bool {
         let Self::Said(Error::MySqlError(answer), Step::History) = self else { return false };
         of_answer("", answer).class == ErrorClass::Permanent && !EXHAUSTED.contains(&answer.code)
     }
 
-    /// Tells whether the server has answered, if only to complain.
+    /// Returns whether the server has answered, if only with an error.
     pub(super) fn is_answer(&self) -> bool {
         self.code().is_some()
     }
 
-    /// Tells whether the server said one of these.
+    /// Returns whether the server answered with one of these codes.
     pub(super) fn is(&self, codes: &[u16]) -> bool {
         self.code().is_some_and(|code| codes.contains(&code))
     }
@@ -55,7 +55,7 @@ impl Failure {
         if matches!(self, Self::Said(_, Step::Lock)) { Table::Locks } else { Table::Runs }
     }
 
-    /// Returns the reason without the driver's words around it.
+    /// Returns the cause without the driver's words around it.
     pub(super) fn cause(&self) -> String {
         match self {
             Self::Said(error, _) => cause(error),
@@ -73,26 +73,26 @@ impl Failure {
 
 pub(super) const NO_TABLE: u16 = 1146;
 pub(super) const NO_DATABASE: u16 = 1049;
-/// Another session keeps a row or a table, and the server has waited for it.
+/// Code for a row or a table that another session kept locked while the server waited for it.
 pub(super) const LOCKED: u16 = 1205;
 
-/// No right to it.
+/// Codes for a missing right.
 pub(super) const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
-/// The server has run out of something: disk, memory, locks, places for transactions.
+/// Codes for an exhausted resource: disk, memory, locks, places for transactions.
 const EXHAUSTED: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 
-/// The server can only be read, as a replica can.
+/// Codes of a read-only server, such as a replica.
 pub(super) const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
-/// Too many connections: of all, of this user, or for this hour; and no thread for another one.
+/// Codes for too many connections: of all, of this user, or in this hour; and for no thread for another one.
 const FULL: [u16; 4] = [1040, 1203, 1226, 1135];
 
-/// The server goes away, perhaps after it did what was asked: the end of it, of the connection, or of a COMMIT.
+/// Codes for the end of the server, of the connection or of a COMMIT, perhaps after the request was executed.
 const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
 
-/// A collision with another transaction or with whoever alters the table, a statement that was ended, a cluster that is not
-/// ready, a connection that was idle for too long.
+/// Codes for faults that pass: a conflict with another transaction or an ALTER, a statement that was ended, a cluster
+/// that is not ready, a connection that was idle for too long.
 const PASSING: [u16; 14] = [LOCKED, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
 
 /// Explains an error that came before any request.
@@ -147,7 +147,7 @@ pub(super) fn of_asking(user: &str, failure: &Failure) -> BackendError {
     }
 }
 
-/// Sorts an answer of the server.
+/// Classifies an error that the server answered.
 fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
     use ErrorClass::{Overloaded, Permanent, Transient};
     let (class, hint) = match answer.code {
@@ -163,7 +163,7 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
             "check the password of {user}, in SHEDLOCK_BACKEND_PASSWORD or a --backend-file, \
              and whether {user} may come from this host, or only with TLS (sslmode=verify-full)",
         ),
-        // The server does not say whether there is a table.
+        // The server does not say whether the table exists.
         code if DENIED.contains(&code) => (
             Permanent,
             "{user} needs SELECT, INSERT and UPDATE on the table; if the table is missing, `shedlock schema` prints the statements to create it",
@@ -182,18 +182,19 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
     BackendError::new(class, said(answer)).hint(hint.replace("{user}", user))
 }
 
-/// What to do once a `TIMESTAMP` ends too early.
+/// Hint for a `TIMESTAMP` that ends too early.
 pub(super) const DATETIME: &str =
     "a TIMESTAMP ends in January 2038; change the columns `lock_until` and `locked_at` to DATETIME(3)";
 
-/// Whether the time in a message is after the end of a `TIMESTAMP`, or less than a day before it, for the session's zone.
+/// Returns whether the time in a message is after the end of a `TIMESTAMP`. Times less than a day before it count too,
+/// because of the session's time zone.
 fn is_late(message: &str) -> bool {
     message.split('\'').nth(1).is_some_and(|time| time.starts_with("20") && time >= "2038-01-18")
 }
 
 const COLUMNS: &str = "it needs the columns name, lock_until, locked_at and locked_by, and no others without a default";
 
-/// The server's words. What it says before the handshake has its state in front.
+/// Returns the server's words. Before the handshake they begin with the state, which is removed.
 fn said(answer: &MySqlError) -> String {
     let text = answer.message.as_str();
     let text = text.strip_prefix('#').and_then(|rest| rest.get(5..)).unwrap_or(text);
@@ -219,7 +220,7 @@ fn is_timeout(error: &Error) -> bool {
     io_error(error).is_some_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
 }
 
-/// The reason alone, in one line.
+/// Returns only the cause, in one line.
 fn cause(error: &Error) -> String {
     let text = match error {
         Error::MySqlError(answer) => return said(answer),
@@ -228,11 +229,11 @@ fn cause(error: &Error) -> String {
         Error::CodecError(error) if error.source().is_none() => error.to_string(),
         error => io_error(error).map_or_else(|| error.to_string(), ToString::to_string),
     };
-    // What the system says ends with its number, which says nothing more.
+    // A system error ends with its number, which says nothing more.
     lower(text.split(" (os error").next().unwrap_or_default())
 }
 
-/// Without the capital at its beginning, unless the word is all in capitals.
+/// Puts the first letter in lower case, unless the word is all in capitals.
 fn lower(text: &str) -> String {
     let mut characters = text.chars();
     match (characters.next(), characters.clone().next()) {

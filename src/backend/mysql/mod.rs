@@ -1,13 +1,12 @@
-//! Locks in a MySQL or MariaDB table, the Java library's.
+//! Locks in a MySQL or MariaDB table, in the layout of the Java library ShedLock.
 //!
-//! Every operation is several statements in one message, and so one round trip. They write the lock's row and its history in
-//! one transaction, and then look: the rows that were changed do not tell a lock that is taken from one that is left alone.
-//! All times are UTC and pass through the session's own time zone, as the Java library's do; whoever changed the zone
-//! would see other times.
+//! Every operation is several statements in one message, and so one round trip. They write the lock's row and its
+//! history in one transaction, and then read the row: the number of changed rows does not tell a lock that was taken
+//! from one that was left alone. All times are UTC and pass through the session's own time zone, as the Java library's
+//! do; a session that changed its zone would see other times.
 //!
-//! What is only read is read without a lock on any row, and with no more than the right to read. Of several servers in the
-//! URL one that is read only, as a replica is, is passed over, since it may be behind. One that is named alone is meant, and
-//! answers.
+//! A listing locks no row, and needs only the right to read. If the URL names several servers, a read-only one, such as
+//! a replica, is skipped, since it may be behind. A server that is named alone answers even if it is read-only.
 
 mod answer;
 mod check;
@@ -32,17 +31,17 @@ use end::{End, MILLISECOND};
 use errors::Failure;
 use statements::{ROLLBACK, Step, Tables};
 
-/// How often a taking may find the lock neither ours nor another's before that counts as trouble.
+/// Number of times that a taking may find the lock neither its own nor another owner's before it fails.
 const RACES: usize = 10;
 
-/// A MySQL or MariaDB server, or several.
+/// Backend that keeps locks in a table of MySQL or MariaDB servers.
 pub(crate) struct MySql {
     servers: Servers,
     tables: Tables,
 }
 
 impl MySql {
-    /// Checks `mysql://USER@HOST/DATABASE`, without reaching for the server.
+    /// Checks `mysql://USER@HOST/DATABASE` without connecting.
     pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let table = url.take_table()?;
         let servers = Servers::of_url(url, access, table.contains('.'))?;
@@ -51,7 +50,7 @@ impl MySql {
         Ok(Opened::server(SqlLocks::new(Self { servers, tables }), url))
     }
 
-    /// Reads on a server that can be written, if there is one among several. A table that is missing has no rows.
+    /// Lists rows from a writable server, if there is one among several. A missing table has no rows.
     fn list(&self, session: &mut Conn, statements: &str, step: Step) -> Result<Listing, Failure> {
         let mut rows = Vec::new();
         if let Err(error) = answer::read(session, statements, &mut rows) {
@@ -61,7 +60,7 @@ impl MySql {
             }
             session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, step))?;
         }
-        // The first one is of the server.
+        // The first row is about the server.
         let rows_of_table = rows.split_off(rows.len().min(1));
         let server = rows.first();
         let is_read_only =
@@ -116,12 +115,12 @@ impl Database for MySql {
         self.servers.connect().map(Some)
     }
 
-    /// The connection goes, and with it whatever it has begun.
+    /// Returns false: a failed connection is closed, and the server rolls back what it has begun.
     fn outlives(&self, _: &Conn, _: &Failure) -> bool {
         false
     }
 
-    /// Making a table would commit what has been begun.
+    /// Rolls back, since creating a table would commit what has been begun.
     fn roll_back(&mut self, session: &mut Conn) -> Result<(), Failure> {
         session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, Step::Lock))
     }
@@ -164,16 +163,16 @@ impl Database for MySql {
                     None if !row.ours => return Ok(Acquired::Held(row.state.clone()).into()),
                     None => {}
                 },
-                // The taking itself has freed it again.
+                // The taking had been given up, and freed the lock itself.
                 [row] if row.ended => return Err(BackendError::given_up().into()),
-                // It came to an end between the taking and the look.
+                // The lock ended between the taking and the look.
                 [_] => {}
                 [] if missed => {
                     let message = format!("the table does not keep the name `{}` as it is", claim.name);
                     let hint = "change its column `name` to VARCHAR(64) CHARACTER SET utf8mb4";
                     return Err(BackendError::permanent(message).hint(hint).into());
                 }
-                // Somebody may have deleted the row in between.
+                // Another session may have deleted the row in between.
                 [] => missed = true,
                 _ => {
                     let error = BackendError::permanent("the table has two rows with the lock's name");
@@ -187,7 +186,7 @@ impl Database for MySql {
     fn renew(&mut self, session: &mut Conn, claim: &Claim) -> Result<Reply<Kept>, Failure> {
         loop {
             let answer = answer::ask(session, &self.tables.renew(claim))?;
-            // A row that has the end already is not counted as changed.
+            // The server does not count a row as changed that has the end already.
             let ours = answer.rows.iter().find(|row| row.ours && (answer.changed > 0 || row.held));
             let end = ours.map(|row| self.judge_end(&answer, row, claim.lease)).transpose()?;
             if end != Some(End::Unneeded) {
@@ -217,7 +216,7 @@ impl Database for MySql {
         let mut remark = Remark::default();
         match last {
             Some(row) if answer.ends => remark.cut = row.state.until,
-            // Its column holds a later end.
+            // The column holds a later end.
             Some(row) => {
                 self.tables.endless = true;
                 let left = hold.saturating_sub(row.lasts().unwrap_or_default()) + row.state.left;
@@ -227,13 +226,13 @@ impl Database for MySql {
             }
             None => {}
         }
-        // Another may have taken it before we looked.
+        // Another owner may have taken the lock before the look.
         Ok(Reply { answer: Kept::if_so(answer.changed > 0 || answer.rows.iter().any(|row| row.ended)), remark })
     }
 
     fn change(&mut self, session: &mut Conn, change: &Change) -> Result<Kept, Failure> {
         let answer = answer::ask(session, &self.tables.change(change))?;
-        // An answer that was lost is asked for again, and then the change has been made.
+        // After a lost answer the request is repeated, and finds the change already made.
         let ours = answer.rows.iter().find(|row| row.ours && row.held);
         if ours.is_some_and(|row| self.end(&answer, row, change.left) == End::Unneeded) {
             return self.change(session, &Change { from: change.to.clone(), ..change.clone() });
@@ -241,8 +240,8 @@ impl Database for MySql {
         Ok(Kept::if_so(answer.changed > 0 || ours.is_some()))
     }
 
-    /// A table that compares names in its own way finds a lock that is written otherwise, as a taking does; it then bears the
-    /// name that was asked for.
+    /// Lists locks. A table that compares names in its own way finds a lock that is spelt differently, as a taking
+    /// does; the listed lock then has the requested name.
     fn locks(&mut self, session: &mut Conn, names: &[&str]) -> Result<Listing, Failure> {
         let names: BTreeSet<&str> = names.iter().copied().collect();
         self.list(session, &self.tables.locks(&names), Step::Lock)
@@ -261,7 +260,8 @@ impl Database for MySql {
         failure.is(&[errors::NO_DATABASE]).then(|| BackendError { ambiguous: false, ..self.explain(failure).error })
     }
 
-    /// Whether the table can be seen. If not, it is missing, or making it meets the same trouble and tells of it.
+    /// Returns whether the table can be read. If not, it is missing, or creating it fails for the same reason, and
+    /// reports that.
     fn is_there(&mut self, session: &mut Conn, table: Table) -> Result<bool, Failure> {
         Ok(session.query_drop(self.tables.probe(table)).is_ok())
     }
@@ -301,7 +301,8 @@ mod tests {
         crate::backend::conformance::taking_again_shortens_nothing(&servers::stores::MariaDbStore::new());
     }
 
-    /// Whoever scanned the history for a change would lock gaps between its records, in which others insert theirs.
+    /// Changes of the history do not scan it: that would lock gaps between its records, in which other runs insert
+    /// theirs.
     #[test]
     fn runs_under_different_names_are_not_in_each_others_way() {
         use crate::lock::{LockName, Owner, Purpose, RunOutcome};

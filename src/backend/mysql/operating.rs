@@ -1,4 +1,4 @@
-//! What people ask of the store, on real servers.
+//! Tests the requests of administrators on real servers.
 
 #![cfg(test)]
 
@@ -38,7 +38,7 @@ fn held(name: &str, owner: &str) -> (String, String, bool) {
     (name.to_owned(), owner.to_owned(), true)
 }
 
-/// Makes a user who has no rights.
+/// Creates a user without rights.
 fn user(store: &MariaDbStore) -> (String, String) {
     let user = servers::unique("user");
     store.0.mariadb(&format!("create user {user}@'127.0.0.1'"));
@@ -62,7 +62,7 @@ fn the_right_to_read_suffices_to_list_locks_and_runs() {
     assert!(error.hint.unwrap().contains("GRANT SELECT ON shedlock_history TO"));
     store.0.mariadb(&format!("grant select on shedlock_history to {user}@'127.0.0.1'"));
     assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
-    // What is there needs no rights to be there.
+    // A table that exists needs no right to create it.
     assert_eq!(backend.make().unwrap(), ["the table shedlock is there", "the table shedlock_history is there"]);
     let name = LockName::new("job").unwrap();
     let owner = first.owner.as_str().to_owned();
@@ -137,7 +137,7 @@ fn another_s_table_is_no_history() {
     }
 }
 
-/// As a taking takes it for the same lock.
+/// Takes both spellings for one lock, as a taking does.
 #[test]
 fn a_lock_is_found_by_a_name_that_the_table_takes_for_its_own() {
     let store = MariaDbStore::new();
@@ -146,7 +146,7 @@ fn a_lock_is_found_by_a_name_that_the_table_takes_for_its_own() {
     let mut backend = open(&store.url());
     assert_eq!(listed(&mut *backend, &["JOB", "job"]), [held("JOB", "Java-Host"), held("job", "Java-Host")]);
     assert_eq!(listed(&mut *backend, &[]), [held("Job", "Java-Host")]);
-    // Its owner is somebody else.
+    // The stored owner is spelt differently.
     for to in ["java-host", "JAVA-HOST"] {
         assert_eq!(change(&mut *backend, "job", "java-host", to, MINUTE * 5), Kept::Lost);
     }
@@ -228,7 +228,7 @@ fn another_table_is_listed_changed_and_made() {
     assert_eq!(store.things(), ["locks", "locks_history"]);
 }
 
-/// The rows are those of now, also on a connection that has been asked before.
+/// Lists current rows, also on a connection that was used before.
 #[test]
 fn a_server_without_autocommit_shows_what_has_changed() {
     let server = MariaDb::fresh(&["--autocommit=0", "--default-time-zone=+02:00"]);

@@ -1,7 +1,7 @@
-//! What is sent to the server: the statements of an operation in one message, with those of the history or without them.
+//! Builds the message of an operation: all its statements, with those of the history or without them.
 //!
-//! The history is read without locks and changed by its key: whoever scanned it for a change would lock the gaps between its
-//! records, and be in the way of other names. The lock's row is written before and stays ours until the end, so nobody else
+//! The history is read without locks and changed by its key: a change that scanned it would lock the gaps between its
+//! records, and block other names. The lock's row is written before and stays locked until the end, so no other session
 //! changes the records of that name meanwhile, and tokens grow in the order of the takings.
 
 use std::collections::BTreeSet;
@@ -13,33 +13,36 @@ use crate::lock::{Change, Claim, Closing, Holder, Wanted};
 
 const NOW: &str = "UTC_TIMESTAMP(3)";
 
-/// Whatever `completion_type` says: with RELEASE the server would hang up before the look.
+/// Commits no matter what `completion_type` says: with RELEASE the server would hang up before the look.
 const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
 pub(super) const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
 
-/// The latest time that a `TIMESTAMP` holds, as this session's zone writes it. Only MariaDB since 11.5 reads what is in the
-/// comment: there it holds times up to 2106.
+/// The latest time that a `TIMESTAMP` holds, as the session's time zone writes it. Only MariaDB since 11.5 executes the
+/// comment: there a `TIMESTAMP` holds times up to 2106.
 const LIMIT: &str = "(FROM_UNIXTIME(2147483647)/*M!110500 + INTERVAL 2147483648 SECOND*/)";
 
-/// Before each of the others: a statement that gives up waiting for a row says so while we still listen. One that waited
-/// longer would take the lock for nobody. `{wait}` is in seconds.
+/// Begins every operation. A statement that gives up waiting for a row reports that while shedlock still listens; a
+/// statement that waited longer would take the lock for no one. `{wait}` is in seconds.
 const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}; START TRANSACTION";
 
-/// One row is written by one statement, and none is read first: whoever shared a row before writing it would be in the way of
-/// others who do the same. The end is assigned last because the assignments see each other's values, from left to
-/// right; with MariaDB's SIMULTANEOUS_ASSIGNMENT they see only the old ones, and come to the same.
-/// It shortens nothing: of two requests of ours whose first answer was lost, that one may be carried out last, and its time
-/// is from when it began.
+/// Takes the lock. One statement writes one row, and none reads it first: sessions that shared a row before they write
+/// it would block each other. The end is assigned last because the assignments see each other's values, from left to
+/// right; with MariaDB's SIMULTANEOUS_ASSIGNMENT they see only the old values, with the same result.
+///
+/// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
+/// when it began.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
     VALUES ({name}, {end}, {now}, {owner}) ON DUPLICATE KEY UPDATE \
     locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
     locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
     lock_until = IF(locked_by = {owner} OR lock_until <= {now}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
 
-/// The record of an answer that was lost goes. Where the lock is another's, the first statement finds no row to look further
-/// from, and the others do nothing; no number is drawn in vain.
-/// A record that has ended means that the taking was given up, and that a network delivers it late: the lock is freed again. The
-/// lock's row is ours since the first statement, so whoever gave the taking back has committed, or sees the lock.
+/// Writes the record of a taking, and deletes the record of a taking whose answer was lost. If the lock is another
+/// owner's, the first statement finds no row to search from, and the others do nothing; no id is wasted.
+///
+/// A record that has ended means that the taking was given up, and that the network delivered it late: the lock is
+/// freed again. The operation has had the lock's row locked since its first statement, so the session that gave the
+/// taking back has committed, or will see the lock.
 const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, @shedlock_void \
     FROM {table} AS locks JOIN {history} AS runs FORCE INDEX (name) \
     WHERE locks.name = {name} AND locks.locked_by = {owner} AND runs.name = {name} AND runs.owner = {owner}; \
@@ -50,22 +53,24 @@ const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, 
     SELECT {name}, {owner}, {host}, locked_at FROM {table} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
-/// A column that is named keeps its value; one that is not may be one that the server sets to now with every change.
+/// Extends the lock. A column that is assigned keeps its value; the server may set any other one to the current time
+/// with every change.
 const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {end}), \
     locked_at = locked_at \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
-/// A lock stays held no longer than hold from now on, since the server's clock may have been set back after the taking.
-/// A release that is repeated changes nothing, and finds its own mark.
+/// Releases the lock, which stays held no longer than hold from now on, since the server's clock may have been set back
+/// after the taking. A repeated release changes nothing, and finds its own mark.
 const RELEASE: &str = "UPDATE {table} \
     SET lock_until = LEAST(GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), {limit}), \
     locked_at = locked_at, locked_by = {ended} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
-/// The end of a lock that is held for so long from now on.
+/// The end of a lock that is held for `{micros}` from now on.
 const END: &str = "LEAST({now} + INTERVAL {micros} MICROSECOND, {limit})";
 
-/// The owner is compared as it is written, also where the table would take another for it.
+/// Changes the owner and the end of a lock. The owner is compared exactly, also where the table would treat another as
+/// equal.
 const CHANGE: &str = "UPDATE {table} SET lock_until = {end}, \
     locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
 const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
@@ -74,11 +79,12 @@ const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {na
 const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
     WHERE id = @shedlock AND ended_at IS NULL";
 const DISCARD: &str = "DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL";
-/// A taking that was given up may still be on its way: this marks it as void.
+/// Marks a taking that was given up as void, since it may still be on its way.
 const VOID: &str = "INSERT INTO {history} (name, owner, host, started_at, ended_at, outcome) VALUES ({name}, {owner}, '', {now}, {now}, 'void')";
-/// Tells the record of a run from the mark that a taking is void.
+/// Condition that tells the record of a run from the mark of a void taking.
 const RUN: &str = "COALESCE(outcome, '') <> 'void'";
-/// The server would rather walk along the primary key, through the records of all names.
+/// Deletes the oldest records of a name. Without FORCE INDEX the server would rather walk along the primary key,
+/// through the records of all names.
 const PRUNE: &str = "SELECT MAX(id) INTO @shedlock FROM \
     (SELECT id FROM {history} WHERE name = {name} AND {run} ORDER BY id DESC LIMIT 1 OFFSET {keep}) AS oldest; \
     DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND \
@@ -90,7 +96,7 @@ const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until 
     TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until >= {limit}, locked_at, lock_until \
     FROM {table} WHERE name = {name}";
 
-/// Before what is only read: the server's time, and whether it can only be read.
+/// Begins every listing: reads the server's time, and whether the server is read-only.
 const SERVER: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000, @@global.read_only";
 
 const LOCKS: &str = "SELECT {name}, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
@@ -103,10 +109,11 @@ const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '19
     FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed \
     WHERE place <= {of_each} ORDER BY started_at DESC, id DESC LIMIT {limit}";
 
-/// What has no end, or one that is no time, may not have ended before.
+/// Condition for the runs of a period. A run whose end is missing, or is no time, may still be running.
 const SINCE: &str = "IFNULL(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000 >= {millis}, TRUE)";
 
-/// Older servers give a `TIMESTAMP` without a default one of their own, which other settings of theirs then refuse.
+/// Creates the table of locks. Older servers give a `TIMESTAMP` without a default one of their own, which other
+/// settings of theirs then refuse.
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table}
     (name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
     lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
@@ -138,18 +145,18 @@ const SCHEMA: &str = "\
 /// The statements of one operation.
 pub(super) struct Message {
     pub(super) text: String,
-    /// Which of them writes the lock's row.
+    /// Index of the statement that writes the lock's row.
     pub(super) write: usize,
-    /// Which of them inserts into the history.
+    /// Index of the statement that inserts into the history.
     pub(super) record: Option<usize>,
-    /// Which of them commits; those between `write` and this one are the history's.
+    /// Index of the statement that commits; those between `write` and this one are the history's.
     pub(super) commit: usize,
 }
 
-/// What a statement is about.
+/// Part of an operation to which a statement belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend) enum Step {
-    /// The lock's row, or what comes before it.
+    /// Statement on the lock's row, or before it.
     Lock,
     History,
     /// The end of the transaction, and the look.
@@ -166,12 +173,12 @@ impl Message {
     }
 }
 
-/// Two tables, and how long to wait for their rows.
+/// The two tables, and the time to wait for their rows.
 pub(super) struct Tables {
-    /// In backticks.
+    /// Names in backticks.
     names: [String; 2],
     patience: Duration,
-    /// The column of the end holds any time, as a DATETIME does.
+    /// Set once the column of the end is known to hold any time, as a DATETIME does.
     pub(super) endless: bool,
 }
 
@@ -185,29 +192,30 @@ impl Tables {
         &self.names[table as usize]
     }
 
-    /// As people write it.
+    /// Returns the table's name as people write it.
     pub(super) fn name(&self, table: Table) -> String {
         self.quoted(table).replace('`', "")
     }
 
-    /// In one line.
+    /// Returns the statement that creates a table, in one line.
     pub(super) fn creation(&self, table: Table) -> String {
         let statement = if table == Table::Locks { CREATE } else { CREATE_HISTORY };
         self.fill(statement).lines().map(str::trim).collect::<Vec<_>>().join(" ")
     }
 
-    /// Both, as a client of the server runs them, and the rights that `user` needs.
+    /// Returns the statements that create both tables, for a client of the server, and the rights that `user` needs.
     pub(super) fn schema(&self, user: &str) -> String {
         let text = SCHEMA.replace("{create}", CREATE).replace("{create_history}", CREATE_HISTORY);
         self.fill(&text).replace("{user}", &format!("`{}`", user.replace('`', "``")))
     }
 
-    /// Succeeds where the table can be seen.
+    /// Returns a statement that succeeds if the table can be read.
     pub(super) fn probe(&self, table: Table) -> String {
         format!("SELECT 1 FROM {} LIMIT 0", self.quoted(table))
     }
 
-    /// Reads the locks of these names, or all: one statement for each name, whose rows bear the name that was asked for.
+    /// Returns statements that read the locks of these names, or all locks: one for each name, whose rows have the
+    /// requested name.
     pub(super) fn locks(&self, names: &BTreeSet<&str>) -> String {
         let mut looks: Vec<String> = names.iter().map(|name| literal(name)).collect();
         for look in &mut looks {
@@ -231,7 +239,8 @@ impl Tables {
         self.reading(&text)
     }
 
-    /// On a server without autocommit the next one would be shown the same rows if this transaction did not end.
+    /// Ends a listing with a commit. On a server without autocommit the next listing would otherwise show the same
+    /// rows.
     fn reading(&self, looks: &str) -> String {
         self.fill(&format!("{SERVER}; {looks}; {COMMIT}").replace("{now}", NOW))
     }
@@ -265,7 +274,7 @@ impl Tables {
         self.message(&[RELEASE, OWN, &close, PRUNE], claim, hold)
     }
 
-    /// The lock is ours in the look if it bears the new owner, and has not always borne it.
+    /// Builds the message of a change. In the look, a lock with the new owner counts as this owner's.
     pub(super) fn change(&self, change: &Change) -> Message {
         let another = change.to != change.from;
         let statement = CHANGE.replace("{since}", if another { "{now}" } else { "locked_at" });
@@ -291,7 +300,7 @@ impl Tables {
         Self::cut(text)
     }
 
-    /// A whole transaction, and the look. It commits also for servers without autocommit.
+    /// Builds a whole transaction, and the look after it. The explicit commit is for servers without autocommit.
     fn transaction(&self, statements: &[&str], duration: Duration) -> String {
         self.fill(&[&[PATIENCE], statements, &[COMMIT, LOOK]].concat().join("; "))
             .replace("{end}", END)
@@ -312,17 +321,17 @@ impl Tables {
     }
 }
 
-/// A table's name in backticks. It has but letters, digits and underscores, and perhaps a dot.
+/// Puts a table's name in backticks. The name has only letters, digits, underscores, and perhaps a dot.
 pub(super) fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("`{part}`")).collect::<Vec<_>>().join(".")
 }
 
-/// A text as a literal that means the same to every server, whatever characters its settings give a meaning to.
+/// Writes a text as a literal in hexadecimal, in which no setting of a server gives any character a meaning.
 fn literal(text: &str) -> String {
     text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
 }
 
-/// In microseconds, but whole milliseconds, rounded up: the columns keep no more.
+/// Returns microseconds, rounded up to whole milliseconds: the columns keep no more.
 fn micros(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000) * 1000
 }
