@@ -1,4 +1,4 @@
-//! Values as the server reads them, and what it answers to an operation.
+//! Reads the server's answers to the operations on locks, and writes durations as parameters.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use crate::backend::{Acquired, FOR_EVER};
 use crate::lock::{Grant, LockState};
 use crate::system::Timestamp;
 
-/// In microseconds: what a column without milliseconds keeps is a multiple of it.
+/// Hundredth of a second, in microseconds. A column without milliseconds stores only multiples of it.
 const HUNDREDTH: u64 = 10_000;
 
-/// The end of a lock, as it is stored.
+/// The stored end of a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
-    /// Microseconds of the epoch.
+    /// Microseconds since 1970.
     at: u64,
     pub(super) left: Duration,
 }
 
 impl End {
-    /// Tells whether a column without milliseconds could hold it.
+    /// Returns whether a column without milliseconds could store this end.
     pub(super) fn is_round(&self) -> bool {
         self.at.is_multiple_of(HUNDREDTH)
     }
 }
 
-/// Reads an end, and after it the time.
+/// Reads a lock's end from a column, and the server's time from the next one.
 pub(super) fn ending(row: &Row, at: usize) -> Result<End, tokio_postgres::Error> {
     let (until, now): (f64, f64) = (row.try_get(at)?, row.try_get(at + 1)?);
     Ok(End { at: micros(until), left: left(until, now) })
 }
 
-/// Reads the answer to [`ACQUIRE`], and when the lock ends.
+/// Reads the answer to [`ACQUIRE`], and the lock's end.
 pub(super) fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> {
     let (since, until): (f64, f64) = (row.try_get(2)?, row.try_get(3)?);
     let end = ending(row, 3)?;
@@ -47,12 +47,12 @@ pub(super) fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> 
     Ok((Acquired::Held(record), end))
 }
 
-/// Returns a time of the server; `infinity` is none.
+/// Converts a time of the server; `None` for `infinity`.
 fn time(epoch: f64) -> Option<Timestamp> {
     epoch.is_finite().then(|| Timestamp(micros(epoch) / 1000))
 }
 
-/// Returns how long a lock stays held, if it is.
+/// Returns how long the lock stays held; zero once its end has passed.
 fn left(until: f64, now: f64) -> Duration {
     if until.is_finite() { Duration::from_micros(micros(until - now)) } else { FOR_EVER }
 }
@@ -62,7 +62,7 @@ fn left(until: f64, now: f64) -> Duration {
 pub(super) struct Interval(pub(super) Duration);
 
 impl ToSql for Interval {
-    /// Microseconds, days and months.
+    /// Writes microseconds, then days and months.
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         out.put_i64(i64::try_from(self.0.as_nanos().div_ceil(1000))?);
         out.put_i64(0);

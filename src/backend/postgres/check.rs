@@ -1,4 +1,4 @@
-//! Whether this host can lock here, one thing after the other.
+//! Checks a PostgreSQL server and its tables for `shedlock check`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::backend::sql::{About, Column, Database, Dialect, Facts, Row, Server, 
 use crate::backend::tls::Mode;
 use crate::backend::{Finding, Grade};
 
-/// Who we are and what the server is. All answers are text.
+/// Reads the user, the database and the server's settings. Every column is text.
 const ABOUT: &str = "SELECT current_user::text, current_database()::text, version(), \
     current_setting('server_version_num'), pg_is_in_recovery()::text, current_setting('transaction_read_only'), \
     current_setting('synchronous_commit')";
 
 const ENCRYPTION: &str = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl";
 
-/// To the console of PgBouncer.
+/// Queries for the console of PgBouncer.
 const POOLER: &str = "SHOW VERSION";
 const POOLER_CONFIG: &str = "SHOW CONFIG";
 
-/// Of earlier servers the statements are not understood.
+/// Oldest supported version. Earlier servers do not understand the statements.
 const OLDEST: u32 = 120_000;
 
-/// `$1` the table.
+/// Describes the table `$1`.
 const TABLE: &str = "SELECT relkind::text, relpersistence::text, row_security_active(oid)::text \
     FROM pg_class WHERE oid = to_regclass($1)::oid";
 
@@ -40,30 +40,31 @@ const COLUMNS: &str = "SELECT attname::text, format_type(atttypid, atttypmod), N
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid LEFT JOIN pg_collation ON pg_collation.oid = attcollation \
     WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped ORDER BY attnum";
 
-/// `$2` the columns in the order of the alphabet. Which unique keys of just these there are.
+/// Finds the unique keys of exactly the columns `$2`, whose names are sorted and separated by commas.
 const KEYS: &str = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = to_regclass($1)::oid \
     AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL \
     AND (SELECT string_agg(attname::text, ',' ORDER BY attname::text COLLATE \"C\") FROM pg_attribute \
          WHERE attrelid = indrelid AND attnum = ANY (indkey::int2[])) = $2";
 
-/// Which of the rights `$2` to the table we have not. The name of a lock is never changed.
+/// Lists those of the rights `$2` to the table `$1` that the user lacks. shedlock never changes a lock's name, so
+/// UPDATE of the column `name` is not needed.
 const LACKING: &str = "SELECT wanted FROM pg_catalog.unnest(string_to_array($2, ',')) AS wanted \
     WHERE NOT has_table_privilege(to_regclass($1)::oid, wanted) AND (wanted = 'DELETE' OR EXISTS \
         (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped \
          AND NOT has_column_privilege(attrelid, attnum, wanted) AND NOT (attname = 'name' AND wanted = 'UPDATE')))";
 
-/// What stands between us and the server.
+/// Intermediary between shedlock and the server.
 enum Between {
     Nothing,
-    /// PgBouncer, with its settings if it says them.
+    /// PgBouncer, with its settings if its console shows them.
     Pooler(Option<Pooler>),
 }
 
-/// The settings of PgBouncer that matter.
+/// Settings of PgBouncer that matter for locks.
 struct Pooler {
-    /// How it shares its connections.
+    /// Mode in which PgBouncer shares its connections.
     mode: String,
-    /// For how many seconds it refuses everybody after it found the server away.
+    /// Seconds for which PgBouncer refuses every client after it could not reach the server.
     retry: Option<f64>,
 }
 
@@ -99,7 +100,7 @@ impl Server for Postgres {
         let rows = self.ask(session, ABOUT)?;
         let value = |column| rows.first().map(|row| row.word(column)).unwrap_or_default();
         let (standby, only_reads) = (value(4) == "true", value(5) == "on");
-        // Another role could write here.
+        // The setting may belong to this role or to the URL: then another role could write on this server.
         let refusal = if only_reads && !standby { self.only_reads(session) } else { None };
         Ok(About {
             tls: self.if_told("TLS", tls)?,
@@ -116,7 +117,7 @@ impl Server for Postgres {
     }
 
     fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
-        // From here on the names are as a run has them.
+        // Settles which schemas the table names mean, as a run does.
         self.look(session, &NOW, &[])?;
         let name = self.name(table);
         let mut ask =
@@ -147,14 +148,15 @@ impl Server for Postgres {
             more,
             keys,
             lacking: Some(lacking),
-            // The taking removes nothing.
+            // Taking a lock deletes nothing.
             rights_of_ends: &["DELETE"],
         }))
     }
 }
 
 impl Postgres {
-    /// `version` is that of TLS as the server sees it, which behind a pooler is another connection than ours.
+    /// Judges the use of TLS. `version` is the TLS version that the server sees; behind a pooler that is the pooler's
+    /// connection to the server, not shedlock's.
     fn judge_tls(&self, between: &Between, version: Option<&str>, distance: Distance) -> Finding {
         let wanted = &self.servers.login.tls;
         match (between, wanted.mode) {
@@ -174,7 +176,8 @@ impl Postgres {
         }
     }
 
-    /// Asks for a pooler's console. A server has no such database and says so; what else it may say tells nothing.
+    /// Detects PgBouncer by connecting to its console. A server has no such database and says so; any other error
+    /// proves no pooler.
     fn between(&mut self) -> Between {
         let mut session = match self.servers.connect_to_console() {
             Ok(session) => session,
@@ -198,7 +201,7 @@ impl Postgres {
         Between::Pooler(pooler)
     }
 
-    /// Asks with values that are texts.
+    /// Sends a query whose parameters are texts.
     fn text(&mut self, session: &mut Session, statement: &str, values: &[&str]) -> Result<Vec<Row>, Failure> {
         let values: Vec<(&(dyn ToSql + Sync), Type)> =
             values.iter().map(|value| (value as &(dyn ToSql + Sync), Type::TEXT)).collect();
@@ -206,7 +209,7 @@ impl Postgres {
     }
 }
 
-/// Says what is wrong with a table as a whole; the error is that it cannot be one of ours.
+/// Judges a table as a whole. The error is the finding about something that can be no table of shedlock's.
 fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, Finding> {
     let subject = if table == Table::Locks { "table" } else { "history" };
     let said = format!("the table {name}");

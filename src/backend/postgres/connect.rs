@@ -1,4 +1,4 @@
-//! Reaching a PostgreSQL server: what libpq's users write in a URL and in the environment, and the hosts in their order.
+//! Connects to a PostgreSQL server: reads libpq's URL and environment variables, and tries the hosts in order.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use super::passfile::{self, Found};
 use super::session::{Failure, Session};
 
 pub(super) const PORT: u16 = 5432;
-/// Where Debian's server and PostgreSQL's own default have their sockets.
+/// Socket directories of Debian's server and of PostgreSQL's own default.
 const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
-/// No try is given less than this.
+/// Minimum time limit of an attempt to connect.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// PgBouncer's database about itself.
+/// PgBouncer's database about itself, its console.
 const CONSOLE: &str = "pgbouncer";
 
-/// The servers of a URL and how to log in.
+/// The servers of a URL and the login to them.
 pub(super) struct Servers {
     pub(super) hosts: Hosts,
     pub(super) login: Login,
-    /// Names the servers in messages.
+    /// Name of the servers in messages.
     pub(super) label: String,
 }
 
-/// How to log in to each of the servers.
+/// Parameters of the login, the same for each of the servers.
 pub(super) struct Login {
     config: Config,
-    /// The longest that a server may take to let us in.
+    /// Maximum time for a server to accept the login.
     pub(super) patience: Duration,
-    /// Names the user who logs in.
+    /// Name of the user who logs in.
     pub(super) user: String,
     database: String,
     password: Option<String>,
@@ -49,7 +49,7 @@ impl Servers {
         let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
         let named = hosts.clone();
         if let Some(list) = url.take("host").or_else(|| variable("PGHOST").filter(|_| hosts.is_empty())) {
-            // The parameter wins, as it does with libpq; a port that stands alone before it stays.
+            // The parameter replaces the hosts of the URL and their ports, as with libpq.
             hosts = list
                 .split(',')
                 .map(|name| Ok(Host { name: name.to_owned(), port: None }))
@@ -74,7 +74,7 @@ impl Servers {
             Some(secs) => Duration::from_secs(number("connect_timeout", &secs)?).max(SHORTEST),
         };
         config.tcp_user_timeout(patience);
-        // A server that is gone without a word, with its machine, is noticed while it owes an answer.
+        // Keepalives find a server that vanished with its machine while it owes an answer.
         config.keepalives_idle(patience).keepalives_interval(SHORTEST).keepalives_retries(3);
         config.application_name(url.take("application_name").unwrap_or_else(|| "shedlock".to_owned()));
         if let Some(options) = url.take("options").or_else(|| variable("PGOPTIONS")) {
@@ -87,7 +87,7 @@ impl Servers {
             Some(other) => return Err(format!("has channel_binding={other}; known are disable, prefer, require")),
         }
         match url.take("target_session_attrs").as_deref() {
-            // A lock can only be taken where one can write, and who cannot is passed over anyway.
+            // A lock can only be taken in a session that can write; read-only servers are skipped anyway.
             None | Some("any" | "read-write" | "primary") => {}
             Some(other) => {
                 return Err(format!("has target_session_attrs={other}; a lock needs read-write, primary or any"));
@@ -102,7 +102,7 @@ impl Servers {
         Ok(Self { hosts: Hosts::new(hosts, access.patience), login, label })
     }
 
-    /// The parameters of the URL that are understood here.
+    /// Parameters of the URL that this backend understands.
     pub(super) const PARAMETERS: [&str; 10] = [
         "host",
         "port",
@@ -116,13 +116,13 @@ impl Servers {
         "target_session_attrs",
     ];
 
-    /// Connects to the first host that lets us in.
+    /// Connects to the first host that accepts the login.
     pub(super) fn connect(&mut self) -> Result<Session, BackendError> {
         let Self { hosts, login, .. } = self;
         hosts.connect(|host, bound| login.connect_to(host, &login.config, bound))
     }
 
-    /// Connects to what a pooler calls its own database; a server has none of this name.
+    /// Connects to a pooler's console. A server has no database of this name.
     pub(super) fn connect_to_console(&mut self) -> Result<Session, BackendError> {
         let Self { hosts, login, .. } = self;
         let mut config = login.config.clone();
@@ -166,8 +166,8 @@ impl Login {
         })
     }
 
-    /// Connects with as much of TLS as is wanted. `allow` and `prefer` have two ways, and take the second one where the first
-    /// one is barred, as libpq does.
+    /// Connects with as much TLS as the mode wants. `allow` and `prefer` have two ways, and take the second one where
+    /// the first one is barred, as libpq does.
     fn negotiate(&self, config: &mut Config, limit: Duration) -> Result<Session, Failure> {
         let plain = |config: &mut Config| Session::open(config.ssl_mode(SslMode::Disable), NoTls, limit);
         let secure = |config: &mut Config, mode: SslMode| {
@@ -188,7 +188,7 @@ impl Login {
     }
 }
 
-/// Gives each host its port: one for all, or one each.
+/// Sets the port of each host: one port for all, or one each.
 fn set_ports(hosts: &mut [Host], ports: Option<&str>) -> Result<(), String> {
     let Some(ports) = ports else { return Ok(()) };
     let ports: Vec<u16> = ports.split(',').map(|port| number("port", port)).collect::<Result<_, _>>()?;
@@ -201,7 +201,7 @@ fn set_ports(hosts: &mut [Host], ports: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The directory of the socket when no host is named.
+/// Returns the directory of the socket when no host is named.
 fn local_socket() -> String {
     let has_socket = |directory: &&&str| Path::new(directory).join(format!(".s.PGSQL.{PORT}")).exists();
     SOCKETS.iter().find(has_socket).unwrap_or(&SOCKETS[0]).to_string()

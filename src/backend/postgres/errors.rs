@@ -1,4 +1,4 @@
-//! What goes wrong with PostgreSQL, in one line: worth another try or not, and what to do.
+//! Explains PostgreSQL's errors in one line: class, cause and remedy.
 
 use std::error::Error as _;
 use std::io;
@@ -12,11 +12,11 @@ use super::session::Failure;
 const OTHER_ENCRYPTION: &str = "28000";
 pub(super) const NO_TABLE: &str = "42P01";
 pub(super) const NO_SCHEMA: &str = "3F000";
-/// The right is missing.
+/// Code for a missing right.
 pub(super) const DENIED: &str = "42501";
-/// The taking was given back before it came, which the statement says by dividing by zero.
+/// Code for a division by zero, with which a taking reports that it was given back before it arrived.
 pub(super) const GIVEN_UP: &str = "22012";
-/// Another process made the table at the same time: the key, the table or its type is there.
+/// Codes for a race between two processes that create a table: the key, the table or its type exists already.
 pub(super) const MADE_ALREADY: [&str; 3] = ["23505", "42P07", "42710"];
 const ONLY_READ: &str = "25006";
 
@@ -24,12 +24,12 @@ pub(super) fn is(failure: &Failure, code: &str) -> bool {
     matches!(failure, Failure::Said(error) if error.code().is_some_and(|found| found.code() == code))
 }
 
-/// Tells whether the server wants TLS, or no TLS.
+/// Returns whether the server refused the connection because of its encryption: it wants TLS, or no TLS.
 pub(super) fn wants_other_encryption(failure: &Failure) -> bool {
     is(failure, OTHER_ENCRYPTION)
 }
 
-/// Tells whether TLS failed, as opposed to what is sent through it.
+/// Returns whether TLS failed, as opposed to the messages sent through it.
 pub(super) fn is_of_tls(failure: &Failure) -> bool {
     matches!(failure, Failure::Said(error) if is_handshake(error))
 }
@@ -38,22 +38,22 @@ fn is_handshake(error: &Error) -> bool {
     error.to_string().starts_with("error performing TLS handshake")
 }
 
-/// Tells whether the server is read-only, as a standby can.
+/// Returns whether the server is read-only, as a standby is.
 pub(super) fn is_read_only(failure: &Failure) -> bool {
     matches!(failure, Failure::ReadOnly) || is(failure, ONLY_READ)
 }
 
-/// The server has answered, if only to complain.
+/// Returns whether the server has answered, if only with an error.
 pub(super) fn is_answer(failure: &Failure) -> bool {
     is_said(failure) || matches!(failure, Failure::Locked { .. } | Failure::Ours(_))
 }
 
-/// The server complains of what it was asked.
+/// Returns whether the server answered with an error of its own.
 pub(super) fn is_said(failure: &Failure) -> bool {
     matches!(failure, Failure::Said(error) if error.as_db_error().is_some())
 }
 
-/// Nobody has said anything, be it in time or at all.
+/// Returns whether no answer came, in time or at all.
 pub(super) fn is_silence(failure: &Failure) -> bool {
     match failure {
         Failure::Silence => true,
@@ -62,7 +62,7 @@ pub(super) fn is_silence(failure: &Failure) -> bool {
     }
 }
 
-/// The server has ended the session, as it does with one that is idle for too long.
+/// Returns whether the server has ended the session, as it does after too long an idle time.
 pub(super) fn is_end_of_session(failure: &Failure) -> bool {
     let Failure::Said(error) = failure else { return false };
     match error.as_db_error() {
@@ -139,7 +139,7 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
             .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
         Some(answer) => {
             let error = of_answer(user, answer);
-            // The server says goodbye: it may have done its work before.
+            // The server ends the session, perhaps after it executed the statement.
             if is_goodbye(answer.code()) { error.ambiguous() } else { error }
         }
         None if error.to_string().starts_with("error deserializing") => not_of_locks(&cause(error)),
@@ -147,34 +147,36 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
     }
 }
 
-/// Explains that the server was told not to wait until its standby has done what was asked, too.
+/// Explains that the server was told to stop waiting for its standby, which may lack the change.
 pub(super) fn unreplicated() -> BackendError {
     BackendError::transient("the server did not wait for its standby, so a failover would lose the lock")
         .hint("check that the standbys in synchronous_standby_names are running")
         .ambiguous()
 }
 
-/// Explains that the lock would be free before the job is dead. It was taken, and is to be given back.
+/// Explains that the table stores no milliseconds, so the lock would be free before the job is dead. The lock was
+/// taken, and must be given back.
 pub(super) fn too_coarse(table: &str) -> BackendError {
     BackendError::permanent(format!("the table {table} stores no milliseconds, so a lock would end too early"))
         .hint("change its columns lock_until and locked_at to TIMESTAMP, without a precision")
         .ambiguous()
 }
 
-/// Explains the same of a table whose columns are not to blame.
+/// Explains that the table stores an earlier end although its columns could store the requested one. The lock was
+/// taken, and must be given back.
 pub(super) fn too_early(table: &str) -> BackendError {
     BackendError::permanent(format!("the table {table} stores an earlier end of the lock than requested"))
         .hint(format!("check its triggers and rules: psql -c '\\d {table}'"))
         .ambiguous()
 }
 
-/// Explains that the server took the statement and left the lock's row as it was.
+/// Explains that the server accepted the statement but left the lock's row unchanged.
 pub(super) fn kept_back(table: &str) -> BackendError {
     BackendError::permanent(format!("the table {table} refuses changes to the lock's row"))
         .hint(format!("check its row security, triggers and rules: psql -c '\\d {table}'"))
 }
 
-/// Explains that the table has no place for this name beside one that it takes for the same.
+/// Explains that the table has no place for a lock's name beside a stored name that it treats as the same.
 pub(super) fn spelt_otherwise(table: &str, name: &str, stored: &str) -> BackendError {
     BackendError::permanent(format!("the column name of {table} treats {name} and {stored} as one lock"))
         .hint(format!("use {stored}, or run: ALTER TABLE {table} ALTER COLUMN name TYPE VARCHAR(64)"))
@@ -200,7 +202,8 @@ fn locked(what: &str) -> BackendError {
         .hint("end its transaction; pg_stat_activity and pg_blocking_pids on the server show it")
 }
 
-/// The table has other columns than ours, columns of other types, or no key: what people have made, and what is no table.
+/// Returns whether the code shows that the table is none of shedlock's: other columns, columns of other types, no key,
+/// or no table at all. Tables that people created are like that.
 fn is_of_form(code: &SqlState) -> bool {
     let columns = ["42703", "42804", "42809", "42883", "42P10"];
     // A view, a value that is missing or does not fit, a cast that fails.
@@ -208,7 +211,7 @@ fn is_of_form(code: &SqlState) -> bool {
     columns.contains(&code.code()) || values.contains(&code.code())
 }
 
-/// The server's own words.
+/// Returns a failure in the server's own words.
 pub(super) fn said(failure: &Failure) -> String {
     match failure {
         Failure::Said(error) => error.as_db_error().map_or_else(|| cause(error), |answer| answer.message().to_owned()),
@@ -223,11 +226,11 @@ fn is_goodbye(code: &SqlState) -> bool {
     code.code().starts_with("57P") || code.code().starts_with("08")
 }
 
-/// Sorts an answer of the server.
+/// Classifies an error that the server answered.
 fn of_answer(user: &str, answer: &DbError) -> BackendError {
     use ErrorClass::{Overloaded, Permanent, Transient};
     let (said, code) = (answer.message(), answer.code().code());
-    // PgBouncer has one code for all that it refuses, be it for good or for now.
+    // PgBouncer has one code for everything that it refuses, permanently or for now.
     let pooler = |part: &str| code == "08P01" && said.contains(part);
     let is_full = code == "53300" || pooler("no more connections") || pooler("query_wait_timeout");
     let (class, hint) = match code {
@@ -243,12 +246,12 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
         DENIED => (Permanent, "{user} needs SELECT, INSERT and UPDATE on the table"),
         _ if is_full => (Overloaded, FULL),
         "08P01" if is_refusal(said) => (Permanent, "check the user and the database in the URL"),
-        // It says so for a while after the server was away. Later versions add the server's words.
+        // PgBouncer says this for a while after the server was away. Later versions add the server's words.
         "08P01" if said.contains("server_login_retry") => {
             return BackendError::transient(said).hint(LOGIN_RETRY).lingering();
         }
         ONLY_READ => (Transient, READ_ONLY),
-        // No connection, a collision with another transaction, too few resources, an operator, the system.
+        // No connection, a conflict with another transaction, too few resources, an operator's command, a system error.
         "55P03" => (Transient, ""),
         _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => (Transient, ""),
         _ => (Permanent, ""),
@@ -268,14 +271,14 @@ fn is_refusal(said: &str) -> bool {
     parts.iter().any(|part| said.contains(part))
 }
 
-/// The innermost reason, in one line.
+/// Returns the innermost cause, in one line.
 fn cause(error: &Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
     let text = cause.to_string();
-    // What the system says ends with its number, which says nothing more.
+    // A system error ends with its number, which says nothing more.
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut characters = text.chars();
     characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! How a server is asked: which tables are meant, for how long, and what a failure means.
+//! Sends statements with the right table names and time limits, and finds the cause of failures.
 
 use std::time::Duration;
 
@@ -12,21 +12,22 @@ use super::{Postgres, Values, errors};
 use crate::backend::BackendError;
 use crate::system::{Moment, Timestamp};
 
-/// A statement is given no less than this.
+/// Minimum time limit of a statement.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// So much sooner than the caller stops waiting a statement is given up, so that the caller learns why.
+/// Time by which a statement is given up before the caller stops waiting, so that the caller learns why.
 const LEEWAY: Duration = Duration::from_millis(250);
 
-/// How often what people ask is asked again on a new connection, where the server ended the old one.
+/// Number of times that a listing or a change is repeated on a new connection after the server ended the old one.
 const AGAIN: usize = 3;
 
-/// Each answer to what people ask begins with the time, and with whether the server is read-only.
+/// Number of columns about the server that begin the answer to a listing or a change: its time, and whether it is
+/// read-only.
 const OF_SERVER: usize = 2;
 
 impl Postgres {
-    /// Asks for what is there, and makes nothing. The answer begins with the time and whether the server is read-only, also
-    /// where there is nothing else; the time and the rows that have more are returned.
+    /// Sends a listing or a change, and creates no table. Every answer begins with the server's time and whether it is
+    /// read-only, even if there is nothing else. Returns the time, and the rows that have more columns.
     pub(super) fn look(
         &mut self,
         session: &mut Session,
@@ -35,7 +36,7 @@ impl Postgres {
     ) -> Result<Listing, Failure> {
         for _ in 0..AGAIN {
             match self.look_once(session, statement, values) {
-                // What is only looked at, or may be done twice, is asked for on a new connection.
+                // A listing, or a change that may be made twice, is repeated on a new connection.
                 Err(failure) if errors::is_end_of_session(&failure) => *session = self.servers.connect()?,
                 answer => return answer,
             }
@@ -64,7 +65,8 @@ impl Postgres {
         Ok(Listing { now, rows })
     }
 
-    /// Sends a statement, which names the schemas of its tables if another client may have changed the session.
+    /// Sends an operation. The statement names the schemas of its tables if another client may have changed the
+    /// session.
     pub(super) fn query(
         &mut self,
         session: &mut Session,
@@ -87,8 +89,8 @@ impl Postgres {
                     session.served_by_own();
                     return self.answered(Ok(rows));
                 }
-                // The lock is lost, the table is missing, or this was not a session of our own.
                 Err(failure) if !errors::is(&failure, errors::NO_TABLE) => return Err(failure),
+                // No row or no table: the lock is lost, the table is missing, or the session is not shedlock's own.
                 answer => {
                     self.place(session)?;
                     if !self.tables.are_placed() {
@@ -99,7 +101,7 @@ impl Postgres {
         }
     }
 
-    /// The next try has all the time again.
+    /// Gives the next attempt the whole time again after an answer.
     fn answered<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {
         if answer.is_ok() {
             self.begun = None;
@@ -118,8 +120,8 @@ impl Postgres {
         session.query(statement, values, limit).map_err(|failure| self.sort(session, failure))
     }
 
-    /// Finds out more about a failure: which lock kept the statement waiting, that it was the pooler who said nothing, or why
-    /// this session can only read.
+    /// Refines a failure: finds the lock that kept the statement waiting, names the pooler that did not answer, or
+    /// explains why this session is read-only.
     pub(super) fn sort(&self, session: &mut Session, failure: Failure) -> Failure {
         match failure {
             Failure::Cancelled => self.find_lock(session),
@@ -135,7 +137,7 @@ impl Postgres {
         }
     }
 
-    /// Why this session can only read, if it is not for the server's sake: another server would be no better.
+    /// Returns why this session is read-only, if the cause is the role or the URL: no other server would help.
     pub(super) fn only_reads(&self, session: &mut Session) -> Option<BackendError> {
         let rows = session.query(READ_ONLY, &[], self.limit(session)).ok()?;
         let row = rows.first()?;
@@ -143,7 +145,7 @@ impl Postgres {
         Some(errors::only_reads(text(0)?, text(1)?, text(2)?))
     }
 
-    /// Finds the table that kept a statement waiting until it was taken back.
+    /// Finds the table that kept a statement waiting until it was cancelled.
     fn find_lock(&self, session: &mut Session) -> Failure {
         let names = TABLES.map(|table| self.tables.bare(table));
         let found = session.query(LOCKED, &[(&names.as_slice(), Type::TEXT_ARRAY)], SHORTEST);
@@ -151,8 +153,8 @@ impl Postgres {
         place.map_or(Failure::Cancelled, |place| Failure::Locked { row: false, place })
     }
 
-    /// How long the server may be busy with a statement: as long as somebody waits for the answer. Tries that have failed
-    /// before have had their share of it.
+    /// Returns how long the server may work on a statement: as long as the caller waits for the answer, less the time
+    /// that failed attempts have used.
     pub(super) fn limit(&self, session: &Session) -> Duration {
         let now = Moment::now();
         let leeway = if session.is_lent() { LEEWAY + SHORTEST } else { LEEWAY };
@@ -161,7 +163,8 @@ impl Postgres {
     }
 }
 
-/// Reads the values of a row from this column on. Others may have made the table: what is of another type is nothing.
+/// Reads the values of a row from a column on. People may have created the table: a value of another type reads as
+/// none.
 pub(super) fn cells(row: &Row, from: usize) -> sql::Row {
     fn value<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Option<T> {
         row.try_get::<_, Option<T>>(column).ok().flatten()

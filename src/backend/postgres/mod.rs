@@ -1,7 +1,7 @@
-//! Locks in a PostgreSQL table, the Java library's.
+//! Locks in a PostgreSQL table, in the layout of the Java library ShedLock.
 //!
-//! Every operation is one statement in one message: it is not prepared first, which would cost another round trip and
-//! would not survive PgBouncer.
+//! Every operation is one statement in one message. shedlock does not prepare it first: that would cost another round
+//! trip, and would not work behind PgBouncer.
 
 mod answer;
 mod check;
@@ -32,30 +32,30 @@ use statements::{
     TABLE_IS_THERE, Tables,
 };
 
-/// How often a taking may find the lock free and then taken before that counts as trouble.
+/// Number of times that a taking may find the lock free and then taken before it fails.
 const RACES: usize = 10;
 
-/// So much earlier than asked for may a lock end, in a column that keeps milliseconds.
+/// Time by which a column that keeps milliseconds may store a lock's end too early.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// So many digits of a second are milliseconds.
+/// Digits of a second that are milliseconds.
 const MILLISECONDS: i32 = 3;
 
-/// The parameters of a statement, with their types.
+/// Parameters of a statement, with their types.
 type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// Locks in a PostgreSQL table.
+/// Backend that keeps locks in a PostgreSQL table.
 pub(crate) struct Postgres {
     servers: Servers,
     tables: Tables,
-    /// How long to try, one try after the other.
+    /// Time for all attempts of a request together.
     patience: Duration,
-    /// When the first of the tries began that have failed since the last answer.
+    /// Start of the first attempt that failed since the last answer.
     begun: Option<Moment>,
 }
 
 impl Postgres {
-    /// Checks `postgres://USER@HOST/DATABASE`, without reaching for the server.
+    /// Checks `postgres://USER@HOST/DATABASE` without connecting.
     pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let servers = Servers::of_url(url, access)?;
         let table = url.take_table()?;
@@ -64,7 +64,8 @@ impl Postgres {
         Ok(Opened::server(SqlLocks::new(database), url))
     }
 
-    /// Judges the answer to a taking or a renewal: the lock has to stay ours until its end, which others have to see too.
+    /// Judges the answer to a taking or a renewal: the lock must stay held until its end, and other sessions must see
+    /// that end, also after a failover.
     fn judge(&mut self, session: &mut Session, end: End, lease: Duration) -> Result<(), Failure> {
         if session.is_unreplicated() {
             return Err(errors::unreplicated().into());
@@ -73,7 +74,7 @@ impl Postgres {
         if !is_early && !end.is_round() {
             return Ok(());
         }
-        // Either by chance, or because the column keeps no more.
+        // An end may be round or early by chance, or because the column keeps fewer digits.
         let asked = self.query(session, &DIGITS, History::Without, &[]);
         let rows = asked.map_err(|failure| self.explain(&failure).error.ambiguous())?;
         let Some(row) = rows.first() else { return Ok(()) };
@@ -85,8 +86,8 @@ impl Postgres {
         }
     }
 
-    /// Asks for a renewal or a release. That its row was still ours and nothing was changed is no loss of the lock. It may be
-    /// that another changed it just then, which shows when it is asked again.
+    /// Sends a renewal or a release. A row that still has this owner but was not changed is no lost lock: another
+    /// session may have changed it just then, which shows when the request is repeated.
     fn change_ours(
         &mut self,
         session: &mut Session,
@@ -154,7 +155,7 @@ impl Database for Postgres {
         session.close();
     }
 
-    /// A connection on which the server answered is as good as before.
+    /// Returns true for a connection on which the server answered: it is as good as before.
     fn outlives(&self, session: &Session, failure: &Failure) -> bool {
         errors::is_answer(failure) && !session.is_over()
     }
@@ -169,7 +170,7 @@ impl Database for Postgres {
         let fault = match failure {
             failure if errors::is_read_only(failure) => Fault::ReadOnly,
             failure if errors::is(failure, errors::NO_TABLE) => Fault::Missing(self.tables.missing(&said)),
-            // Whose fault it is shows without the history.
+            // A repetition without the history shows which table is to blame.
             failure if errors::is_said(failure) && !errors::is(failure, errors::GIVEN_UP) => match error.class {
                 ErrorClass::Permanent => Fault::History,
                 _ => Fault::Other,
@@ -202,7 +203,7 @@ impl Database for Postgres {
             Some((Ok(stored), Ok(false))) => {
                 errors::spelt_otherwise(self.tables.name(Table::Locks), claim.name.as_str(), &stored)
             }
-            // By chance it may have become free just now.
+            // The lock may have become free just now.
             Some(_) => {
                 BackendError { class: ErrorClass::Transient, ..errors::kept_back(self.tables.name(Table::Locks)) }
             }
@@ -234,7 +235,7 @@ impl Database for Postgres {
             Closing::Ended { verdict, exit_code } => (exit_code.map(i32::from), Some(verdict.as_str())),
             Closing::Unused | Closing::GivenUp => (None, None),
         };
-        // The newest stays with every backend, since some count on from it.
+        // Every backend keeps the newest record, since some continue their tokens from it.
         let (ended, keep) = (claim.owner.ended(), i64::from(claim.keep.max(1)));
         let values: Values<'_> = &[
             (&claim.name.as_str(), Type::TEXT),
@@ -294,7 +295,7 @@ impl Database for Postgres {
     fn elsewhere(&mut self, session: &mut Session, table: Table) -> Result<Vec<String>, Failure> {
         let places = self.place(session)?;
         let bare = self.tables.bare(table);
-        // One that is now where it was missing is no trouble: another process made it.
+        // A table that is now where it was missing is no error: another process created it.
         let is_there = match self.tables.are_placed() {
             true => places.all(&bare).any(|found| found.eq_ignore_ascii_case(self.tables.name(table))),
             false => places.of(&bare).is_some(),
@@ -314,7 +315,7 @@ impl Database for Postgres {
     }
 
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
-        // From here on the names are as they will be.
+        // Settles which schemas the table names mean.
         self.look(session, &NOW, &[])?;
         let name = self.name(table);
         let Listing { rows, .. } = self.look(session, &TABLE_IS_THERE, &[(&name, Type::TEXT)])?;

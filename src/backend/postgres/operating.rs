@@ -1,4 +1,4 @@
-//! What people ask of the store, on real servers.
+//! Tests the requests of administrators on real servers.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ fn claim(owner: Owner) -> Claim {
     Claim { name: LockName::new("job").unwrap(), owner, lease: MINUTE, keep: 100, purpose: Purpose::Run }
 }
 
-/// Runs under a lock once.
+/// Takes the lock once and releases it.
 fn works(backend: &mut dyn Admin) {
     static RUNS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1000);
     let number = RUNS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -33,7 +33,7 @@ fn change(from: &str, to: &str, left: Duration) -> Change {
     Change { name: LockName::new("job").unwrap(), from: from.to_owned(), to: to.to_owned(), left }
 }
 
-/// A role without any right, which can log in to the database.
+/// Creates a role without any right, which can log in to the database.
 fn role(database: &PostgresDatabase, name: &str) -> (String, Box<dyn Admin>) {
     let role = format!("{}_{name}", database.name);
     database.psql(&format!("create role {role} login; revoke create on schema public from public"));
@@ -70,7 +70,7 @@ fn both_kinds_of_times_are_read_and_infinity() {
         assert_eq!([free, null, past].map(Lock::is_held), [false; 3], "{kind}: {found:?}");
         assert_eq!((free.state.since, null.state.until), (None, None));
         assert!(plain.state.left > MINUTE * 59 && plain.state.left <= MINUTE * 60, "{kind}: {plain:?}");
-        // An end that there was not, and a taking at some time.
+        // The lock had no end, and now has one; its time of taking is that of the change.
         let change = Change { name: LockName::new("endless").unwrap(), ..change("a person", "another", MINUTE) };
         assert_eq!(backend.change(&change), Ok(Kept::Kept));
         let lock = &backend.locks(&["endless"]).unwrap().locks[0];
@@ -115,7 +115,7 @@ fn who_may_only_look_may_look() {
     assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
     assert_eq!(backend.make().unwrap().len(), 2);
     complains(&backend.change(&change("somebody", "else", MINUTE)).unwrap_err(), "permission denied", "UPDATE");
-    // Also if the server makes sure that this user does no more.
+    // Reading works also where the server makes the role's sessions read-only.
     for setting in [format!("role {role}"), format!("role {role} in database {}", database.name)] {
         database.psql(&format!("alter {setting} set default_transaction_read_only = on"));
         backend.disconnect();
@@ -168,7 +168,7 @@ fn tables_of_others_are_told_from_ours() {
     complains(&backend.runs(&Wanted::default()).unwrap_err(), history, rename);
     database.psql("drop table shedlock");
     complains(&backend.make().unwrap_err(), history, rename);
-    // The right to make it has nothing to do with it.
+    // The right to create the table makes no difference.
     assert_eq!(backend.locks(&[]).unwrap().locks, []);
 }
 
@@ -185,7 +185,7 @@ fn the_schema_lets_a_user_work_who_may_make_nothing() {
     database.psql(&rights(&schema));
     works(&mut *backend);
     assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1);
-    // In another place.
+    // The same with the tables in another schema.
     let mut backend = open(&format!("{}?table=ops.locks", database.login(&role).url()));
     let schema = backend.schema();
     let prepare = schema.lines().find_map(|line| line.split_once("must exist: ")).unwrap().1;
@@ -203,7 +203,7 @@ fn a_standby_is_not_asked() {
     let name = &database.name;
     works(&mut *open(&database.url()));
     let standby = primary.standby();
-    // This one says of itself that it can only be read, and has no table.
+    // The barred server reports itself read-only, and has no table.
     let barred = Postgres::only_read(name);
     for other in [standby.port(), barred.port()] {
         let url = |ports: [u16; 2]| {

@@ -1,19 +1,19 @@
-//! The password file of libpq: `HOST:PORT:DATABASE:USER:PASSWORD`, a line each, `*` for anything.
+//! Searches libpq's password file: a line each of `HOST:PORT:DATABASE:USER:PASSWORD`, with `*` for anything.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// What the file says.
+/// Result of a search in the password file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
     Password(String),
-    /// Others can read the file, so it is not used, as libpq does not.
+    /// File that other users can read. It is ignored, as by libpq.
     Open(PathBuf),
 }
 
-/// What a password is looked for.
+/// Login that needs a password.
 pub(super) struct Login<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,
@@ -21,7 +21,7 @@ pub(super) struct Login<'a> {
     pub(super) user: &'a str,
 }
 
-/// Looks into the file that the variable PGPASSFILE names, or `~/.pgpass`.
+/// Searches the file that the variable PGPASSFILE names, or `~/.pgpass`.
 pub(super) fn find(named: Option<PathBuf>, login: &Login<'_>) -> Found {
     let Some(path) = named.or_else(|| Some(crate::system::user::home()?.join(".pgpass"))) else {
         return Found::Nothing;
@@ -44,7 +44,7 @@ pub(super) fn find(named: Option<PathBuf>, login: &Login<'_>) -> Found {
 /// Returns the password of the first line that fits.
 fn search(text: &str, login: &Login<'_>) -> Option<String> {
     let port = login.port.to_string();
-    // The default directory of the server's socket counts as this host.
+    // A directory of sockets counts as localhost.
     let host = if login.host.starts_with('/') { "localhost" } else { login.host };
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let fields = fields(line);
@@ -57,7 +57,7 @@ fn search(text: &str, login: &Login<'_>) -> Option<String> {
 #[derive(Default)]
 struct Field {
     text: String,
-    /// A backslash protects something in it, so it is no `*` for anything.
+    /// Set if a backslash escapes a character: a `*` is then not a wildcard.
     protected: bool,
 }
 
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-/// Cuts a line at its colons; a backslash takes the meaning from a colon and from a backslash.
+/// Splits a line at its colons. A backslash makes the next character, a colon or a backslash, an ordinary one.
 fn fields(line: &str) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut field = Field::default();

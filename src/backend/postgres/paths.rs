@@ -1,8 +1,8 @@
-//! Which tables are meant where the URL names no schema, and where else the database has tables of their names.
+//! Finds the schemas of the tables where the URL names none, and other tables of the same names in the database.
 //!
-//! Behind a pooler a session may carry the `search_path` and the temporary tables of another client. So the schema is
-//! found by the `search_path` that the role has of its own. A session of our own needs none of this: each statement says
-//! which process has to carry it out.
+//! Behind a pooler a session may carry the `search_path` and the temporary tables of another client. So shedlock finds
+//! the schema by the role's own `search_path`. A session of its own needs none of this: each statement says which
+//! server process must execute it.
 
 use tokio_postgres::types::Type;
 
@@ -11,29 +11,29 @@ use super::session::{Failure, Session};
 use super::statements::PLACES;
 use super::{BackendError, Postgres};
 
-/// What the database says of the schemas. All names are quoted where they have to be.
+/// Schemas and tables that the database reports. All names are quoted where they have to be.
 pub(super) struct Places {
-    /// The schemas of the role's own `search_path`, in their order.
+    /// Schemas of the role's own `search_path`, in order.
     path: Vec<String>,
-    /// The schema and the bare name of each table that has one of our names.
+    /// Schema and bare name of each table that is named like one of shedlock's.
     found: Vec<(String, String)>,
 }
 
 impl Places {
-    /// The schema in which the role by itself would find the table.
+    /// Returns the schema in which the role by itself would find the table.
     pub(super) fn of(&self, name: &str) -> Option<&String> {
         self.path.iter().find(|schema| self.found.iter().any(|(place, table)| place == *schema && table == name))
     }
 
-    /// The tables of this name, wherever they are.
+    /// Returns the tables of this name in all schemas.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = String> + 'a {
         self.found.iter().filter(move |(_, table)| table == name).map(|(schema, table)| format!("{schema}.{table}"))
     }
 }
 
 impl Postgres {
-    /// Has the statements name the schemas, if another client may have changed the session: [`Session::is_own`] is certain
-    /// from then on, or the tables are placed.
+    /// Adds schemas to the table names if another client may have changed the session. From then on [`Session::is_own`]
+    /// is certain, or the tables are placed.
     pub(super) fn place(&mut self, session: &mut Session) -> Result<Places, Failure> {
         let places = self.places(session)?;
         if session.is_own() || self.tables.are_placed() {

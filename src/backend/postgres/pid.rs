@@ -1,7 +1,7 @@
-//! The process that the server said serves a connection.
+//! Reads the id of the process that the server assigned to a connection.
 //!
-//! A pooler says a number of its own. The driver keeps the number to itself, but writes it into a request to cancel, so
-//! one is written here, to nobody.
+//! A pooler reports a number of its own. The driver hides the number, but writes it into a request to cancel; so a
+//! request is written here to a connection that leads nowhere.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
-/// A request to cancel ends with the process and a secret, of four bytes each.
+/// Length of the process id and the secret that end a request to cancel, four bytes each.
 const ENDING: usize = 8;
 
-/// Reads the number of the process out of a request to cancel.
+/// Extracts the process id from a request to cancel.
 pub(super) async fn read(token: &CancelToken) -> Option<i32> {
     let tape = Tape::default();
     token.cancel_query_raw(tape.clone(), Plain).await.ok()?;
@@ -25,15 +25,15 @@ pub(super) async fn read(token: &CancelToken) -> Option<i32> {
     Some(i32::from_be_bytes(*written.get(ending..)?.first_chunk()?))
 }
 
-/// A connection to nobody, which keeps what is written to it.
+/// A connection to no server, which records the bytes written to it.
 #[derive(Clone, Default)]
 struct Tape(Arc<Mutex<Vec<u8>>>);
 
-/// Offers TLS, and leaves it at that.
+/// A TLS connector that leaves the connection unencrypted.
 struct Plain;
 
 impl AsyncRead for Tape {
-    /// Says yes to TLS, which is all that is asked for.
+    /// Accepts TLS, the only question that the driver asks.
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         into.put_slice(b"S");
         Poll::Ready(Ok(()))

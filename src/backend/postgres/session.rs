@@ -1,8 +1,8 @@
-//! A connection whose every wait has an end.
+//! A connection on which every wait has a time limit.
 //!
-//! The driver's own blocking client knows no limit once the server has accepted the connection: one that is frozen would
-//! keep us from the next host, and a statement that waits for another session's lock would be carried out when nobody
-//! wants it any more. So this is that client again, as far as it is needed here, with a limit on everything.
+//! The driver's blocking client has no limit once the server has accepted the connection. A frozen server would keep
+//! shedlock from the next host, and a statement that waits for another session's lock would be executed after the
+//! caller gave up. This module replaces that client as far as shedlock needs it, with a limit on every wait.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -24,26 +24,27 @@ use tokio_postgres::{
 use super::super::BackendError;
 use super::pid;
 
-/// How long taking back a statement may take, and how long saying goodbye.
+/// Time limit for cancelling a statement, and for closing a connection.
 const SHORTLY: Duration = Duration::from_millis(500);
 
-/// So much later than for a connection we stop waiting for what is said over it.
+/// Time by which shedlock's limit for a login exceeds the driver's limit for the connection.
 const LATER: Duration = Duration::from_millis(10);
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug)]
 pub(in crate::backend) enum Failure {
-    /// The server or the system says no.
+    /// Error from the server or the system.
     Said(Error),
-    /// Nobody says anything.
+    /// No answer in time.
     Silence,
-    /// The server was busy with the statement for too long. It was told to leave it, and has left it.
+    /// Statement that took too long, which the server was told to cancel, and has cancelled.
     Cancelled,
-    /// The server answers, and can only be read, so what it says need not be so any more.
+    /// Answer of a read-only server, which may be outdated.
     ReadOnly,
-    /// A pooler does not say anything either, or has hung up: it may not have asked a server at all.
+    /// Silence or hang-up of a pooler, which may not have forwarded the request to a server.
     Pooled,
-    /// Another session keeps a row or a table. `place` is what the server says of where, or the words of the statement there.
+    /// Lock of another session on a row or a table. `place` is the server's description of where, or the words of the
+    /// statement there.
     Locked {
         row: bool,
         place: String,
@@ -57,31 +58,31 @@ impl From<BackendError> for Failure {
     }
 }
 
-/// A connection. It is served only while an operation waits.
+/// A connection, which is served only while an operation waits.
 pub(in crate::backend) struct Session {
     runtime: Runtime,
     client: Client,
     connection: JoinHandle<Result<(), Error>>,
-    /// Tells the server to leave what it is doing for us; gone once it was told.
+    /// Request that the server cancel the current statement; `None` once it was sent.
     cancel: Cancel,
-    /// The process that the server said serves us.
+    /// Process that serves this session, by the server's word.
     pid: Option<i32>,
     origin: Origin,
-    /// The server has warned that what it did may be lost in a failover.
+    /// Set if the server warned that a failover may lose the last change.
     unreplicated: Arc<AtomicBool>,
 }
 
-/// Whose a session is.
+/// Origin of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Unknown,
-    /// Nobody had it before us.
+    /// Session that no other client has used.
     Own,
-    /// A pooler lends it, and to others as well.
+    /// Session that a pooler lends to shedlock, and to other clients as well.
     Lent,
 }
 
-/// Processes have no larger numbers on Linux. PgBouncer makes up a number of 32 bits.
+/// Largest process id on Linux. PgBouncer makes up numbers of 32 bits.
 const LARGEST_PID: i32 = 1 << 22;
 
 type Cancel = Option<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>;
@@ -102,7 +103,7 @@ impl Session {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|_| Failure::Silence)?;
-        // A server that nobody reaches is told from one that says nothing: the driver's own limit ends before ours.
+        // The driver's own limit ends before shedlock's: that tells a server that cannot be reached from a silent one.
         config.connect_timeout(limit);
         let opened = runtime.block_on(async { timeout(limit + LATER, config.connect(tls.clone())).await });
         let (client, connection) = opened.map_err(|_| Failure::Silence)?.map_err(Failure::Said)?;
@@ -118,34 +119,35 @@ impl Session {
         Ok(Self { runtime, client, connection, cancel, pid, origin, unreplicated })
     }
 
-    /// The process that has to carry out a statement that is only for a session of our own; `None` where that is certain.
+    /// Returns the process to which a statement must be tied, because the session may be a pooler's; `None` where the
+    /// origin is known.
     pub(super) fn only_for(&self) -> Option<i32> {
         self.pid.filter(|_| self.origin == Origin::Unknown)
     }
 
-    /// Notes which process carried out a statement.
+    /// Records which process executed a statement.
     pub(super) fn served_by(&mut self, pid: i32) {
         self.origin = if self.pid == Some(pid) { Origin::Own } else { Origin::Lent };
     }
 
-    /// Notes that a statement was carried out which is only for a session of our own.
+    /// Records that a statement was executed which was tied to this session's process.
     pub(super) fn served_by_own(&mut self) {
         if self.origin == Origin::Unknown {
             self.origin = Origin::Own;
         }
     }
 
-    /// Nobody had this session before us.
+    /// Returns whether no other client has used this session.
     pub(super) fn is_own(&self) -> bool {
         self.origin == Origin::Own
     }
 
-    /// A pooler lends it.
+    /// Returns whether a pooler lends this session.
     pub(super) fn is_lent(&self) -> bool {
         self.origin == Origin::Lent
     }
 
-    /// Asks in one message, without preparing the statement first.
+    /// Sends a statement in one message, without preparing it first.
     pub(super) fn query(
         &mut self,
         statement: &str,
@@ -158,12 +160,13 @@ impl Session {
         answer.map_err(|failure| locked(failure, statement))
     }
 
-    /// The last statement was carried out, and the server stopped waiting for its standby before that had it too.
+    /// Returns whether the server executed the last statement, but stopped waiting for its standby before that had it
+    /// too.
     pub(super) fn is_unreplicated(&self) -> bool {
         self.unreplicated.load(Ordering::Relaxed)
     }
 
-    /// Asks in the simple protocol, which is all that a pooler's console knows, and returns the rows.
+    /// Sends a statement in the simple protocol, the only one that a pooler's console knows, and returns the rows.
     pub(super) fn ask(&mut self, statement: &str, limit: Duration) -> Result<Vec<SimpleQueryRow>, Failure> {
         let Self { runtime, client, cancel, .. } = self;
         let messages = runtime.block_on(limited(client.simple_query(statement), limit, cancel))?;
@@ -171,33 +174,33 @@ impl Session {
         Ok(messages.into_iter().filter_map(row).collect())
     }
 
-    /// Has a statement carried out that answers nothing.
+    /// Executes a statement that returns no rows.
     pub(super) fn execute(&mut self, statement: &str, limit: Duration) -> Result<(), Failure> {
         let Self { runtime, client, cancel, .. } = self;
         runtime.block_on(limited(client.batch_execute(statement), limit, cancel))
     }
 
-    /// Whether this connection is of no more use: what was to be taken back once cannot be again.
+    /// Returns whether this connection is of no more use: it is closed, or its only request to cancel was sent.
     pub(super) fn is_over(&self) -> bool {
         self.client.is_closed() || self.cancel.is_none()
     }
 
-    /// Lets nobody go on with this connection.
+    /// Marks this connection as of no more use.
     pub(super) fn leave(&mut self) {
         self.cancel = None;
     }
 
-    /// Says goodbye, so that no server or pooler wonders in its log where we went.
+    /// Closes the connection properly, so that no server or pooler logs a lost client.
     pub(super) fn close(self) {
         let Self { runtime, client, connection, .. } = self;
         drop(client);
-        // Who does not want to hear it sees the connection close.
+        // A server that does not read the goodbye sees the connection close.
         let _ = runtime.block_on(async { timeout(SHORTLY, connection).await });
     }
 }
 
-/// Tells a lock of another session from other failures. Of a row the server says where it is; of a table, where in the
-/// statement it is named.
+/// Recognizes another session's lock among failures. For a row the server describes where it is; for a table it gives
+/// the position of the name in the statement.
 fn locked(failure: Failure, statement: &str) -> Failure {
     let Failure::Said(error) = &failure else { return failure };
     let Some(answer) = error.as_db_error().filter(|answer| *answer.code() == SqlState::LOCK_NOT_AVAILABLE) else {
@@ -211,10 +214,11 @@ fn locked(failure: Failure, statement: &str) -> Failure {
     Failure::Locked { row: false, place: rest.take_while(|character| !character.is_whitespace()).collect() }
 }
 
-/// The function of the server that warns when it stops waiting for a standby; the text of the warning may be in any language.
+/// Function of the server that warns when it stops waiting for a standby; the text of the warning may be in any
+/// language.
 const REPLICATION: &str = "SyncRepWaitForLSN";
 
-/// Serves a connection, and notes a warning that what was done may not have been replicated.
+/// Serves a connection, and records a warning that a change may not have been replicated.
 async fn serve<S, T>(mut connection: Connection<S, T>, unreplicated: Arc<AtomicBool>) -> Result<(), Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -230,9 +234,9 @@ where
     Ok(())
 }
 
-/// Waits for an answer, and cancels a statement that takes too long. If the server then says that the statement succeeded, it may
-/// have done so on this server only: PostgreSQL stops waiting for its standbys on a cancel, and reports success. Where a cancel
-/// was sent before, none is sent again, and a late answer counts: the whole machine may have stood still.
+/// Waits for an answer, and cancels a statement that takes too long. If the server then reports success, perhaps only
+/// this server has the change: on a cancel PostgreSQL stops waiting for its standbys, and reports success. After an
+/// earlier cancel no second one is sent, and a late answer counts: the whole machine may have been suspended.
 async fn limited<T>(
     answer: impl Future<Output = Result<T, Error>>,
     limit: Duration,

@@ -1,48 +1,52 @@
-//! The statements, each of which is an operation: with the history, and without one where it may not be kept.
+//! The SQL of every operation, with the history, or without it where the history cannot be written.
 //!
-//! The columns may be `timestamp` or `timestamptz`: what is compared and returned goes by the epoch, which is the same for
-//! both, and for what is written the statement sets the time zone to UTC for its own transaction. Its common table expression
-//! is there for that alone; it is evaluated before the first row is written.
+//! The columns may be `timestamp` or `timestamptz`. Comparisons and answers use the epoch, which is the same for both;
+//! to write, the statement sets the time zone to UTC for its own transaction. A common table expression exists only for
+//! that; the server evaluates it before it writes the first row.
 //!
-//! A role that may create in a schema of the `search_path` may define an operator or a function that fits the types of the
-//! arguments better than the server's own, and it would be carried out with our rights. So both sides of an operator have one
-//! type, for which the server has an operator (`name::text = $1`, which the key still serves), and so have the arguments of
-//! functions.
+//! A role that may create objects in a schema of the `search_path` may define an operator or a function that fits the
+//! types of the arguments better than the server's own, and it would run with the rights of shedlock's user. So both
+//! sides of an operator have one type, for which the server has an operator (`name::text = $1`, which the key still
+//! serves), and so have the arguments of functions.
 //!
-//! The statements know few functions: a new server process looks up each one that it meets, and most of the time that a
-//! taking takes is spent there.
+//! The statements use few functions: a new server process looks up each one that it meets, and a taking spends most of
+//! its time there.
 
 use super::super::sql::{History, Table};
 
-/// Beside the zone it limits the wait for a row that another is writing to what a run that is told to stop waits for its
-/// last answer: a statement that nobody waits for would take the lock for nobody. And it has warnings sent, of which one counts.
+/// Sets the time zone, and limits the wait for a row that another session is writing to the time that a stopped run
+/// waits for its last answer: a statement that no client waits for would take the lock for no one. Also enables
+/// warnings, one of which counts.
 ///
-/// It is empty, and so nothing happens, where `{own}` says that the session is not for this statement.
+/// Yields no row, so that nothing happens, where `{own}` says that the session is not for this statement.
 const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), \
     set_config('lock_timeout', '900ms', true), set_config('client_min_messages', 'warning', true) WHERE {own})";
 
-/// The server's time is that when the statement began.
+/// Condition that the lock is held at the server's time when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
 
-/// The row bears just this name. A column that takes `Job` and `job` for one finds the row of the other spelling as well.
+/// Condition that the row has exactly this name. A column that treats `Job` and `job` as one finds the row of the other
+/// spelling as well.
 const SPELT: &str = "lock.name::text COLLATE \"C\" = $1";
 
-/// An operation.
+/// The SQL of an operation.
 pub(super) struct Statement {
     lock: &'static str,
-    /// What it says in addition where there is a history, and what its answer then has of it.
+    /// Clauses that the statement gets where there is a history, and the column that the answer then contains.
     history: Option<(&'static str, &'static str)>,
 }
 
-/// Looks first: a skip then neither writes nor waits for a row that another is writing. `$1` name, `$2` owner, `$3` lease,
-/// `$4` host. No row at all means that another was quicker between the look and the taking, or that the row in the way bears
-/// another spelling of the name.
+/// Takes the lock. Looks first: a skip then neither writes nor waits for a row that another session is writing. `$1`
+/// name, `$2` owner, `$3` lease, `$4` host. No row at all means that another session was quicker between the look and
+/// the taking, or that the row in the way spells the name differently.
 ///
-/// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the order of
-/// the tokens is that of the takings. Taking again replaces the record. Where that has ended, the taking was given up and a
-/// network delivers it late: the division by zero takes all of the statement back. The key of the history decides that also
-/// between a taking and a giving back that are under way at once. It shortens nothing: of two requests of ours whose
-/// first answer was lost, that one may be carried out last, and its time is from when it began.
+/// The id is the token. It is drawn from the sequence for a row that was taken, while that row is locked, so the tokens
+/// are in the order of the takings. Taking again replaces the record. If that record has ended, the taking was given up
+/// and the network delivered it late: the division by zero rolls back the whole statement. The key of the history also
+/// decides between a taking and a giving back that are under way at once.
+///
+/// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
+/// when it began.
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
@@ -66,7 +70,7 @@ pub(super) const ACQUIRE: Statement = Statement {
     )),
 };
 
-/// `$1` name, `$2` owner, `$3` lease. The answer begins as that of a release does.
+/// Extends the lock. `$1` name, `$2` owner, `$3` lease. The answer begins as that of a release does.
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc}, \
         renewed AS (UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
@@ -77,15 +81,17 @@ pub(super) const RENEW: Statement = Statement {
     history: None,
 };
 
-/// How many digits of a second `lock_until` keeps, negative if all, and whether it keeps no time of the day.
+/// Reads how many digits of a second `lock_until` keeps, negative if all, and whether it is a date without a time of
+/// day.
 pub(super) const DIGITS: Statement = Statement {
     lock: "SELECT atttypmod, atttypid = 'date'::regtype::oid FROM {row}, pg_catalog.pg_attribute \
         WHERE attrelid = '{table}'::regclass::oid AND attname = 'lock_until'",
     history: None,
 };
 
-/// Asked when a taking has found neither the lock taken nor a row that it may have. `$1` name. Answers with a row that the
-/// column takes for one of this name and that is spelt otherwise, or else with that of the name if nobody holds it.
+/// Finds the row in the way of a taking that found the lock free and still got no row. `$1` name. Returns a row that
+/// the column treats as one of this name but that is spelt differently, or else the row of the name if no owner holds
+/// it.
 pub(super) const IN_THE_WAY: Statement = Statement {
     lock: "SELECT lock.name::text, {spelt} FROM {row}, {table} AS lock WHERE {spelt} AND NOT {held} \
         OR NOT {spelt} AND (lower(lock.name::text) = lower($1) OR lock.name::text = $1) AND EXISTS \
@@ -96,14 +102,15 @@ pub(super) const IN_THE_WAY: Statement = Statement {
     history: None,
 };
 
-/// A release that is repeated finds its own mark, and changes nothing. A lock stays held no longer than hold from now on,
-/// since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3` hold, `$4` the owner as
-/// ended, `$5` exit code, `$6` outcome, `$7` how many runs to keep.
+/// Releases the lock. A repeated release finds its own mark, and changes nothing. The lock stays held no longer than
+/// hold from now on, since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3`
+/// hold, `$4` the owner as ended, `$5` exit code, `$6` outcome, `$7` number of runs to keep.
 ///
-/// The answer is whether the row was changed; where it is ours and was not, something on the server keeps it.
+/// The answer is whether the row was changed. If the row has this owner and was not changed, something on the server
+/// prevents it.
 ///
-/// What happens to a record is one thing only, since one statement cannot change a row twice: the oldest go, also if they
-/// were to be closed.
+/// A record is either closed or deleted, since one statement cannot change a row twice: the oldest are deleted even if
+/// they were to be closed.
 pub(super) const RELEASE: Statement = Statement {
     lock: "WITH {utc}, \
         freed AS (UPDATE {table} AS lock \
@@ -127,7 +134,7 @@ pub(super) const RELEASE: Statement = Statement {
     )),
 };
 
-/// Gives back a taking that was answered, and under which no job has run. The parameters are those of [`RELEASE`].
+/// Gives back a granted taking under which no job has run. The parameters are those of [`RELEASE`].
 pub(super) const DISCARD: Statement = Statement {
     lock: RELEASE.lock,
     history: Some((
@@ -137,12 +144,12 @@ pub(super) const DISCARD: Statement = Statement {
     )),
 };
 
-/// Gives back a taking that was given up, which may still be on its way: the record that it has, or would have, is marked as
-/// void, and then [`ACQUIRE`] fails. The mark stays for as long as a network could keep the taking; the next release after that
-/// removes it. The parameters are those of [`RELEASE`].
+/// Gives back a taking that was given up, which may still be on its way. The statement marks the record that the taking
+/// has, or would have, as void, and then [`ACQUIRE`] fails. The mark stays for as long as a network could delay the
+/// taking; the next release after that removes it. The parameters are those of [`RELEASE`].
 ///
-/// A taking that is under way at the same time, and is not seen here, has written its record: this statement waits for it, and
-/// has to be repeated to see its lock. It may be the first statement of all.
+/// A taking that is under way at the same time, and is not visible here, has written its record: this statement waits
+/// for it, and must be repeated to see its lock. This may be the first statement of all.
 pub(super) const GIVE_BACK: Statement = Statement {
     lock: RELEASE.lock,
     history: Some((
@@ -154,26 +161,26 @@ pub(super) const GIVE_BACK: Statement = Statement {
     )),
 };
 
-/// Tells the record of a run from the mark that a taking is void.
+/// Condition that tells the record of a run from the mark of a void taking.
 const RUN: &str = "outcome::text IS DISTINCT FROM 'void'::text";
 
-/// What people look at begins with `{server}`: the time, and whether the server is read-only, which is a standby or one that
-/// was told so, and not one that tells this user only.
+/// Columns that begin every listing, `{server}`: the time, and whether the server is read-only. That is a standby or a
+/// server with such a setting, not one that makes only this user's sessions read-only.
 const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery() OR \
     current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings \
         WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
 
-/// `{row}`: one, whatever else there is; none where the session is not for this statement.
+/// One row, `{row}`, even where the tables have none; no row where the session is not for this statement.
 const ROW: &str = "(SELECT 1 WHERE {own}) AS server (row)";
 
-/// Why the server lets this session only read, if it lets others write: where the setting is from, and the login's and the
-/// database's names.
+/// Finds why the server makes this session read-only while others may write: the source of the setting, and the names
+/// of the login and the database.
 pub(super) const READ_ONLY: &str = "SELECT source, pg_catalog.quote_ident(session_user::text), \
         pg_catalog.quote_ident(pg_catalog.current_database()::text) \
     FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only' AND setting = 'on' \
         AND source IN ('user', 'database user', 'client') AND NOT pg_catalog.pg_is_in_recovery()";
 
-/// Which of the tables `$1` another session keeps, or waits for, so that nobody may write there.
+/// Finds a table among `$1` that another session has locked against writing, or waits to lock.
 pub(super) const LOCKED: &str = "SELECT relname::text FROM pg_catalog.pg_locks \
     JOIN pg_catalog.pg_class ON pg_class.oid OPERATOR(pg_catalog.=) relation \
     JOIN pg_catalog.pg_database ON pg_database.oid OPERATOR(pg_catalog.=) database \
@@ -181,10 +188,10 @@ pub(super) const LOCKED: &str = "SELECT relname::text FROM pg_catalog.pg_locks \
         AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid() \
         AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') LIMIT 1";
 
-/// Of the server alone.
+/// Reads only the columns about the server.
 pub(super) const NOW: Statement = Statement { lock: "SELECT {server} FROM {row}", history: None };
 
-/// `$1` names or null.
+/// Lists locks. `$1` names or null.
 pub(super) const LIST: Statement = Statement {
     lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held}, \
                date_part('epoch', lock_until) - date_part('epoch', CURRENT_TIMESTAMP) \
@@ -192,7 +199,8 @@ pub(super) const LIST: Statement = Statement {
     history: None,
 };
 
-/// `$1` names or null, `$2` milliseconds since 1970 or null, `$3` how many of each name or null, `$4` how many or null.
+/// Lists runs. `$1` names or null, `$2` milliseconds since 1970 or null, `$3` maximum for each name or null, `$4`
+/// maximum or null.
 pub(super) const RUNS: Statement = Statement {
     lock: "SELECT {server}, run.* FROM {row} LEFT JOIN \
         (SELECT id::int8, name::text, owner::text, host::text, date_part('epoch', started_at) AS started, \
@@ -205,8 +213,8 @@ pub(super) const RUNS: Statement = Statement {
     history: None,
 };
 
-/// One that is repeated finds its own owner, and does the same again. `$1` name, `$2` the owner that is stored, `$3` the one to be
-/// stored, `$4` for how long from now on.
+/// Changes the owner and the end of a lock. A repeated change finds its own owner, and does the same again. `$1` name,
+/// `$2` stored owner, `$3` new owner, `$4` time to the end from now on.
 pub(super) const CHANGE: Statement = Statement {
     lock: "WITH {utc}, changed AS (UPDATE {table} AS lock SET locked_by = $3, lock_until = CURRENT_TIMESTAMP + $4, \
                             locked_at = CASE WHEN locked_by::text = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
@@ -216,12 +224,13 @@ pub(super) const CHANGE: Statement = Statement {
     history: None,
 };
 
-/// `$1` the table: whether it is there.
+/// Reads whether the table `$1` exists.
 pub(super) const TABLE_IS_THERE: Statement =
     Statement { lock: "SELECT {server}, to_regclass($1) IS NOT NULL FROM {row}", history: None };
 
-/// Which process answers, what the role's own `search_path` is, and where the tables of the names `$1` are that are not
-/// temporary. A session that is not our own may have any `search_path`, so nothing is looked up in it.
+/// Finds the process that answers, the role's own `search_path`, and the schemas of the tables named `$1`, except
+/// temporary ones. A session that is not shedlock's own may have any `search_path`, so the statement looks up nothing
+/// in it.
 pub(super) const PLACES: &str = "WITH own AS MATERIALIZED \
         (SELECT pg_catalog.current_schemas(pg_catalog.set_config('search_path', reset_val, true) IS NULL) AS path \
          FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'search_path') \
@@ -237,7 +246,7 @@ pub(super) const PLACES: &str = "WITH own AS MATERIALIZED \
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
     lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
 
-/// The second key finds a record, and all that is kept of a name, which is read whole.
+/// Creates the history. The second key finds a record, and all records of a name, which are read as a whole.
 const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
     (id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, name VARCHAR(64) NOT NULL, owner VARCHAR(255) NOT NULL, \
     host VARCHAR(255) NOT NULL, started_at TIMESTAMP NOT NULL, ended_at TIMESTAMP, exit_code INTEGER, \
@@ -257,14 +266,14 @@ const SCHEMA: &str = "\
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};
 ";
 
-/// As long as a name may be for the server; it cuts what is longer.
+/// Maximum length of a name on the server, which cuts longer ones.
 const LONGEST_NAME: usize = 63;
 
-/// What the tables are called.
+/// Names of the two tables.
 pub(super) struct Tables {
     locks: String,
     history: String,
-    /// The session has no say in which tables are meant.
+    /// Set once the names have their schemas: the session then has no say in which tables are meant.
     placed: bool,
 }
 
@@ -274,19 +283,19 @@ impl Tables {
         Self { placed: locks.contains('.'), locks, history }
     }
 
-    /// The names have their schemas.
+    /// Returns whether the names have their schemas.
     pub(super) fn are_placed(&self) -> bool {
         self.placed
     }
 
-    /// Gives the names their schemas.
+    /// Adds the schemas to the names.
     pub(super) fn place(&mut self, locks: &str, history: &str) {
         self.locks = format!("{locks}.{}", self.locks);
         self.history = format!("{history}.{}", self.history);
         self.placed = true;
     }
 
-    /// The name without a schema, as the server has it.
+    /// Returns the name without a schema, in the server's spelling.
     pub(super) fn bare(&self, table: Table) -> String {
         let name = self.name(table).rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
         name.chars().take(LONGEST_NAME).collect()
@@ -299,8 +308,8 @@ impl Tables {
         }
     }
 
-    /// Returns the operation, with its part for the history if it has one. `only_for` is the process that has to carry it out,
-    /// if others could mean other tables.
+    /// Returns the SQL of an operation, with its part for the history if it has one. `only_for` is the process that
+    /// must execute it, if another process could mean other tables.
     pub(super) fn operation(&self, statement: &Statement, history: History, only_for: Option<i32>) -> String {
         let (and, answer) = statement.history.filter(|_| history == History::With).unwrap_or(("", "NULL::int8"));
         self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer), only_for)
@@ -314,12 +323,12 @@ impl Tables {
         self.fill(statement, None)
     }
 
-    /// Of which table the server speaks, such as one that is missing.
+    /// Returns the table that a message of the server names, such as a missing one.
     pub(super) fn missing(&self, said: &str) -> Table {
         if said.contains(&self.bare(Table::Runs)) { Table::Runs } else { Table::Locks }
     }
 
-    /// Returns the statements that make the tables, for a person to run; `user` is a user of the locks.
+    /// Returns the statements that create the tables, for a person to run; `user` is a user who takes locks.
     pub(super) fn schema(&self, user: &str) -> String {
         let (place, usage) = match self.locks.split_once('.') {
             Some((name, _)) => (
