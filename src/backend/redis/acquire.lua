@@ -1,6 +1,6 @@
--- ARGV[2]: the lease in milliseconds. ARGV[3]: 0 for no record, 1 for one, 2 if there may be one from before; and then the
--- lock's name, for the record. KEYS[4]: the mark that this owner's takings are void.
--- Answers {1, now, token, failure}, with a token of 0 where there is none, {0, now, milliseconds left, value}, or {2} for a
+-- Takes the lock. ARGV[2]: the lease in milliseconds. ARGV[3]: 0 for no record, 1 for one, 2 if an earlier taking may
+-- have left one; followed by the lock's name, for the record. KEYS[4]: the mark that this owner's takings are void.
+-- Answers {1, now, token, failure}, where a token of 0 means none, {0, now, milliseconds left, value}, or {2} for a
 -- taking that was given up and arrives late.
 if value and owner ~= ARGV[1] then
   return {0, now, redis.call('PTTL', KEYS[1]), value}
@@ -20,11 +20,11 @@ end
 if failure then
   return {1, now, 0, failure}
 end
--- By the clock it grows also after a flush.
+-- The clock makes tokens grow even after a flush.
 local token = whole(math.max(tonumber(last) + 1, now))
 local kind, name = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2)
 if kind ~= '0' then
-  -- Who takes again, since an answer was lost, has one already; also if others have run since.
+  -- A taking repeated after a lost answer has a record already, even if others have run since.
   local earlier = find(-1) or kind == '2' and find(0)
   try('ZADD', KEYS[2], token, '{"token":' .. token .. ',"name":' .. cjson.encode(name)
     .. ',"owner":' .. cjson.encode(ARGV[1]) .. ',"host":' .. cjson.encode(string.match(ARGV[1], '^[^:]*'))

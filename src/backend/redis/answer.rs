@@ -1,4 +1,4 @@
-//! What a server answers, in our words.
+//! Decoding of a server's answers.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::super::{Acquired, FOR_EVER};
 use crate::lock::{Grant, LockState};
 use crate::system::Timestamp;
 
-/// How much of a value is shown that is not of our form.
+/// Number of characters shown of a text from the server.
 pub(super) const SHOWN: usize = 255;
 
-/// Reads the answer to a taking, and what kept it from being recorded.
+/// Decodes the answer to a taking, and the reason if the taking could not be recorded.
 pub(super) fn of_acquire(answer: &Value, lease: u64) -> Option<(Acquired, Option<String>)> {
     let Value::Array(answer) = answer else { return None };
     match answer.as_slice() {
@@ -34,16 +34,16 @@ pub(super) fn of_acquire(answer: &Value, lease: u64) -> Option<(Acquired, Option
     }
 }
 
-/// What there is to say of somebody else's lock, in a line.
+/// Describes another owner's lock, with an overlong owner cut.
 fn record(now: u64, left: i64, value: &str) -> LockState {
     let record = stored(now, left, value);
     LockState { owner: record.owner.chars().take(SHOWN).collect(), ..record }
 }
 
-/// Reads the answers to GET and PTTL. In this order, a lock that ends in between is one that has ended.
+/// Decodes the answers to GET and PTTL. In this order, a lock that expires between the two counts as expired.
 pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<LockState> {
     match answers {
-        // A key without an end has -1, and one that is gone -2.
+        // PTTL is -1 for a key that never expires, and -2 for a missing one.
         [Value::BulkString(value), Value::Int(left @ -1..)] => {
             Some(stored(now.0, *left, &String::from_utf8_lossy(value)))
         }
@@ -51,9 +51,9 @@ pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<LockState> {
     }
 }
 
-/// What a lock's key holds.
+/// Decodes the value of a lock's key.
 pub(super) fn stored(now: u64, left: i64, value: &str) -> LockState {
-    // A key without an end has -1.
+    // PTTL is -1 for a key that never expires.
     let left = u64::try_from(left).ok();
     let ours = value.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
     let (since, owner) = ours.map_or((None, value), |(time, owner)| (Timestamp::parse(time), owner));

@@ -1,4 +1,4 @@
-//! Whether this host can lock here, one thing after the other.
+//! The diagnosis of `check`: whether this host can lock on this server.
 
 mod memory;
 mod rights;
@@ -13,14 +13,14 @@ use super::link::Link;
 use crate::backend::probe::{self, Distance, Tell};
 use crate::backend::{BackendError, ErrorClass, Finding, Reached};
 
-/// Earlier servers know no users, and their scripts are another matter.
+/// The oldest supported version; earlier servers have no users, and run scripts differently.
 const OLDEST: (u32, u32) = (6, 0);
 
-/// What a server says of itself, by its keys; empty where it may not be asked.
+/// The fields of INFO by their names; empty if the user may not run it.
 type Info = BTreeMap<String, String>;
 
 impl Redis {
-    /// Tries what a run needs.
+    /// Tries everything that a run needs.
     pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
         self.network.make_one_attempt();
         let distance = self.network.look(tell);
@@ -43,13 +43,13 @@ impl Redis {
         }
     }
 
-    /// Logs in to a server that is no replica, if there is one among those of the URL.
+    /// Logs in to the first of the URL's servers that is not a replica; to the last if all are replicas.
     fn find_master(&mut self, tell: Tell<'_>) -> Result<(Link, Info), BackendError> {
         let mut left = self.network.count();
         loop {
             left -= 1;
             let mut link = self.network.link()?;
-            // It may be refused, but a server that wants a password says so to everything.
+            // PING itself may be refused, but a server that requires a password says so in reply to every command.
             let answer = link.one(cmd("PING"))?;
             if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
                 return Err(link
@@ -66,7 +66,7 @@ impl Redis {
         }
     }
 
-    /// The error is that the server does not answer any more.
+    /// Fails if the server stops answering.
     fn probe_server(
         &mut self,
         mut link: Link,
@@ -77,14 +77,14 @@ impl Redis {
         if let Some(master) = self.network.master() {
             tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
         }
-        // The driver does not say which version was agreed on.
+        // The driver does not report which TLS version was negotiated.
         let wanted = self.network.terms().tls.as_ref();
         tell(probe::tls(wanted, wanted.map(|_| "on"), distance));
         let user = self.network.terms().user.as_deref().unwrap_or("default");
         tell(Finding::good("login", format!("as the user {user} to {}", link.name())));
         tell(judge_version(info));
         if let Err(error) = probe::clock(|| clock(&mut link), tell) {
-            // That a right is missing is said below.
+            // A missing right is reported below.
             if error.class != ErrorClass::Permanent {
                 return Err(error);
             }
@@ -126,7 +126,7 @@ impl Redis {
     }
 }
 
-/// The text of an answer; nothing of a refusal.
+/// Returns the text of an answer; empty for a refusal.
 fn text(answer: &Value) -> String {
     match answer {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),

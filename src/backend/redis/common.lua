@@ -1,7 +1,7 @@
--- What every script begins with. KEYS[1]: a lock. Only what Lua 5.1 and Redis 6 know is used.
+-- The start of every script. KEYS[1]: a lock. The scripts use Lua 5.1 and Redis 6 only.
 
--- Changes nothing, but only a master lets one do it: a replica may be behind, and has no say in who holds a lock.
--- A server without memory must still give locks back, and of what is no lock only a master speaks.
+-- Changes nothing, but fails on a replica: a replica may be behind, and must not decide who holds a lock. A server
+-- without memory must still release locks, and WRONGTYPE comes from a master only.
 local allowed = redis.pcall('SETRANGE', KEYS[1], 0, '')
 if type(allowed) == 'table' and allowed.err and not string.find(allowed.err, 'OOM', 1, true)
   and not string.find(allowed.err, 'WRONGTYPE', 1, true) then
@@ -34,7 +34,7 @@ local function date(days)
   return year, month, day
 end
 
--- Milliseconds since 1970 as 2026-01-31T18:00:00.000Z and back; nil for what is not of this form.
+-- Milliseconds since 1970 as 2026-01-31T18:00:00.000Z and back; nil for any other form.
 local function iso(ms)
   local year, month, day = date(math.floor(ms / 86400000))
   local seconds = math.floor(ms / 1000) % 86400
@@ -49,7 +49,7 @@ local function parse(text)
   return ((days(tonumber(year), tonumber(month), tonumber(day)) * 24 + hour) * 60 + minute) * 60000 + second * 1000 + ms
 end
 
--- Redis would write a large number with an exponent.
+-- Formats an integer; Redis would write a large number with an exponent.
 local function whole(number)
   return string.format('%.0f', number)
 end

@@ -1,7 +1,8 @@
-//! Which server to talk to: one of a list, the master that a sentinel names, or the cluster's node that has the lock.
+//! The choice of the server: one of a list, the master that a sentinel names, or the cluster's node that has the
+//! lock.
 //!
-//! The driver's own clients for sentinels and clusters are not used. They connect to every node, and ask it for the whole
-//! map, before the first command; here a redirection leads to the one node that matters.
+//! The driver's own clients for sentinels and clusters are not used. Before the first command, they connect to every
+//! node and request the whole map; here a redirection leads to the one node that has the lock.
 
 use std::time::Duration;
 
@@ -16,20 +17,21 @@ use super::link::{self, Link, Login, Peer, Terms};
 use super::route::{Kind, Route};
 use crate::system::Moment;
 
-/// How often a cluster may send us on within one request.
+/// Number of redirections followed within one request.
 pub(super) const REDIRECTIONS: usize = 5;
 
-/// Refusals that a call with one key may not meet: no rights to the others; some of them are on one node, while their slot is
-/// on its way, and some on another; the braces of the lock's name put them elsewhere.
+/// Refusals that a call with one key cannot meet: the user has no rights to the other keys; their slot is being
+/// moved, and some of them are on one node, some on another; braces in the lock's name put them into another slot.
 const DISPENSABLE: [&str; 3] = ["NOPERM", "TRYAGAIN", "CROSSSLOT"];
 
-/// Whether the same call with its first keys alone may be answered.
+/// Returns true if the same call may succeed with its first keys alone.
 pub(super) fn is_dispensable(error: &ServerError) -> bool {
     DISPENSABLE.contains(&errors::code(error))
 }
 
-/// A script, its keys and its arguments. The first key is the lock's; it can do without the others. With all of it a command
-/// has at most ten parts: a server that wants a password would not say so of a longer one.
+/// A script, its keys and its arguments. The first key is the lock's, and the script can do without the others. With
+/// all keys, a taking is a command of ten parts: to a longer one, a server that requires a password would not say
+/// that it does.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) script: &'static str,
@@ -37,39 +39,39 @@ pub(super) struct Call<'a> {
     pub(super) arguments: &'a [&'a str],
 }
 
-/// The way to the servers, with at most one connection.
+/// The servers of the URL, with at most one open connection.
 pub(super) struct Network {
     kind: Kind,
-    /// The one that had trouble last is the last to be tried.
+    /// The hosts in the order they are tried; the one that failed last is tried last.
     hosts: Hosts,
-    /// How many servers share the time of one attempt.
+    /// Number of servers that share the time of one attempt.
     places: usize,
     terms: Terms,
     link: Option<Link>,
     /// The cluster's node that had the lock last.
     node: Option<Host>,
-    /// The attempt to be let in that is under way. Redis says nothing until it is asked, so it ends with the first answer.
+    /// The connection attempt in progress. It ends with the first answer, because Redis sends nothing unasked.
     attempt: Option<Bound>,
 }
 
 impl Network {
-    /// Makes the way to servers, one of which is to answer within `patience`.
+    /// Creates the network without connecting; one of the servers must answer within `patience`.
     pub(super) fn new(route: Route, terms: Terms, patience: Duration) -> Self {
         let (places, hosts) = (route.places(), Hosts::new(route.hosts, patience));
         Self { kind: route.kind, hosts, places, terms, link: None, node: None, attempt: None }
     }
 
-    /// Lets the next attempt to be let in take all the time there is.
+    /// Lets the next connection attempt use all the time there is.
     pub(super) fn make_one_attempt(&mut self) {
         self.hosts.attempts.make_one();
     }
 
-    /// Returns how long each of so many servers may take.
+    /// Returns the time limit of each server, for this number of servers.
     pub(super) fn share(patience: Duration, servers: usize) -> Duration {
         (patience / u32::try_from(servers.max(1)).unwrap_or(u32::MAX)).max(Duration::from_secs(1))
     }
 
-    /// Tells whether a name in braces would mean something.
+    /// Returns true for a cluster, where braces in a name have a meaning.
     pub(super) fn is_cluster(&self) -> bool {
         self.kind == Kind::Cluster
     }
@@ -78,24 +80,24 @@ impl Network {
         self.link = None;
     }
 
-    /// Tells which of the URL's hosts can be reached: servers, sentinels or nodes.
+    /// Reports which of the URL's hosts can be reached: servers, sentinels or nodes.
     pub(super) fn look(&self, tell: Tell<'_>) -> Distance {
         let peer = if let Kind::Sentinels(_) = self.kind { Peer::Sentinel(Login::Without) } else { Peer::Server };
         let (hosts, port) = (&self.hosts.all, link::port_of(peer));
         probe::hosts(hosts, port, self.terms.timeout, |host| host.name.clone().into(), tell)
     }
 
-    /// Returns the master that sentinels are asked for.
+    /// Returns the name of the master that the sentinels are queried for.
     pub(super) fn master(&self) -> Option<&str> {
         if let Kind::Sentinels(master) = &self.kind { Some(master) } else { None }
     }
 
-    /// Returns how many servers may stand in for each other.
+    /// Returns the number of servers that can replace each other.
     pub(super) fn count(&self) -> usize {
         if self.kind == Kind::Servers { self.hosts.count() } else { 1 }
     }
 
-    /// The connection to go on with, which is opened if there is none. Who does not give it back closes it.
+    /// Takes the open connection, or opens one. A caller that does not pass it back to `keep` closes it.
     pub(super) fn link(&mut self) -> Result<Link, BackendError> {
         match self.link.take() {
             Some(link) => Ok(link),
@@ -103,7 +105,7 @@ impl Network {
         }
     }
 
-    /// Goes on with a connection on which the server has answered.
+    /// Keeps a connection for the next request, after the server has answered on it.
     pub(super) fn keep(&mut self, link: Link) {
         self.link = Some(link);
         self.attempt = None;
@@ -114,12 +116,13 @@ impl Network {
         &self.terms
     }
 
-    /// Runs a script where it can be run. A refusal of what it can do without is an answer.
+    /// Runs a script on the server that has the lock. Returns a refusal about keys that the script can do without as
+    /// an answer.
     pub(super) fn run(&mut self, call: &Call<'_>) -> Result<Value, BackendError> {
         self.run_unless(call, |error| call.keys.len() > 1 && is_dispensable(error))
     }
 
-    /// Runs a script where it can be run. A refusal that is an answer is returned.
+    /// Runs a script on the server that has the lock. Returns a refusal as an answer if `is_answer` accepts it.
     pub(super) fn run_unless(
         &mut self,
         call: &Call<'_>,
@@ -168,26 +171,26 @@ impl Network {
         }
     }
 
-    /// Begins the next connection with another host: this one may be frozen, or not be the master any more.
+    /// Lets the next connection try another host: this one may be frozen, or no longer be the master.
     pub(super) fn look_elsewhere(&mut self) {
         self.hosts.pass_over();
         self.node = None;
         self.fail();
     }
 
-    /// Notes that the attempt to be let in has failed.
+    /// Records that the connection attempt in progress has failed.
     fn fail(&mut self) {
         if let Some(bound) = self.attempt.take() {
             self.hosts.attempts.failed(bound, Moment::now());
         }
     }
 
-    /// Returns how long each server may take.
+    /// Returns the time limit of each server.
     fn limit(&mut self) -> Duration {
         self.attempt.get_or_insert_with(|| self.hosts.attempts.begin(Moment::now())).each(self.places)
     }
 
-    /// Connects to the node that the cluster sent us to. If that cannot be done no other one can help.
+    /// Connects to the node that the cluster redirected to; if that fails, no other node can help.
     fn follow(&mut self) -> Result<Link, BackendError> {
         let Some(node) = self.node.take() else { return self.connect() };
         let limit = self.limit();
@@ -197,7 +200,7 @@ impl Network {
     }
 
     fn connect(&mut self) -> Result<Link, BackendError> {
-        // The node that had the lock last may have it still, and may be gone.
+        // The node that had the lock last may still have it, or may be gone.
         if self.node.is_some()
             && let Ok(link) = self.follow()
         {
@@ -222,7 +225,7 @@ impl Network {
     }
 }
 
-/// Two servers' troubles as one: it may pass if one of them may, and tells what does not pass.
+/// Merges the errors of two servers: the result is transient if one of them is, with the text of the permanent one.
 fn both(one: Option<BackendError>, other: BackendError) -> BackendError {
     let Some(one) = one else { return other };
     match (one.class, other.class) {
@@ -233,14 +236,14 @@ fn both(one: Option<BackendError>, other: BackendError) -> BackendError {
     }
 }
 
-/// Whether the node is told that the cluster sent us, as it wants to hear while a slot is on its way to it.
+/// Says whether ASKING precedes a command, as a node expects after an ASK redirection, while a slot is moving to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asking {
     No,
     Yes,
 }
 
-/// One round trip; two where the server has not seen the script since it started.
+/// Runs a script in one round trip; in two if the server has not seen it since its start.
 fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value, BackendError> {
     let mut ask = |command: &str, script: &str| {
         let mut evaluate = cmd(command);
@@ -258,7 +261,7 @@ fn run_script(link: &mut Link, call: &Call<'_>, asking: Asking) -> Result<Value,
     }
 }
 
-/// Reads `SLOT HOST:PORT`. A node that does not know its own name leaves it out, and is where the answer came from.
+/// Parses `SLOT HOST:PORT`. A node that does not know its own name omits the host; then it is the one that answered.
 pub(super) fn redirection(text: &str, from: &Host) -> Option<Host> {
     let (_, place) = text.split_once(' ')?;
     let (name, port) = place.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! What the driver and the server complain of, in our words.
+//! The meaning of the errors that the driver and the server report.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use ::redis::{ErrorKind, RedisError, ServerError};
 
 use super::super::{BackendError, ErrorClass, tls};
 
-/// What is enough for us, with the default prefix.
+/// Hint with the rights that suffice with the default prefix.
 const RIGHTS: &str = "give the user these rights: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
                       +eval +evalsha +select +time +get +set +setrange +del +pttl +pexpire \
                       +zadd +zrange +zrem +zremrangebyrank";
 
-/// A server's words that mean trouble that passes, and what they mean.
+/// Error codes that are transient, with their messages.
 const PASSING: [(&str, &str); 11] = [
     ("READONLY", "the server is a replica, and grants no locks"),
     ("LOADING", "the server is starting, and still loading its data"),
@@ -27,7 +27,7 @@ const PASSING: [(&str, &str); 11] = [
 ];
 
 impl BackendError {
-    /// Says whose trouble it is, unless that has been said.
+    /// Prefixes the message with the backend's name, unless it has one.
     pub(super) fn named(self, name: &str) -> Self {
         if self.message.starts_with("backend ") {
             return self;
@@ -36,7 +36,8 @@ impl BackendError {
     }
 }
 
-/// The code of a server's refusal. Redis 6 puts what a script met after the script's name, or into another error's text.
+/// Returns the code of a server's error. Redis 6 puts the error that a script met after the script's name, or into
+/// another error's text.
 pub(super) fn code(error: &ServerError) -> &str {
     let text = error.details().unwrap_or_default();
     if error.code() == "@user_script:" || error.code() == "ERR" && text.contains("@user_script") {
@@ -46,13 +47,13 @@ pub(super) fn code(error: &ServerError) -> &str {
     error.code()
 }
 
-/// Whether somebody with more rights would be given an answer.
+/// Returns true if a user with more rights would get an answer.
 pub(super) fn is_denied(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     code(error) == "NOPERM" || text.contains("executing the script can't")
 }
 
-/// What to do about trouble that passes by itself at times, and at times does not.
+/// Returns a remedy for errors that do not always pass by themselves.
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
         "READONLY" | "MASTERDOWN" | "UNBLOCKED" => {
@@ -66,7 +67,7 @@ fn advice(code: &str) -> Option<&'static str> {
     })
 }
 
-/// What a server's refusal means.
+/// Explains an error that the server answered with.
 pub(super) fn of_answer(error: &ServerError) -> BackendError {
     let (code, text) = (code(error), error.details().unwrap_or_default());
     if let Some((_, meaning)) = PASSING.iter().find(|(known, _)| *known == code) {
@@ -77,13 +78,13 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
         };
     }
     let has = |part: &str| text.to_ascii_lowercase().contains(part);
-    // What follows names the script by its hash, and a line of it.
+    // The rest names the script by its hash, and the line in it.
     let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
     let said = || one_line(&format!("{} {told}", error.code()));
     match code {
         "WRONGPASS" => BackendError::permanent("the server rejects this user and password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
-        // A server that wants a password does not even read a long command.
+        // A server that requires a password does not even parse a long command.
         _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server requires a password")
             .hint("set it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
         "NOPERM" => BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS),
@@ -119,7 +120,7 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     }
 }
 
-/// Why the history of the lock with this key cannot be kept; `space` is what all locks' keys begin with.
+/// Explains why the history of the lock with this key cannot be written; `space` is the prefix of all locks' keys.
 pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
     let error = BackendError::permanent(format!("no history in {{{key}}}:history: {}", one_line(why)));
     if why.contains("WRONGTYPE") || why.contains("no number") {
@@ -135,7 +136,7 @@ pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
     ))
 }
 
-/// What kept the connection from being made.
+/// Explains why a connection could not be opened.
 pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
         return BackendError::transient(silence(limit))
@@ -144,7 +145,7 @@ pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError
     of_error(error)
 }
 
-/// What broke a connection that was made.
+/// Explains why an open connection broke.
 pub(super) fn of_connection(error: &RedisError, limit: Duration) -> BackendError {
     if error.is_timeout() {
         return BackendError::transient(format!(
@@ -192,7 +193,7 @@ fn of_error(error: &RedisError) -> BackendError {
     BackendError::permanent(text)
 }
 
-/// Whether the connection broke before anything could have been asked.
+/// Returns true if the connection broke before a command could have been sent.
 pub(super) fn is_handshake(error: &RedisError) -> bool {
     of_tls(&error.to_string()).is_some()
 }

@@ -1,10 +1,10 @@
--- What is kept beside the lock, where the keys for it are given. KEYS[2]: a sorted set with a record of each taking, as JSON,
--- by its token. KEYS[3]: the last token. Neither expires: a token that was forgotten would be drawn again by a clock that was
--- set back, and a policy that evicts what expires leaves them alone.
--- None of it may keep a lock from being taken or given back: the first failure is noted.
+-- The records and the token beside the lock, if the call has their keys. KEYS[2]: a sorted set with a record of each
+-- taking, as JSON, by its token. KEYS[3]: the last token. Neither expires: a clock that was set back would draw a
+-- forgotten token again, and a policy that evicts expiring keys leaves them alone. An error on them must not prevent
+-- a taking or a release: `failure` is the first such error.
 local recorded = KEYS[2] ~= nil
 local failure
--- 1 if the lock is given back by its owner.
+-- Set to 1 if the owner releases its lock.
 local kept = 0
 
 local function try(...)
@@ -16,7 +16,7 @@ local function try(...)
   return answer
 end
 
--- The owner's record among those from the rank `first` on; mostly it is the newest.
+-- Finds the owner's record among those from the rank `first` on; mostly it is the newest.
 local function find(first)
   local field = '"owner":' .. cjson.encode(ARGV[1]) .. ','
   local records = try('ZRANGE', KEYS[2], first, -1) or {}

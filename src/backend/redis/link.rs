@@ -1,4 +1,4 @@
-//! A connection to one server: how it is opened, and how commands and answers go over it.
+//! The connection to one server: opening it, sending commands and reading answers.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -15,50 +15,50 @@ use super::super::tls::{self, Checks, Tls};
 use super::super::{BackendError, note_reached};
 use super::errors;
 
-/// How to open a connection, whichever the server.
+/// The settings that connections to all servers share.
 pub(super) struct Terms {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,
-    /// `None` for a connection in the clear.
+    /// The TLS settings; `None` for a connection without TLS.
     pub(super) tls: Option<Tls>,
-    /// How long one server may take whose connection is no attempt among several.
+    /// Time limit of a connection to one server that is not one of several attempts.
     pub(super) timeout: Duration,
 }
 
-/// Whom a connection is opened to.
+/// The role of the server that a connection is opened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
     Server,
     Sentinel(Login),
 }
 
-/// Whether a sentinel is told who we are. Most know no users, and then refuse to hear of one.
+/// Says whether to log in at a sentinel with the user's name. Most sentinels have no users, and refuse such a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Login {
     Without,
     With,
 }
 
-/// An open connection. It is dropped after any trouble, lest an answer that comes late be taken for the next one.
+/// An open connection. It is closed after any error, so that a late answer is not taken for the next one.
 pub(super) struct Link {
     connection: Connection,
     host: Host,
-    /// For messages.
+    /// The server's name in messages.
     name: String,
-    /// How long each answer may take.
+    /// Time limit of each answer.
     limit: Duration,
 }
 
 impl Link {
-    /// Connects, logs in and selects the database. Nothing is asked of the server that is not needed for that.
+    /// Connects, logs in and selects the database, and sends no command beyond these.
     pub(super) fn open(host: &Host, peer: Peer, terms: &Terms, limit: Duration) -> Result<Self, BackendError> {
         let name = terms.name(host, peer);
         let within = |error: &RedisError| errors::of_connecting(error, limit).named(&name);
         let connect = || {
             let info = address(host, peer, terms)?.into_connection_info().map_err(|error| within(&error))?;
             host.prepare_lookup();
-            // The driver's own greeting is left out: its answer to a login hides what the server said.
+            // The driver's own greeting is disabled: its answer to a login hides the server's.
             let info = info
                 .set_redis_settings(RedisConnectionInfo::default().set_skip_set_lib_name())
                 .set_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -102,14 +102,14 @@ impl Link {
         Ok(())
     }
 
-    /// Sends commands in one go and returns as many answers; a refusal by the server is among them.
+    /// Sends commands in one go and returns as many answers; a server's error is one of them.
     pub(super) fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, BackendError> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
         let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         if let Err(error) = self.connection.send_packed_command(&packed) {
-            // Half a command is never carried out. A server that has hung up may have said why.
+            // A server never executes half a command. If it closed the connection, its last answer may say why.
             if !error.is_timeout()
                 && let Ok(refusal @ Value::ServerError(_)) = self.connection.recv_response()
             {
@@ -121,7 +121,7 @@ impl Link {
         for _ in commands {
             match self.connection.recv_response() {
                 Ok(answer) => answers.push(answer),
-                // What a server says before it hangs up is said once, whatever it was asked.
+                // A server answers once before it closes the connection, whatever the number of commands.
                 Err(_) if matches!(answers.last(), Some(Value::ServerError(_))) => break,
                 Err(error) => {
                     let named = errors::of_connection(&error, self.limit).named(&self.name);
@@ -132,12 +132,12 @@ impl Link {
         Ok(answers)
     }
 
-    /// Sends one command and returns its answer, which may be a refusal.
+    /// Sends one command and returns its answer, which may be an error of the server.
     pub(super) fn one(&mut self, command: Cmd) -> Result<Value, BackendError> {
         Ok(self.ask(&[command])?.pop().unwrap_or_default())
     }
 
-    /// Makes trouble of a server's refusal.
+    /// Turns a server's error into a `BackendError`.
     pub(super) fn check(&self, answer: Value) -> Result<Value, BackendError> {
         match answer {
             Value::ServerError(error) => Err(errors::of_answer(&error).named(&self.name)),
@@ -147,7 +147,7 @@ impl Link {
 }
 
 impl Terms {
-    /// The server as it is named in messages.
+    /// Returns the server's name in messages.
     fn name(&self, host: &Host, peer: Peer) -> String {
         match peer {
             _ if host.is_path() => format!("redis+unix://{}", host.name),
@@ -162,7 +162,7 @@ fn port(host: &Host, peer: Peer) -> u16 {
     host.port.unwrap_or(port_of(peer))
 }
 
-/// The port of a host that names none.
+/// Returns the default port.
 pub(super) fn port_of(peer: Peer) -> u16 {
     if peer == Peer::Server { 6379 } else { 26379 }
 }
@@ -171,7 +171,7 @@ fn with_port(host: &Host, peer: Peer) -> Host {
     Host { port: Some(port(host, peer)), ..host.clone() }
 }
 
-/// The address in the driver's words.
+/// Converts the address for the driver.
 fn address(host: &Host, peer: Peer, terms: &Terms) -> Result<ConnectionAddr, BackendError> {
     let port = port(host, peer);
     if host.is_path() {

@@ -1,5 +1,6 @@
--- KEYS: the locks, or the locks and as many keys of their tokens. ARGV[1]: how many locks. A lock that nobody holds has no
--- key, but its token stays. Answers {now, {value or nothing, milliseconds left, whether there is a token}, ...}.
+-- Lists locks. KEYS: the locks, or the locks and then the keys of their tokens. ARGV[1]: the number of locks. A free
+-- lock has no key, but its token stays. Answers {now, {value or nothing, milliseconds left, 1 if there is a token},
+-- ...}.
 local answer = {now}
 for place = 1, tonumber(ARGV[1]) do
   local stored = redis.pcall('GET', KEYS[place])

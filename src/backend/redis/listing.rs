@@ -1,7 +1,7 @@
-//! What people ask of the store, and have done to it.
+//! Listing and changing locks for the commands that people run.
 //!
-//! Who may run no scripts, as a user who may only read, is shown all the same what commands to read show, by whatever server
-//! the URL names first: only a script can tell a master from a replica.
+//! Read-only users cannot run scripts; they get a listing by plain read commands, from the first server in the URL
+//! that answers: only a script can tell a master from a replica.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::backend::{Admin, BackendError, Finding, Kept};
 use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
 use crate::system::Timestamp;
 
-/// What a user of the locks needs. `{rights}` are more on a cluster.
+/// The output of `shedlock schema`; `{rights}` stands for the additional rights on a cluster.
 const SCHEMA: &str = "\
 # Redis needs nothing to be created: the first run of a lock creates its keys.
 # This ACL user has all the rights that shedlock needs, and no more:
@@ -27,7 +27,8 @@ const SCHEMA: &str = "\
 ";
 
 impl Redis {
-    /// The locks of these names, or all. A lock that is free has no key; it is known by what its runs left behind.
+    /// Lists the locks of these names, or all of them. A free lock has no key; its token or its history shows that it
+    /// exists.
     pub(super) fn list(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         let names: Vec<&str> = names.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let mut listing = if names.is_empty() { self.list_all()? } else { self.list_named(&names)? };
@@ -35,7 +36,7 @@ impl Redis {
         Ok(listing)
     }
 
-    /// One script where all keys are on one server.
+    /// Lists named locks, with one script if all keys are on one server.
     fn list_named(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
         let keys = names.iter().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
         if !self.network.is_cluster() || names.len() == 1 {
@@ -44,7 +45,7 @@ impl Redis {
             let denied = self.denied.is_some();
             for keys in [with_tokens.as_slice(), keys.as_slice()].iter().skip(usize::from(denied)) {
                 let call = Call { script: LIST, keys, arguments: &[&names.len().to_string()] };
-                // The tokens are not needed to know who holds the locks.
+                // The listing needs the tokens only to find free locks.
                 let spare = |refusal: &ServerError| keys.len() > names.len() && is_dispensable(refusal);
                 let answer = self.network.run_unless(&call, |refusal| errors::is_denied(refusal) || spare(refusal))?;
                 if !matches!(answer, Value::ServerError(_)) {
@@ -94,7 +95,8 @@ impl Redis {
         Ok(Locks { now, locks })
     }
 
-    /// The server's clock. After this we are connected to one that can be written, if we have the right to find that out.
+    /// Reads the server's clock. Afterwards the connection is to a server that can be written to, if the user may run
+    /// scripts.
     fn now(&mut self) -> Result<Timestamp, BackendError> {
         let keys = [self.space.clone()];
         let call = Call { script: LIST, keys: &keys, arguments: &["0"] };
@@ -106,11 +108,11 @@ impl Redis {
         let answer = link.one(cmd("TIME"))?;
         self.network.keep(link);
         let time = from_redis_value::<(u64, u64)>(answer).ok();
-        // Who may not even ask for the time is shown this host's: the time that is left is right all the same.
+        // A user without the right to TIME sees this host's clock; the time left is right all the same.
         Ok(time.map_or_else(Timestamp::now, |(seconds, micros)| Timestamp(seconds * 1000 + micros / 1000)))
     }
 
-    /// The lock that this key is beside.
+    /// Returns the name of the lock that this key belongs to.
     fn name_beside<'a>(&self, key: &'a str, kinds: &[Beside]) -> Option<&'a str> {
         let rest = key.strip_prefix('{')?.strip_prefix(&self.space)?;
         kinds.iter().find_map(|kind| rest.strip_suffix(kind.suffix()))
@@ -134,7 +136,7 @@ impl Admin for Redis {
         let mut runs = Vec::new();
         for ((answers, name), key) in self.network.read(&histories, question)?.into_iter().zip(&names).zip(&keys) {
             match answers.as_slice() {
-                // Of one that nobody has asked for there is nothing to tell.
+                // A listing of all locks skips a key that is not a history.
                 [Value::ServerError(refusal)] if wanted.names.is_empty() && errors::code(refusal) == "WRONGTYPE" => {}
                 [Value::Array(members)] => runs.extend(members.iter().filter_map(|member| run(member, name))),
                 [Value::ServerError(refusal)] if errors::is_denied(refusal) || errors::code(refusal) == "WRONGTYPE" => {
@@ -177,20 +179,20 @@ impl Admin for Redis {
     }
 }
 
-/// How a lock is known that has no key, since it is free.
+/// The evidence that a lock without a key exists, and so is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// Not at all: it has never been.
+    /// None: there may never have been such a lock.
     Perhaps,
     ByItsRuns,
 }
 
-/// A lock that nobody holds.
+/// Returns the state of a free lock.
 fn free() -> LockState {
     LockState { owner: String::new(), since: None, until: None, left: Duration::ZERO }
 }
 
-/// Reads the answer to the script.
+/// Decodes the answer of the script.
 fn listed(answer: &Value, names: &[&str]) -> Option<Locks> {
     let Value::Array(answer) = answer else { return None };
     let [Value::Int(now), locks @ ..] = answer.as_slice() else { return None };
@@ -208,7 +210,7 @@ fn listed(answer: &Value, names: &[&str]) -> Option<Locks> {
     Some(Locks { now: Timestamp(now), locks: found })
 }
 
-/// Reads a record, as far as it is one.
+/// Decodes a record; returns `None` if it is not one.
 fn run(member: &Value, name: &str) -> Option<RunRecord> {
     let Value::BulkString(member) = member else { return None };
     let record: Json = serde_json::from_slice(member).ok()?;
@@ -226,7 +228,7 @@ fn run(member: &Value, name: &str) -> Option<RunRecord> {
     })
 }
 
-/// Those that are wanted, newest first.
+/// Selects the wanted runs, newest first.
 fn select(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
     runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
     runs.sort_by_key(|run| Reverse((run.started_at, run.token)));

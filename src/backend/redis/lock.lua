@@ -1,5 +1,5 @@
--- What there is of one lock. ARGV[1]: the owner that asks.
--- The lock's value is ADDED:TIME@OWNER; anything else is somebody's all the same.
+-- Reads the lock. ARGV[1]: the owner that makes the call. The lock's value is ADDED:TIME@OWNER; any other value
+-- counts as another owner's.
 local value = redis.call('GET', KEYS[1])
 local added, owner
 if value then

@@ -1,10 +1,11 @@
 //! Locks in Redis or Valkey: one server, one behind sentinels, or a cluster.
 //!
 //! The layout is the Java library's: the key `PREFIX:ENVIRONMENT:NAME` holds `ADDED:TIME@OWNER` and expires with the
-//! lock. Every operation is one script on that key, by the server's clock. Beside it are `{KEY}:token` and `{KEY}:history`,
-//! which a cluster keeps on the same node; where they cannot be had, the same script does without.
+//! lock. Every operation is one script on that key, by the server's clock. The keys `{KEY}:token` and `{KEY}:history`
+//! lie beside it, and a cluster keeps them on the same node; if they are unavailable, the same script works without
+//! them.
 //!
-//! What Redis forgets is not locked: whoever takes a lock whose key was flushed, evicted or lost in a failover gets it.
+//! A lock that Redis loses is free: if its key was flushed, evicted or lost in a failover, the next taking gets it.
 
 mod answer;
 mod check;
@@ -29,7 +30,7 @@ use connect::{Call, Network};
 use link::Terms;
 use route::{Kind, Route};
 
-/// Makes a script of its parts.
+/// Joins the parts of a script.
 macro_rules! script {
     ($($part:literal),*) => { concat!(include_str!("common.lua"), $(include_str!($part)),*) };
 }
@@ -41,29 +42,29 @@ const CLOSE: &str = script!("history.lua", "close.lua");
 const LIST: &str = script!("list.lua");
 const CHANGE: &str = script!("lock.lua", "change.lua");
 
-/// Locks in Redis.
+/// A backend that keeps the locks in Redis.
 pub(crate) struct Redis {
     network: Network,
-    /// What stands before a lock's name in its key.
+    /// The part of a key before the lock's name.
     space: String,
     address: String,
-    /// The owner of the last release that may have been carried out: if it deleted the key, the server cannot tell a
-    /// release that is repeated from one that comes too late.
+    /// The owner of the last release that may have been executed. If it deleted the key, the server cannot tell a
+    /// repeated release from one that comes too late.
     released: Option<String>,
-    /// A taking has been asked for, and may have been recorded.
+    /// Set once a taking was sent, and so may have been recorded.
     asked: bool,
-    /// A taking may still be on its way, since its answer was lost.
+    /// Set if a taking may still be on its way, because its answer was lost.
     doubtful: bool,
-    /// Why the keys beside the lock cannot be had: the user has no rights to them, and will have none while we live.
+    /// The error on the keys beside the lock: the user has no rights to them, and gets none while this process lives.
     denied: Option<BackendError>,
 }
 
-/// What may lie beside a lock.
+/// The kinds of keys beside a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     History,
     Token,
-    /// The mark that an owner's takings are void; the owner follows.
+    /// A mark that an owner's takings are void; the owner follows in the key.
     Void,
 }
 
@@ -82,7 +83,7 @@ impl Beside {
 }
 
 impl Redis {
-    /// Checks the URL, without reaching for the server.
+    /// Parses the URL, without connecting to the server.
     pub(crate) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let authority = Authority::parse(url)?;
         let tls = route::tls(url)?;
@@ -113,7 +114,8 @@ impl Redis {
         Ok(Opened::server(redis, url))
     }
 
-    /// Runs a script on the lock's key and those beside it; on its own alone where the others are refused us, and says why.
+    /// Runs a script on the lock's key and those beside it. If the server refuses the others, runs it on the lock's
+    /// key alone and returns the reason.
     fn run(
         &mut self,
         script: &'static str,
@@ -124,7 +126,7 @@ impl Redis {
         let key = self.key(claim.name.as_str())?;
         let arguments = [&[claim.owner.as_str()], more].concat();
         let alone = Call { script, keys: slice::from_ref(&key), arguments: &arguments };
-        // A pause is no run: it leaves no record and draws no token.
+        // A pause is not a run: it leaves no record and draws no token.
         if beside.is_empty() || self.denied.is_some() || claim.purpose == Purpose::Pause {
             let why = self.denied.clone().filter(|_| claim.purpose == Purpose::Run);
             return Ok((self.network.run(&alone)?, why));
@@ -146,11 +148,11 @@ impl Redis {
         Ok((answer, Some(why)))
     }
 
-    /// Closes a record by itself: while a slot is on its way, the lock and what is beside it may be on two nodes.
+    /// Closes a record by itself: while a slot is moving, the lock and the keys beside it may be on two nodes.
     fn close(&mut self, claim: &Claim, more: &[&str]) -> Result<Value, BackendError> {
         let history = Beside::History.key(&self.key(claim.name.as_str())?);
         let arguments = [&[claim.owner.as_str()], more].concat();
-        // The first is where the script runs, the second is the history.
+        // The first key decides where the script runs; the second is the history.
         let call = Call { script: CLOSE, keys: &[history.clone(), history], arguments: &arguments };
         self.network.run_unless(&call, |_| false)
     }
@@ -189,7 +191,7 @@ impl Backend for Redis {
         let record = match (claim.keep, self.asked) {
             (0, _) => "0",
             (_, false) => "1",
-            // Looking through all records takes the server longer than all the rest.
+            // A search through all records takes the server longer than everything else in the script.
             (_, true) => "2",
         };
         self.asked = true;
@@ -220,7 +222,7 @@ impl Backend for Redis {
         let (ended, hold, keep) = (claim.owner.ended(), millis(hold).to_string(), claim.keep.to_string());
         let mark = match (closing == Closing::GivenUp || self.doubtful, self.asked) {
             (true, _) => "1",
-            // By a handle; the run is to learn of it.
+            // A command released the lock by its handle; the run has to learn of it.
             (false, false) => "2",
             (false, true) => "",
         };
@@ -265,12 +267,12 @@ impl Backend for Redis {
     }
 }
 
-/// On a cluster braces say what of a key decides where it is kept.
+/// Returns true for braces: on a cluster they mark the part of a key that decides its slot.
 fn has_braces(text: &str) -> bool {
     text.contains(['{', '}'])
 }
 
-/// In milliseconds, rounded up.
+/// Converts to milliseconds, rounded up.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
--- ARGV[2]: the lease in milliseconds. Answers 1, or 0 if the lock is not ours.
+-- Renews the lock. ARGV[2]: the lease in milliseconds. Answers 1, or 0 if the lock is not the owner's.
 if owner ~= ARGV[1] then
   return 0
 end

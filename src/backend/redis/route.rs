@@ -1,10 +1,10 @@
-//! The servers that a URL names, the number of their database, and how much of TLS is wanted.
+//! The servers that a URL names, the number of their database, and the TLS settings.
 
 use super::super::Url;
 use super::super::network::{Authority, Host};
 use super::super::tls::{Mode, Tls};
 
-/// The hosts of a URL, and what they are.
+/// The hosts of a URL, and their kind.
 pub(super) struct Route {
     pub(super) kind: Kind,
     pub(super) hosts: Vec<Host>,
@@ -12,21 +12,21 @@ pub(super) struct Route {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Servers, of which one is the master.
+    /// Servers, one of which is the master.
     Servers,
-    /// Sentinels, which are asked for this master.
+    /// Sentinels, which are queried for this master.
     Sentinels(String),
     /// Nodes of a cluster.
     Cluster,
 }
 
 impl Route {
-    /// Returns how many servers share the time of one attempt.
+    /// Returns the number of servers that share the time of one attempt.
     pub(super) fn places(&self) -> usize {
         self.hosts.len() + usize::from(matches!(self.kind, Kind::Sentinels(_)))
     }
 
-    /// Reads the servers of a URL, and the number of their database.
+    /// Parses the servers of a URL, and the number of their database.
     pub(super) fn of_url(url: &Url, authority: Authority) -> Result<(Self, i64), String> {
         let (scheme, database) = (url.scheme(), url.take("db"));
         let Authority { hosts, path, .. } = authority;
@@ -68,7 +68,7 @@ fn number(text: Option<&str>) -> Result<i64, String> {
     number.map(i64::from)
 }
 
-/// Takes the parameters of TLS off the URL.
+/// Takes the TLS parameters from the URL.
 pub(super) fn tls(url: &Url) -> Result<Option<Tls>, String> {
     let scheme = url.scheme();
     let (secure, socket) = (scheme == "rediss", scheme == "redis+unix");

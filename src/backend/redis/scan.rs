@@ -1,5 +1,5 @@
-//! Reading many keys, wherever they are: all that begin in some way, and what is in them. It takes the rights to read, and
-//! no others. A cluster's replicas send us to their masters; whoever needs to know that a lone server is one runs a script.
+//! Bulk reads on all servers: the keys that contain a text, and their values. They need read rights only. A cluster's
+//! replicas redirect to their masters; only a script can tell whether a lone server is a replica.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use super::connect::{Asking, Network, REDIRECTIONS, redirection};
 use super::errors;
 use super::link::{Link, Peer};
 
-/// How many keys a server looks through before it answers, and serves others.
+/// Number of keys that a server scans per command, before it serves other clients.
 const STRIDE: usize = 1000;
 
-/// How many keys are asked for in one go.
+/// Number of keys that are read in one go.
 const PIPELINE: usize = 500;
 
-/// What is needed besides the rights to locks.
+/// Hint with the rights needed besides those to locks.
 const RIGHTS: &str = "to list all locks, the user needs more rights: ACL SETUSER USER +scan";
 const CLUSTER_RIGHTS: &str = "to list all locks, the user needs more rights: ACL SETUSER USER +scan +cluster|slots";
 
 impl Network {
-    /// All keys that have `part` in them, in no order; none twice.
+    /// Returns all keys that contain `part`, each once, in no order.
     pub(super) fn keys_with(&mut self, part: &str) -> Result<BTreeSet<String>, BackendError> {
         let mut link = self.link()?;
         let mut keys = BTreeSet::new();
@@ -39,14 +39,15 @@ impl Network {
         Ok(keys)
     }
 
-    /// The answers to what is asked of each key, by the place of the key. Refusals are among them.
+    /// Reads from each key with the commands of `question`, and returns the answers by the position of the key.
+    /// Errors of the server are among them.
     pub(super) fn read(
         &mut self,
         keys: &[String],
         question: impl Fn(&str) -> Vec<Cmd>,
     ) -> Result<Vec<Vec<Value>>, BackendError> {
         let mut answers = vec![Vec::new(); keys.len()];
-        // Where to ask, and for which keys; at first all of them where we happen to be.
+        // Hosts to query, each with the positions of its keys; the first round sends all to the current connection.
         let mut rounds = vec![(None, Asking::No, (0..keys.len()).collect::<Vec<_>>())];
         for _ in 0..=REDIRECTIONS {
             let mut moved: BTreeMap<(String, Option<u16>, bool), Vec<usize>> = BTreeMap::new();
@@ -83,7 +84,7 @@ impl Network {
     }
 }
 
-/// Sends the questions of several keys in one go, and returns the answers to each.
+/// Sends the commands for several keys in one go, and returns the answers for each.
 fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<Vec<Vec<Value>>, BackendError> {
     let asked = |command: &Cmd| match asking {
         Asking::No => vec![command.clone()],
@@ -104,7 +105,7 @@ fn pipeline(link: &mut Link, questions: &[Vec<Cmd>], asking: Asking) -> Result<V
     Ok(questions.iter().map(|commands| answers.by_ref().take(commands.len()).collect()).collect())
 }
 
-/// Where the cluster sends us with a key.
+/// Returns the node that the cluster redirects to for a key.
 fn elsewhere(answers: &[Value], from: &Host) -> Option<(Host, Asking)> {
     answers.iter().find_map(|answer| {
         let Value::ServerError(error) = answer else { return None };
@@ -127,7 +128,7 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
         let Ok((next, found)) = from_redis_value::<(String, Vec<Vec<u8>>)>(answer) else {
             return Err(BackendError::permanent("not an answer to SCAN").named(link.name()));
         };
-        // No lock's name is anything but text.
+        // A key that is not text is not a lock's.
         keys.extend(found.into_iter().filter_map(|key| String::from_utf8(key).ok()));
         if next == "0" {
             return Ok(());
@@ -136,12 +137,12 @@ fn scan(link: &mut Link, part: &str, keys: &mut BTreeSet<String>, rights: &str) 
     }
 }
 
-/// The masters of the cluster that have slots.
+/// Returns the masters of the cluster that have slots.
 fn masters(link: &mut Link) -> Result<Vec<Host>, BackendError> {
     let answer = link.one(cmd("CLUSTER").arg("SLOTS").clone())?;
     if matches!(&answer, Value::ServerError(error) if error.details().is_some_and(|text| text.contains("support disabled")))
     {
-        // It has all keys.
+        // This server has all keys.
         return Ok(vec![link.host().clone()]);
     }
     let answer = permitted(link, answer, CLUSTER_RIGHTS)?;
@@ -150,13 +151,13 @@ fn masters(link: &mut Link) -> Result<Vec<Host>, BackendError> {
         return Err(BackendError::permanent("not an answer to CLUSTER SLOTS").named(link.name()));
     };
     for range in ranges {
-        // FIRST SLOT, LAST SLOT, MASTER, REPLICA ...; each node HOST, PORT, and more.
+        // FIRST SLOT, LAST SLOT, MASTER, REPLICA ...; each node is HOST, PORT, and more.
         let Value::Array(range) = range else { continue };
         let Some(Value::Array(node)) = range.into_iter().nth(2) else { continue };
         let mut node = node.into_iter();
         let name = from_redis_value::<Option<String>>(node.next().unwrap_or_default()).ok().flatten();
         let Ok(port) = from_redis_value::<u16>(node.next().unwrap_or_default()) else { continue };
-        // A node that does not know its own name is the one that we ask.
+        // A node that does not know its own name is the one that answered.
         let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| link.host().name.clone());
         let host = Host { name, port: Some(port) };
         if !hosts.contains(&host) {
@@ -166,13 +167,13 @@ fn masters(link: &mut Link) -> Result<Vec<Host>, BackendError> {
     Ok(hosts)
 }
 
-/// Makes trouble of a refusal, which says what rights there should be.
+/// Turns a refusal into an error that names the missing rights.
 fn permitted(link: &Link, answer: Value, rights: &str) -> Result<Value, BackendError> {
     let is_denied = matches!(&answer, Value::ServerError(error) if errors::is_denied(error));
     link.check(answer).map_err(|error| if is_denied { error.hint(rights) } else { error })
 }
 
-/// Without what has a meaning in a pattern.
+/// Escapes the characters that have a meaning in a pattern.
 pub(super) fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
         if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {

@@ -1,4 +1,4 @@
-//! What makes a server forget locks: its memory, its disk, and the copies that may take its place.
+//! The settings that can make a server lose locks: its memory, its disk, and the replicas that may replace it.
 
 use ::redis::{Value, cmd};
 
@@ -7,7 +7,7 @@ use super::{Info, text};
 use crate::backend::probe::Tell;
 use crate::backend::{BackendError, Finding};
 
-/// What a server was told to do; a value is `None` where it may not be asked for.
+/// The server's settings; a value is `None` if the user may not read it.
 struct Settings {
     save: Option<String>,
     least_replicas: Option<String>,
@@ -15,7 +15,7 @@ struct Settings {
     memory: Option<String>,
 }
 
-/// The error is that the server does not answer any more.
+/// Judges the memory, the disk and the replicas; fails if the server stops answering.
 pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut ask = |name: &str| setting(link, name);
     let settings = Settings {
@@ -38,7 +38,7 @@ fn setting(link: &mut Link, name: &str) -> Result<Option<String>, BackendError> 
     })
 }
 
-/// Locks expire, and so they are what a policy for what expires may throw away.
+/// Judges the memory: locks expire, so a policy that evicts expiring keys may evict them.
 fn judge_memory(settings: &Settings) -> Finding {
     let (Some(policy), Some(memory)) = (settings.policy.as_deref(), settings.memory.as_deref()) else {
         return Finding::unwise(

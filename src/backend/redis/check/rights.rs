@@ -1,4 +1,4 @@
-//! What the user may do, found out by doing it to a key that is not there, which changes nothing.
+//! The user's rights, tested by running each command on a missing key, which changes nothing.
 
 use ::redis::{Cmd, Value, cmd};
 
@@ -6,25 +6,25 @@ use super::super::errors;
 use super::super::link::Link;
 use crate::backend::{BackendError, Finding};
 
-/// What locks need, and what their tokens and history need beside it.
+/// The feature that needs a right: the locks, or their tokens and history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Lock,
     History,
 }
 
-/// A right that is missing, and what for.
+/// A missing right, and the feature that needs it.
 pub(super) type Lacking = (For, &'static str);
 
-/// The rights that are missing. `space` is what all locks' keys begin with.
+/// Returns the missing rights. `space` is the prefix of all locks' keys.
 pub(super) fn lacking(link: &mut Link, space: &str) -> Result<Vec<Lacking>, BackendError> {
-    // Nobody has a lock of this name.
+    // No lock has this name.
     let random = getrandom::u64().unwrap_or_default();
     let lock = format!("{space}shedlock-check-{random:016x}");
     let history = format!("{{{lock}}}:history");
     let mut lacking = Vec::new();
     for (needed, right, command) in commands(&lock, &history) {
-        // A cluster looks at the rights before it sends us on.
+        // A cluster checks the rights before it redirects.
         let answer = link.one(command)?;
         if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOPERM") {
             lacking.push((needed, right));
@@ -60,7 +60,7 @@ fn commands(lock: &str, history: &str) -> Vec<(For, &'static str, Cmd)> {
     ]
 }
 
-/// What the missing rights mean.
+/// Explains the consequences of the missing rights.
 pub(super) fn judge(lacking: &[Lacking], space: &str) -> Vec<Finding> {
     let of = |wanted: For| lacking.iter().filter(move |(needed, _)| *needed == wanted).map(|(_, right)| *right);
     let (lock, history): (Vec<_>, Vec<_>) = (of(For::Lock).collect(), of(For::History).collect());
