@@ -1,4 +1,4 @@
-//! The authorities that the system believes, for the servers whose URL names none.
+//! The system's certificate authorities, for servers whose URL names none.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Where distributions keep all authorities in one file; the first that has any counts.
+/// Files in which distributions keep all authorities; the first that has any counts.
 const BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -21,8 +21,8 @@ const BUNDLES: [&str; 5] = [
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const END: &[u8] = b"-----END CERTIFICATE-----";
 
-/// Returns the authorities of the system in PEM, without what is broken; `None` if there are none. They are read at the first
-/// call: to read them takes longer than to connect, and each attempt to connect asks for them.
+/// Returns the system's authorities in PEM, without the unusable ones; `None` if there are none. The first call reads
+/// them: reading takes longer than connecting, and every connection attempt needs them.
 pub(super) fn of_the_system() -> Option<&'static [u8]> {
     static READ: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     READ.get_or_init(read).as_deref()
@@ -39,7 +39,7 @@ fn read() -> Option<Vec<u8>> {
     (!pem.is_empty()).then_some(pem)
 }
 
-/// The file, and all files of the directories, which have colons between them, as OpenSSL understands it.
+/// Returns the file, and all files in the colon-separated directories, as OpenSSL does.
 fn named_files(file: Option<&OsStr>, directories: Option<&OsStr>) -> Vec<PathBuf> {
     let mut files: Vec<_> = file.map(PathBuf::from).into_iter().collect();
     for directory in directories.into_iter().flat_map(env::split_paths) {
@@ -48,14 +48,14 @@ fn named_files(file: Option<&OsStr>, directories: Option<&OsStr>) -> Vec<PathBuf
     files
 }
 
-/// The certificates of a file that can be used. The drivers take all of what they are given, or nothing. A FIFO would keep us
-/// waiting.
+/// Returns the usable certificates of a file; the drivers reject a file with one unusable certificate. Skips a FIFO,
+/// which would block.
 fn usable(path: &Path) -> Vec<u8> {
     let text = if path.is_file() { std::fs::read(path).unwrap_or_default() } else { Vec::new() };
     blocks(&text).filter(|block| is_usable(block)).flat_map(|block| [block, b"\n"].concat()).collect()
 }
 
-/// The certificates in a text, from line to line. What is cut short ends where the next begins.
+/// Splits a text into its certificates, by lines. A truncated one ends where the next begins.
 fn blocks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let find = |text: &[u8], what: &[u8]| text.windows(what.len()).position(|part| part == what);
     let mut rest = text;

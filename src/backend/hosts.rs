@@ -1,4 +1,4 @@
-//! Connecting to the hosts of a URL: in which order, and how long each of them may take.
+//! The order in which the hosts of a URL are tried, and the time that each of them gets.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use super::network::Host;
 use super::{BackendError, ErrorClass, note_reached};
 use crate::system::Moment;
 
-/// Bound of the first attempt to connect, and the least that any attempt gets.
+/// Time limit of the first connection attempt, and the minimum for any attempt.
 const FIRST: Duration = Duration::from_secs(1);
-/// After an attempt that used its time up the next one gets so many times as much.
+/// Factor by which the limit grows after an attempt that used its time up.
 const GROWTH: f64 = 1.5;
-/// The part of its time that an attempt may get more, at random.
+/// Greatest part of its limit that an attempt gets in addition, at random.
 const SPREAD: f64 = 0.5;
 
 /// The hosts of a URL in the order in which they are tried.
 pub(super) struct Hosts {
     pub(super) all: Vec<Host>,
-    /// The one that comes first: the one that worked.
+    /// The index of the first host to try: the one that worked last.
     first: usize,
     pub(super) attempts: Attempts,
 }
 
 impl Hosts {
-    /// Makes the hosts of a URL, of which one is to let us in within `patience`.
+    /// Creates the hosts of a URL; one of them must accept a connection within `patience`.
     pub(super) fn new(all: Vec<Host>, patience: Duration) -> Self {
         Self { all, first: 0, attempts: Attempts::new(patience) }
     }
@@ -32,17 +32,17 @@ impl Hosts {
         self.all.len()
     }
 
-    /// Tries the next host first from now on, since the first one cannot be written.
+    /// Makes the next host the first to try, because the present one cannot be written to.
     pub(super) fn pass_over(&mut self) {
         self.first = (self.first + 1) % self.all.len();
     }
 
-    /// Returns the host that is tried first.
+    /// Returns the first host to try.
     pub(super) fn first(&self) -> &Host {
         &self.all[self.first]
     }
 
-    /// Connects to the first host that lets us in, and tries that one first from now on.
+    /// Connects to the first host that accepts, and tries that one first from now on.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn connect<T>(
         &mut self,
@@ -60,7 +60,8 @@ impl Hosts {
     }
 }
 
-/// Returns the first connection that is made. A refusal for good ends the search, since the other places lead to copies.
+/// Returns the first connection that succeeds. A permanent refusal ends the search, because the other hosts or
+/// addresses lead to copies of the same data.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn first_of<P, T>(
     places: impl IntoIterator<Item = P>,
@@ -70,7 +71,7 @@ pub(super) fn first_of<P, T>(
     for place in places {
         match connect(place) {
             Err(error) if error.class == ErrorClass::Permanent => return Err(error),
-            // That one is full says more than that another is down.
+            // An overloaded server matters more than another that is down.
             Err(error) if met.class != ErrorClass::Overloaded => met = error,
             Err(_) => {}
             connected => return connected,
@@ -79,29 +80,29 @@ pub(super) fn first_of<P, T>(
     Err(met)
 }
 
-/// Bounds each attempt to connect, so that a server which accepts and says nothing is left and tried again. A server that
-/// speaks first, as MySQL does, and whose accept queue overflowed leaves its client waiting on a connection that only the
-/// client believes in.
+/// Time limits for connection attempts: shedlock leaves a server that accepts but stays silent, and tries it again.
+/// If a server speaks first, as MySQL does, and its accept queue overflows, the client waits on a connection that
+/// exists for the client only.
 ///
-/// An attempt gets a second at first. After one that used its time up the next gets half as much again, so that a server that
-/// is slow to let in is reached too; the last one gets all that is left. Up to a half is added at random: clients that were
-/// turned away together would come back together, and overrun the server again.
+/// The first attempt gets a second. After an attempt that used its time up the next gets half as much again, so that
+/// a slow server is reached too; the last one gets all the time left. Up to a half is added at random: clients that
+/// were refused together would come back together, and overrun the server again.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    /// For all attempts of one request.
+    /// Time for all attempts of one request.
     patience: Duration,
-    /// When the first of the attempts began that have failed since a server let us in.
+    /// The start of the first attempt that failed since a server last accepted a connection.
     begun: Option<Moment>,
     bound: Duration,
 }
 
-/// How long one attempt may take, through all hosts of the URL.
+/// The time limit of one attempt, through all hosts of the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bound {
     started: Moment,
     wanted: Duration,
     left: Duration,
-    /// How many hosts share it.
+    /// Number of hosts that share the time.
     hosts: usize,
 }
 
@@ -110,12 +111,12 @@ impl Attempts {
         Self { patience, begun: None, bound: FIRST }
     }
 
-    /// Lets the next attempt take all the time there is, for a caller that makes only one.
+    /// Lets the next attempt use all the time there is, for a caller that makes only one.
     pub(super) fn make_one(&mut self) {
         (self.begun, self.bound) = (Some(Moment::now()), self.patience);
     }
 
-    /// Begins an attempt.
+    /// Starts an attempt and returns its time limit.
     pub(super) fn begin(&mut self, now: Moment) -> Bound {
         let begun = match self.begun {
             Some(begun) if now.since(begun) < self.patience => begun,
@@ -128,30 +129,30 @@ impl Attempts {
         Bound { started: now, wanted, left: (begun + self.patience).since(now), hosts: 1 }
     }
 
-    /// Notes that the attempt failed. A refusal is quick, and says nothing about the time that a server needs.
+    /// Records that the attempt failed. A refusal is quick, and says nothing about the time that a server needs.
     pub(super) fn failed(&mut self, bound: Bound, now: Moment) {
         if now.since(bound.started) >= FIRST {
             self.bound = self.bound.mul_f64(GROWTH);
         }
     }
 
-    /// Notes that a server let us in.
+    /// Records that a server accepted the connection.
     pub(super) fn succeeded(&mut self) {
         (self.begun, self.bound) = (None, FIRST);
     }
 }
 
-/// Returns a number from 0 to 1 at random, without a system call: the last digits of the clock.
+/// Returns a random number from 0 to 1 without a system call: the last digits of the clock.
 fn chance(now: Moment) -> f64 {
     f64::from(now.since_boot().subsec_nanos() % 1000) / 1000.0
 }
 
 impl Bound {
-    /// Returns how long each address may take of a host that has so many.
+    /// Returns the time limit of each address, for a host with this number of them.
     pub(super) fn each(self, addresses: usize) -> Duration {
         let places = self.hosts.max(1) * addresses.max(1);
         let share = self.left / u32::try_from(places).unwrap_or(u32::MAX);
-        // What would be left for another attempt is too little for one.
+        // If the rest is too short for another attempt, this one gets it all.
         if share < self.wanted * 2 { share.max(FIRST) } else { self.wanted }
     }
 }

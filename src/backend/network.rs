@@ -1,4 +1,4 @@
-//! What the backends that are reached by network have in common: the servers in a URL, and name lookup.
+//! The code shared by backends on a network: the servers in a URL, and name lookup.
 
 use std::fmt;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -9,26 +9,26 @@ use super::url::percent_decode;
 use super::{BackendError, Url};
 use crate::system::net;
 
-/// The part of a URL that says who logs in where: `//USER:PASSWORD@HOST:PORT,HOST:PORT/PATH`, all of it optional.
+/// The user, the servers and the path of a URL: `//USER:PASSWORD@HOST:PORT,HOST:PORT/PATH`, all of it optional.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Authority {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) hosts: Vec<Host>,
-    /// What follows the first slash after the hosts, with percent-encoding undone.
+    /// The text after the hosts' first slash, percent-decoded.
     pub(super) path: String,
 }
 
-/// One server.
+/// The address of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
-    /// A name, an address, or the path of a unix socket or of its directory.
+    /// A name, an address, or the path of a Unix socket or of its directory.
     pub(super) name: String,
     pub(super) port: Option<u16>,
 }
 
 impl Authority {
-    /// Cuts what follows the scheme's colon; the error is the end of a sentence and shows no password.
+    /// Parses the text after the scheme's colon; the error is the end of a sentence and shows no password.
     pub(super) fn parse(url: &Url) -> Result<Self, String> {
         let scheme = url.scheme();
         let Some(rest) = url.rest().strip_prefix("//") else {
@@ -53,7 +53,7 @@ impl Authority {
 }
 
 impl Host {
-    /// Reads `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+    /// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((name, "")) => (name, None),
@@ -66,7 +66,7 @@ impl Host {
         Ok(Self { name, port: port.transpose()? })
     }
 
-    /// Looks the name up; one that cannot be found now may be found later.
+    /// Looks the name up; a failed lookup is transient.
     pub(super) fn addresses(&self, default_port: u16) -> Result<Vec<SocketAddr>, BackendError> {
         self.prepare_lookup();
         let found = (self.name.as_str(), self.port.unwrap_or(default_port)).to_socket_addrs();
@@ -77,14 +77,15 @@ impl Host {
         }
     }
 
-    /// Makes ready for somebody to look the name up. An address is not looked up, and then even this would cost a file.
+    /// Prepares the process for a lookup of the name. Does nothing for an address, because even the preparation reads
+    /// a file.
     pub(super) fn prepare_lookup(&self) {
         if self.name.parse::<IpAddr>().is_err() {
             net::look_up_without_modules();
         }
     }
 
-    /// Whether this is the path of a unix socket, or of its directory.
+    /// Returns true for the path of a Unix socket, or of its directory.
     pub(super) fn is_path(&self) -> bool {
         self.name.starts_with('/')
     }
@@ -101,13 +102,13 @@ impl fmt::Display for Host {
     }
 }
 
-/// The hosts as they are named in messages.
+/// Formats the hosts for messages.
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 pub(super) fn list(hosts: &[Host]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Returns the error for a server that took the connection, or whose kernel did, and has not answered to it.
+/// Returns the error for a server that, itself or by its kernel, accepted the connection but has not replied.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn said_nothing() -> BackendError {
     BackendError::transient("no answer in time: the server accepted the connection but did not reply").hint(
@@ -115,14 +116,14 @@ pub(super) fn said_nothing() -> BackendError {
     )
 }
 
-/// Returns the error for a server that has not answered what it was asked.
+/// Returns the error for a server that has not answered a request.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn silence() -> BackendError {
     BackendError::transient("no answer in time")
         .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
-/// Explains why the system makes no connection; `socket` says how a URL names another socket.
+/// Explains why the system cannot connect; `socket` says how a URL names another socket.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendError> {
     Some(match kind {
@@ -136,7 +137,7 @@ pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendErro
     })
 }
 
-/// Undoes percent-encoding; `None` for what is empty.
+/// Decodes percent-encoding; returns `None` for an empty text.
 fn filled(text: &str, what: &str) -> Result<Option<String>, String> {
     let text = percent_decode(text).map_err(|_| format!("has a {what} that is not text"))?;
     if text.contains('\0') {

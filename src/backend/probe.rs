@@ -1,4 +1,4 @@
-//! What the checks of the backends that are reached by network have in common: hosts, TLS, round trips and clocks.
+//! The checks shared by backends on a network: hosts, TLS, round trips and clocks.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -13,26 +13,27 @@ use crate::duration::brief;
 use crate::system::Moment;
 use crate::system::error_text;
 
-/// How often a server is asked for the time.
+/// Number of times that the server's clock is read.
 const TRIPS: usize = 7;
-/// From here on a difference of clocks can let two hosts run what only one should.
+/// Difference of clocks from which two hosts may both run a job that only one should run.
 const MUCH: Duration = Duration::from_secs(1);
-/// No measurement is said to be better than this.
+/// Uncertainty below which no measurement is reported.
 const LEAST: Duration = Duration::from_micros(100);
-/// A round trip that makes a lease of some seconds hard to keep.
+/// Round trip from which a lease of some seconds is hard to keep.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// How far the hosts of a URL are.
+/// The distance to the hosts of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// None of them answers.
+    /// No host answers.
     Unreached,
-    /// All of them are on this machine.
+    /// All hosts that answer are on this machine.
     Here,
     Away,
 }
 
-/// Looks each host up, connects to it, hangs up, which some servers note in their log, and tells of it. `socket` makes the path of a socket of that of the host.
+/// Looks up each host, connects to it, disconnects, which some servers note in their log, and reports the result.
+/// `socket` turns a host's path into that of its socket.
 pub(super) fn hosts(
     hosts: &[Host],
     port: u16,
@@ -65,7 +66,7 @@ pub(super) fn hosts(
     distance
 }
 
-/// What was seen, and whether that is on this machine; or what was seen and what to do.
+/// The finding, and true if the host is on this machine; or the finding and the remedy.
 type Found = Result<(String, bool), (String, String)>;
 
 fn knock(path: &std::path::Path) -> Found {
@@ -99,18 +100,18 @@ fn named(host: &Host, address: SocketAddr) -> String {
     }
 }
 
-/// What trouble with connecting is about.
+/// Returns the subject of a finding about a connection error.
 pub(super) fn subject(error: &BackendError) -> &'static str {
     if error.message.contains("TLS") || error.message.contains("certificate") { "TLS" } else { "login" }
 }
 
-/// Whether it makes sense to go on after what was found about writing: a server that can only be read would be waited for, as
-/// it may change its mind.
+/// Decides from the finding about writing if the check goes on. It stops at a read-only server, because a write would
+/// wait for the server to become writable.
 pub(super) fn reached(writing: &Finding) -> Reached {
     if writing.grade == Grade::Bad { Reached::No } else { Reached::Yes }
 }
 
-/// Judges how a connection is protected. `version` is that of TLS where it is on.
+/// Judges the protection of a connection. `version` is the TLS version, if TLS is on.
 pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distance) -> Finding {
     let mode = wanted.map_or(Mode::Disable, |tls| tls.mode);
     let Some(version) = version else {
@@ -139,7 +140,8 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
     }
 }
 
-/// Asks for the server's time, in microseconds since 1970, some times, and tells how long that takes and how the clocks differ.
+/// Reads the server's clock several times with `ask`, in microseconds since 1970, and reports the round trip and the
+/// difference of the clocks.
 pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, BackendError>, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut trips = Vec::new();
     for _ in 0..TRIPS {
@@ -171,7 +173,7 @@ fn round_trip(median: Duration) -> Finding {
     }
 }
 
-/// `ahead` is how many microseconds the server's clock is ahead of ours.
+/// Judges the difference of the clocks; `ahead` is the microseconds that the server's clock is ahead of this host's.
 fn difference(ahead: i128, uncertain: Duration) -> Finding {
     let apart = Duration::from_micros(u64::try_from(ahead.unsigned_abs()).unwrap_or(u64::MAX));
     let within = brief(uncertain.max(LEAST));
@@ -190,7 +192,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
     }
 }
 
-/// The number and the one after the first dot that a version begins with.
+/// Parses the first number of a version, and the one after the first dot.
 #[cfg(any(test, feature = "mysql", feature = "redis"))]
 pub(super) fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or_default());

@@ -1,13 +1,14 @@
-//! How soon a request that met trouble is made again: for runs and for the commands beside them. It neither asks nor sleeps.
+//! The pauses before a failed request is repeated, for runs and for other commands. This file neither sends nor
+//! sleeps.
 
 use std::time::Duration;
 
 use super::{ErrorClass, Pace};
 use crate::system::Moment;
 
-/// How much sooner than at the deadline the last try may be made, so that its answer still comes in time.
+/// Time before the deadline that the last try leaves for its answer.
 const RESERVE: Duration = Duration::from_millis(500);
-/// A full server is left alone for so many times as long as it took to say so.
+/// Factor for the pause after a refusal by an overloaded server: this many times the time that the refusal took.
 pub(crate) const RESPITE: u32 = 4;
 
 /// The pauses between the tries of one request.
@@ -22,26 +23,26 @@ impl Retry {
         Self { deadline, pause: pace.first, longest: pace.longest }
     }
 
-    /// Returns how long to pause after a try that was made at `sent` and met this kind of trouble; `None` if it was the last.
+    /// Returns the pause after a try that was sent at `sent` and failed with this class; `None` if it was the last.
     pub(crate) fn pause(&mut self, met: ErrorClass, sent: Moment, now: Moment) -> Option<Duration> {
         let took = now.since(sent);
         let pause = match met {
             ErrorClass::Permanent => return None,
             ErrorClass::Transient => self.pause,
-            // Refusing costs a server nearly as much as answering. Where too many ask, it is slow to refuse, and
-            // who does not slow down with it keeps it from ever getting done.
+            // A refusal costs a server nearly as much as an answer. A server with too many clients refuses slowly,
+            // and clients that do not slow down with it keep it from recovering.
             ErrorClass::Overloaded => self.pause.max(took * RESPITE),
         };
         self.pause = (self.pause * 2).min(self.longest);
-        // The last try is made as late as its answer, if it takes as long as this one, allows.
+        // The last try is made as late as possible for an answer that takes as long as this one.
         let left = (self.deadline - took.min(RESERVE)).since(now);
-        // Half of every pause is at random, lest those who collided collide again. All of it at random spreads
-        // them no better: after a few pauses they are spread anyway, and the shorter pauses only cost more tries.
+        // Half of every pause is random, so that clients which collided do not collide again. A fully random pause
+        // spreads them no better: after a few pauses they are spread anyway, and shorter pauses only cost more tries.
         (!left.is_zero()).then(|| pause.mul_f64(0.5 + 0.5 * random()).min(left))
     }
 }
 
-/// A number from 0 to 1; without randomness from the system, always 1.
+/// Returns a random number from 0 to 1; always 1 if the system has no randomness.
 fn random() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

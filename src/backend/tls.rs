@@ -1,4 +1,4 @@
-//! TLS in the words of libpq (`sslmode`, `sslrootcert`, `sslcert`, `sslkey`), the same for every backend.
+//! TLS settings by libpq's names (`sslmode`, `sslrootcert`, `sslcert`, `sslkey`), the same for every backend.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use super::{BackendError, Url, authorities};
 
-/// How much of TLS is wanted, from nothing to a server that proves its name.
+/// The TLS mode, from none to a server that proves its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mode {
     Disable,
-    /// Only if the server refuses us without.
+    /// TLS only if the server refuses a connection without it.
     Allow,
-    /// If the server offers it.
+    /// TLS if the server offers it.
     Prefer,
     Require,
     VerifyCa,
     VerifyFull,
 }
 
-/// The parameters as given.
+/// The TLS parameters of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tls {
     pub(super) mode: Mode,
@@ -34,12 +34,12 @@ pub(super) struct Tls {
     pub(super) identity: Option<Identity>,
 }
 
-/// Whom to believe.
+/// The trusted certificate authorities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// Those of the system, as where none are named.
+    /// The system's authorities, as without the parameter.
     System,
-    /// Those in a file.
+    /// The authorities in a file.
     File(PathBuf),
 }
 
@@ -63,8 +63,8 @@ impl Tls {
     /// The names of the parameters.
     pub(super) const PARAMETERS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
-    /// Takes the parameters off a URL; what it does not say, `otherwise` may. `mode` is the mode when nobody says one; where that
-    /// is without TLS, a file that is named means that all is checked.
+    /// Takes the parameters from a URL; `otherwise` supplies those that it lacks. `mode` is the default mode; if that
+    /// is `Disable` and a file is named, everything is verified.
     pub(super) fn take(url: &Url, otherwise: impl Fn(&str) -> Option<String>, mode: Mode) -> Result<Self, String> {
         let find = |key| url.take(key).filter(|value| !value.is_empty()).or_else(|| otherwise(key));
         let named = find("sslmode");
@@ -95,8 +95,8 @@ impl Tls {
         Ok(Self { mode, roots, identity })
     }
 
-    /// Whether the server's certificate is checked, and its name. Authorities that are named are asked in every mode, as
-    /// libpq does it.
+    /// Returns how far the server's certificate is verified. Like libpq, verifies against named authorities in every
+    /// mode.
     pub(super) fn checks(&self) -> Checks {
         match (self.mode, &self.roots) {
             (Mode::VerifyFull, _) => Checks::Name,
@@ -105,7 +105,7 @@ impl Tls {
         }
     }
 
-    /// The authorities in PEM; `None` for those that are built in, or if none are asked.
+    /// Returns the authorities in PEM; `None` stands for the built-in ones, or if nothing is verified.
     pub(super) fn authorities(&self) -> Result<Option<Cow<'static, [u8]>>, BackendError> {
         match &self.roots {
             Some(Roots::File(path)) => read("sslrootcert", path).map(|pem| Some(Cow::Owned(pem))),
@@ -114,7 +114,7 @@ impl Tls {
         }
     }
 
-    /// Looks at the files that are named, for a driver that reads them too and does not say which one is wrong.
+    /// Reads the named files, for a driver that reads them too but does not say which one is wrong.
     #[cfg(any(feature = "mysql", feature = "redis"))]
     pub(super) fn judge_files(&self) -> Result<(), BackendError> {
         match (&self.roots, &self.identity) {
@@ -123,7 +123,7 @@ impl Tls {
         }
     }
 
-    /// What rustls is to do.
+    /// Builds the configuration of rustls.
     pub(super) fn config(&self) -> Result<ClientConfig, BackendError> {
         let provider = Arc::new(ring::default_provider());
         let broken = |error: Error| BackendError::permanent(format!("TLS cannot be set up: {error}"));
@@ -180,7 +180,7 @@ impl Tls {
     }
 }
 
-/// How far the server's certificate is checked.
+/// The extent to which the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checks {
     Nothing,
@@ -217,7 +217,7 @@ pub(super) fn read(parameter: &str, path: &Path) -> Result<Vec<u8>, BackendError
     })
 }
 
-/// What rustls complains of, in our words and without saying whose server it is; `None` if it is none of the usual.
+/// Explains an error of rustls without naming the server; returns `None` for an unknown error.
 pub(super) fn complaint(text: &str) -> Option<BackendError> {
     let has = |part: &str| text.contains(part);
     Some(if has("UnknownIssuer") {
@@ -243,14 +243,14 @@ pub(super) fn complaint(text: &str) -> Option<BackendError> {
     })
 }
 
-/// Makes ring the provider of all that has no say in it.
+/// Makes ring the default provider, for libraries that take no provider as a parameter.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 pub(super) fn install_provider() {
-    // It fails where that was done before.
+    // Fails if a provider is installed already.
     let _ = ring::default_provider().install_default();
 }
 
-/// Checks as much of a server's certificate as libpq would.
+/// A verifier that checks as much of a server's certificate as libpq does.
 #[derive(Debug)]
 struct Verifier {
     checks: Checks,
@@ -269,7 +269,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
         match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last, after the authority.
+            // The verifier checks the name last, after the authority.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if self.checks == Checks::Authority => Ok(ServerCertVerified::assertion()),

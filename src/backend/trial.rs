@@ -1,4 +1,4 @@
-//! The smallest backend that keeps the contract: locks in this process's memory, for tests. CONTRIBUTING.md counts its lines.
+//! The smallest complete backend: locks in this process's memory, for tests. CONTRIBUTING.md counts its lines.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use crate::system::Timestamp;
 /// Every store of this process, by its path.
 static STORES: LazyLock<Mutex<BTreeMap<String, Store>>> = LazyLock::new(Mutex::default);
 
-/// Locks under one path.
+/// The backend of the locks under one path.
 pub(super) struct Trial(String);
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Store {
         self.locks.get_mut(name).filter(|row| row.is_held())
     }
 
-    /// Records a taking under a new token. A taking that is repeated replaces its record.
+    /// Records a taking under a new token. A repeated taking replaces its record.
     fn record(&mut self, claim: &Claim, started_at: Timestamp) -> u64 {
         self.last_token += 1;
         self.runs.retain(|run| !is_of(run, claim));
@@ -107,7 +107,7 @@ impl Trial {
         STORES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Works on the store, if it has been made.
+    /// Runs `work` on the store, if it exists.
     fn with<T: Default>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
         Self::stores().get_mut(&self.0).map(work).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A backend's URL, cut into its parts. What it prints never contains a password.
+//! The parser of a backend's URL. Nothing that it prints contains a password.
 
 use std::cell::RefCell;
 
@@ -8,18 +8,19 @@ use percent_encoding::percent_decode_str;
 #[cfg(any(test, feature = "tls"))]
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
-/// `SCHEME:REST?KEY=VALUE&…`, with percent-encoding undone in the values and on request in the rest.
+/// A URL, `SCHEME:REST?KEY=VALUE&…`. The values are percent-decoded, the rest only on request.
 pub(crate) struct Url {
     scheme: String,
     rest: String,
     /// The parameters as written.
     query: String,
-    /// What no one has asked for yet.
+    /// The parameters that no backend has taken yet.
     parameters: RefCell<Vec<(String, String)>>,
 }
 
 impl Url {
-    /// Cuts a URL; the error is the end of a sentence and does not repeat the text, which may be a secret.
+    /// Splits a URL into its parts; the error is the end of a sentence and does not repeat the text, which may be a
+    /// secret.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.trim().split_once(':').ok_or("has no scheme")?;
         if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')) {
@@ -28,7 +29,7 @@ impl Url {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut parameters = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            // It is not repeated: a question mark in a password makes a parameter of the rest.
+            // The error does not repeat the pair: a question mark in a password makes a parameter of the rest.
             let (key, value) = pair.split_once('=').ok_or("has a parameter without a value after its `?`")?;
             if parameters.iter().any(|(known, _)| known == key) {
                 return Err(match query.contains('@') {
@@ -51,17 +52,17 @@ impl Url {
         &self.scheme
     }
 
-    /// What stands between the scheme's colon and the question mark, as written.
+    /// Returns the text between the scheme's colon and the question mark, as written.
     pub(crate) fn rest(&self) -> &str {
         &self.rest
     }
 
-    /// Whether an @ comes after the question mark, as it does if a password has a question mark in it.
+    /// Returns true if an @ follows the question mark, as in a password that contains a question mark.
     pub(crate) fn may_be_cut_in_its_password(&self) -> bool {
         self.rest.starts_with("//") && self.query.contains('@')
     }
 
-    /// The URL as it may be shown and handed on: without its password, and with the paths of files from the root.
+    /// Returns the URL for display and for other processes: without its password, and with absolute paths of files.
     #[cfg(any(test, feature = "tls"))]
     pub(crate) fn public(&self) -> String {
         let mut text = format!("{}:{}", self.scheme, without_password(&self.rest));
@@ -80,7 +81,7 @@ impl Url {
         text
     }
 
-    /// The password, with percent-encoding undone; one that is empty is none.
+    /// Returns the password, percent-decoded; an empty one counts as none.
     pub(crate) fn password(&self) -> Option<String> {
         let login = self.rest.strip_prefix("//").and_then(|after| after.rsplit_once('@'));
         let password = login.and_then(|(login, _)| login.split_once(':')).map(|(_, password)| password);
@@ -92,8 +93,8 @@ impl Url {
         password.filter(|password| !password.is_empty()).or_else(parameter).filter(|password| !password.is_empty())
     }
 
-    /// Takes the parameter `table` off the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores, so that
-    /// it can stand in a statement.
+    /// Takes the parameter `table` from the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores only,
+    /// so that it is safe in a statement.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(crate) fn take_table(&self) -> Result<String, String> {
         let table = self.take("table").unwrap_or_else(|| "shedlock".to_owned());
@@ -108,14 +109,14 @@ impl Url {
         Ok(table)
     }
 
-    /// Takes a query parameter off the URL.
+    /// Takes a parameter from the URL.
     pub(crate) fn take(&self, key: &str) -> Option<String> {
         let mut parameters = self.parameters.borrow_mut();
         let place = parameters.iter().position(|(known, _)| known == key)?;
         Some(parameters.remove(place).1)
     }
 
-    /// Refuses the parameters that no one has taken.
+    /// Refuses the URL if parameters are left that no backend has taken.
     pub(crate) fn nothing_left(&self, known: &[&str]) -> Result<(), String> {
         match self.parameters.borrow().first() {
             None => Ok(()),
@@ -124,16 +125,17 @@ impl Url {
     }
 }
 
-/// `//USER:PASSWORD@HOST/…` without the password.
+/// Returns `//USER:PASSWORD@HOST/…` without the password.
 #[cfg(any(test, feature = "tls"))]
 fn without_password(rest: &str) -> String {
     let Some(after) = rest.strip_prefix("//") else { return rest.to_owned() };
-    // A password with a slash in it is a mistake, and no reason to show it.
+    // A password that contains a slash is a mistake, but must be hidden too.
     let Some((user, host)) = after.rsplit_once('@') else { return rest.to_owned() };
     format!("//{}@{host}", user.split_once(':').map_or(user, |(user, _)| user))
 }
 
-/// Undoes `%20`; a percent sign that no two hexadecimal digits follow stays as it is. The error says that it is no text.
+/// Decodes sequences such as `%20`; a percent sign without two hexadecimal digits stays as it is. Fails if the result
+/// is not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Result<String, std::str::Utf8Error> {
     percent_decode_str(text).decode_utf8().map(Into::into)
 }
