@@ -37,8 +37,9 @@ const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_
     locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
     lock_until = IF(locked_by = {owner} OR lock_until <= {now}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
 
-/// Writes the record of a taking, and deletes the record of a taking whose answer was lost. If the lock is another
-/// owner's, the first statement finds no row to search from, and the others do nothing; no id is wasted.
+/// Writes the record of a taking, and deletes that of the same owner's earlier taking, whose answer was lost. If the
+/// lock is another owner's, the first statement finds no row to search from, and the others do nothing; no id is
+/// wasted.
 ///
 /// A record that has ended means that the taking was given up, and that the network delivered it late: the lock is
 /// freed again. The operation has had the lock's row locked since its first statement, so the session that gave the
@@ -53,8 +54,8 @@ const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, 
     SELECT {name}, {owner}, {host}, locked_at FROM {table} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
-/// Extends the lock. A column that is assigned keeps its value; the server may set any other one to the current time
-/// with every change.
+/// Extends the lock. `locked_at` is assigned to itself to keep its value: the server may set a column that is not
+/// assigned to the current time with every change.
 const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {end}), \
     locked_at = locked_at \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";

@@ -28,7 +28,7 @@ const ENCRYPTION: &str = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend
 const POOLER: &str = "SHOW VERSION";
 const POOLER_CONFIG: &str = "SHOW CONFIG";
 
-/// Oldest supported version. Earlier servers do not understand the statements.
+/// Oldest supported `server_version_num`. Earlier servers do not understand the statements.
 const OLDEST: u32 = 120_000;
 
 /// Describes the table `$1`.
@@ -176,8 +176,8 @@ impl Postgres {
         }
     }
 
-    /// Detects PgBouncer by connecting to its console. A server has no such database and says so; any other error
-    /// proves no pooler.
+    /// Detects PgBouncer by connecting to its console. A server has no such database and refuses; other errors say
+    /// nothing about a pooler.
     fn between(&mut self) -> Between {
         let mut session = match self.servers.connect_to_console() {
             Ok(session) => session,
@@ -209,7 +209,7 @@ impl Postgres {
     }
 }
 
-/// Judges a table as a whole. The error is the finding about something that can be no table of shedlock's.
+/// Judges a table as a whole. The error is the finding about a view or the like, which cannot be used at all.
 fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, Finding> {
     let subject = if table == Table::Locks { "table" } else { "history" };
     let said = format!("the table {name}");

@@ -202,8 +202,8 @@ fn locked(what: &str) -> BackendError {
         .hint("end its transaction; pg_stat_activity and pg_blocking_pids on the server show it")
 }
 
-/// Returns whether the code shows that the table is none of shedlock's: other columns, columns of other types, no key,
-/// or no table at all. Tables that people created are like that.
+/// Returns whether the code shows that the table is none of shedlock's: people made it with other columns, columns of
+/// other types or no key, or it is no table.
 fn is_of_form(code: &SqlState) -> bool {
     let columns = ["42703", "42804", "42809", "42883", "42P10"];
     // A view, a value that is missing or does not fit, a cast that fails.

@@ -15,7 +15,7 @@ use crate::system::{Moment, Timestamp};
 /// Minimum time limit of a statement.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Time by which a statement is given up before the caller stops waiting, so that the caller learns why.
+/// Time between giving up a statement and the end of the caller's wait, so that the caller learns the cause.
 const LEEWAY: Duration = Duration::from_millis(250);
 
 /// Number of times that a listing or a change is repeated on a new connection after the server ended the old one.

@@ -35,10 +35,10 @@ use statements::{
 /// Number of times that a taking may find the lock free and then taken before it fails.
 const RACES: usize = 10;
 
-/// Time by which a column that keeps milliseconds may store a lock's end too early.
+/// Tolerance for the stored end of a lock, which a column that keeps milliseconds may round down.
 const ROUNDING: Duration = Duration::from_millis(1);
 
-/// Digits of a second that are milliseconds.
+/// Number of digits of a second that make milliseconds.
 const MILLISECONDS: i32 = 3;
 
 /// Parameters of a statement, with their types.

@@ -30,7 +30,7 @@ const SHORTLY: Duration = Duration::from_millis(500);
 /// Time by which shedlock's limit for a login exceeds the driver's limit for the connection.
 const LATER: Duration = Duration::from_millis(10);
 
-/// Reason for a missing answer.
+/// Reason why a login or a statement failed.
 #[derive(Debug)]
 pub(in crate::backend) enum Failure {
     /// Error from the server or the system.
@@ -65,7 +65,7 @@ pub(in crate::backend) struct Session {
     connection: JoinHandle<Result<(), Error>>,
     /// Request that the server cancel the current statement; `None` once it was sent.
     cancel: Cancel,
-    /// Process that serves this session, by the server's word.
+    /// Id of the process that serves this session, as the server reported it.
     pid: Option<i32>,
     origin: Origin,
     /// Set if the server warned that a failover may lose the last change.
@@ -180,12 +180,12 @@ impl Session {
         runtime.block_on(limited(client.batch_execute(statement), limit, cancel))
     }
 
-    /// Returns whether this connection is of no more use: it is closed, or its only request to cancel was sent.
+    /// Returns whether this connection can no longer be used: it is closed, or its only request to cancel was sent.
     pub(super) fn is_over(&self) -> bool {
         self.client.is_closed() || self.cancel.is_none()
     }
 
-    /// Marks this connection as of no more use.
+    /// Prevents any further use of this connection.
     pub(super) fn leave(&mut self) {
         self.cancel = None;
     }

@@ -16,14 +16,14 @@ pub(in crate::backend) enum Table {
 
 pub(in crate::backend) const TABLES: [Table; 2] = [Table::Locks, Table::Runs];
 
-/// Choice whether an operation includes its part for the history.
+/// Extent of an operation: with or without its part for the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend) enum History {
     With,
     Without,
 }
 
-/// Choice whether a missing table or file is created. Only a taking, `init` and `check` create them.
+/// Treatment of a missing table or file, which is created or not. Only a taking, `init` and `check` create them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend) enum Making {
     Yes,

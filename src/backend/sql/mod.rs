@@ -159,7 +159,7 @@ impl<D: Diagnose> Admin for SqlLocks<D> {
             }
             Ok(lines)
         })?;
-        // An existing table may have another content: reading it shows that.
+        // An existing table may be something else, which reading it shows.
         self.locks(&[""])?;
         self.runs(&Wanted { limit: Some(0), ..Wanted::default() })?;
         Ok(lines)
