@@ -1,7 +1,9 @@
-//! The contract of a backend as tests, on real servers. `conformance!(store)` gives a backend all of them; `store` makes a
-//! [`Store`] of its own, through which the other party is played: a person with the server's client, or a Java application.
+//! The contract of a backend as tests, on real servers. `conformance!(store)` gives a backend all of them; `store`
+//! returns a [`Store`] of its own, which plays the other party: a person with the server's client, or a Java
+//! application.
 //!
-//! Time passes by waiting for the store to say so, never by sleeping for as long as something should take.
+//! A test waits until the backend reports that time has passed; it never sleeps for the time that something should
+//! take.
 
 mod operate;
 
@@ -15,13 +17,13 @@ use crate::lock::{Claim, Closing, Grant, Lock, LockName, LockState, Owner, Purpo
 use servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Nothing takes so long unless something is broken.
+/// Time after which a wait has failed; nothing takes so long unless it is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SUCCESS: Closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
-/// What a store may round times by.
+/// Milliseconds by which a backend may round times.
 const ROUNDING: i64 = 1;
 
-/// Gives a backend the suite: `conformance!(STORE)`, where `STORE()` makes a store in which nothing is yet.
+/// Gives a backend the suite: `conformance!(STORE)`, where `STORE()` returns an empty store.
 macro_rules! conformance {
     ($store:path) => {
         $crate::backend::conformance::conformance!(
@@ -122,20 +124,20 @@ fn claim(name: &str, owner: u64, lease: Duration) -> Claim {
     }
 }
 
-/// The claim of a run of this number for a minute, for the backends' own tests.
+/// Returns the claim of a run of this number for a minute, for the backends' own tests.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 pub(super) fn claim_of(name: &str, number: u64) -> Claim {
     claim(name, number, MINUTE)
 }
 
-/// Takes a lock that is free, and returns its token; for the backends' own tests.
+/// Takes a free lock and returns its token; for the backends' own tests.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 #[track_caller]
 pub(super) fn token_of(backend: &mut dyn Backend, claim: &Claim) -> Option<u64> {
     take(backend, claim).token
 }
 
-/// Asks until an answer comes; what passes is tried again, as the worker does.
+/// Repeats a request until it succeeds; repeats all but permanent errors, as the worker does.
 #[track_caller]
 fn persist<T>(mut ask: impl FnMut() -> Result<T, BackendError>) -> T {
     let begun = Instant::now();
@@ -255,11 +257,11 @@ pub(super) fn a_lock_frees_when_its_lease_ends_and_not_before(store: &dyn Store)
     let asked = Instant::now();
     take(&mut *ours, &claim("job", 1, lease));
     take_when_free(&mut *others, &claim("job", 2, MINUTE));
-    // The lease begins between the question and the answer.
+    // The lease begins between the request and the answer.
     assert!(asked.elapsed() >= lease, "{:?}", asked.elapsed());
 }
 
-/// Has the connection opened and the table made, so that the times that follow are those of the lock.
+/// Opens the connection and creates the table, so that later times measure the lock alone.
 fn refused_until_free(backend: &mut dyn Backend) {
     let warm = claim("warm", 9, MINUTE);
     take(backend, &warm);
@@ -276,7 +278,7 @@ pub(super) fn a_released_lock_is_free_at_once(store: &dyn Store) {
     take(&mut *open(store), &claim("job", 2, MINUTE));
 }
 
-/// Waits until the lock was taken so many milliseconds ago.
+/// Waits until the lock was taken this number of milliseconds ago.
 fn wait_for_age(store: &dyn Store, name: &str, age: i64) -> Stored {
     loop {
         let stored = stored(store, name);
@@ -290,7 +292,7 @@ pub(super) fn a_released_lock_stays_held_until_hold_after_it_was_taken(store: &d
     let mut backend = open(store);
     let first = claim("job", 1, MINUTE);
     take(&mut *backend, &first);
-    // Some of the hold is over when it is released.
+    // Part of the hold has passed when the lock is released.
     let before = wait_for_age(store, "job", 300);
     assert_eq!(release(&mut *backend, &first, MINUTE / 2), Kept::Kept);
     let after = stored(store, "job");
@@ -404,7 +406,7 @@ pub(super) fn nothing_is_ever_deleted_that_java_relies_on(store: &dyn Store) {
         let claim = claim("job", round, MINUTE);
         take(&mut *backend, &claim);
         assert_eq!(release(&mut *backend, &claim, Duration::ZERO), Kept::Kept);
-        // A key that expires is no row, and nobody remembers that it was there.
+        // Redis deletes the key of a free lock, and nothing else of it shows here.
         assert!(store.stored("job").is_some() || store.url().starts_with("redis"));
     }
     take(&mut *backend, &claim("job", 99, MINUTE));
@@ -413,7 +415,7 @@ pub(super) fn nothing_is_ever_deleted_that_java_relies_on(store: &dyn Store) {
 pub(super) fn an_answer_that_was_lost_locks_nobody_out(store: &dyn Store) {
     let first = claim("job", 1, MINUTE);
     take(&mut *open(store), &first);
-    // That answer never came; another connection asks again, and its lease counts.
+    // The answer was lost; another connection takes again, and its lease counts.
     let mut backend = open(store);
     let grant = take(&mut *backend, &first);
     assert_eq!((i64::try_from(grant.locked_at.0).unwrap() - stored(store, "job").since).abs().max(ROUNDING), ROUNDING);
@@ -423,15 +425,15 @@ pub(super) fn an_answer_that_was_lost_locks_nobody_out(store: &dyn Store) {
 
 pub(super) fn what_may_have_been_taken_can_be_given_back(store: &dyn Store) {
     let first = claim("job", 1, MINUTE);
-    // It had not been taken, and there may be no table yet.
+    // The lock was not taken, and there may be no table yet.
     assert_eq!(
         persist(|| open(store).release(&claim("job", 3, MINUTE), Duration::ZERO, Closing::GivenUp)).answer,
         Kept::Lost
     );
-    // It had.
+    // The lock was taken.
     take(&mut *open(store), &first);
     assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Kept);
-    // Another has it.
+    // Another owner holds the lock.
     take(&mut *open(store), &claim("job", 2, MINUTE));
     assert_eq!(release(&mut *open(store), &first, Duration::ZERO), Kept::Lost);
     assert!(is_held(store, "job"));
@@ -446,7 +448,7 @@ pub(super) fn a_renewal_or_a_release_makes_nothing(store: &dyn Store) {
     assert_eq!(store.things(), before);
 }
 
-/// Names that differ in one thing each, or mean something somewhere.
+/// Returns names that differ in one respect each, or that have a special meaning somewhere.
 fn odd_names() -> Vec<String> {
     let long = "x".repeat(64);
     let wide = "日".repeat(64);
@@ -538,7 +540,8 @@ pub(super) fn many_first_takings_at_once_give_one_lock(store: &dyn Store) {
     assert_eq!(granted, 1);
 }
 
-/// Each reads the number, lets the others run, and writes what it read plus one. Without the lock most of it is lost.
+/// Each thread reads the number, lets the others run, and writes the number plus one. Without the lock most
+/// increments are lost.
 pub(super) fn a_racy_counter_counts_right_under_the_lock(store: &dyn Store) {
     const WORKERS: u64 = 4;
     const ROUNDS: u64 = 10;
@@ -571,7 +574,7 @@ pub(super) fn java_s_lock_refuses_us_until_it_is_released(store: &dyn Store) {
     let record = refused(&mut *backend, &claim("job", 1, MINUTE));
     assert_eq!(record.owner, "java-host");
     assert!(record.left <= MINUTE && record.left > MINUTE / 2, "{record:?}");
-    // At-least of Java's is not over.
+    // The at-least of the Java application is not over.
     store.java_release("job", "java-host", MINUTE / 2);
     let record = refused(&mut *backend, &claim("job", 1, MINUTE));
     assert!(record.left <= MINUTE / 2, "{record:?}");
@@ -623,7 +626,7 @@ pub(super) fn a_table_made_for_java_works(store: &dyn Store) {
     refused(&mut *backend, &claim("other", 2, MINUTE));
 }
 
-/// A token greater than `last`, which it becomes.
+/// Checks that a token is greater than `last`, and makes it the last.
 #[track_caller]
 fn grows(last: &mut u64, grant: &Grant) {
     let token = grant.token.expect("there is no token");
@@ -635,7 +638,7 @@ fn tokens(store: &dyn Store, name: &str) -> Vec<u64> {
     store.history(name).iter().map(|run| run.token).collect()
 }
 
-/// Waits until a lock has expired, by the clock that others see and by that of the backend, which may be another.
+/// Waits until a lock has expired by the clock of the server and by that of the backend, which may differ.
 fn wait_until_over(store: &dyn Store, name: &str) {
     let begun = Instant::now();
     let mut backend = open(store);
@@ -644,7 +647,7 @@ fn wait_until_over(store: &dyn Store, name: &str) {
     }
 }
 
-/// The only record of this owner.
+/// Returns the only record of this owner.
 #[track_caller]
 fn record(store: &dyn Store, claim: &Claim) -> Run {
     let runs = store.history(claim.name.as_str());
@@ -675,7 +678,7 @@ pub(super) fn tokens_grow_with_every_taking(store: &dyn Store) {
     assert_eq!(tokens(store, "job").first(), Some(&last));
 }
 
-/// Each notes its token while it has the lock.
+/// Each thread records its token while it has the lock.
 pub(super) fn tokens_of_racing_takers_grow_in_the_order_of_the_takings(store: &dyn Store) {
     const WORKERS: u64 = 5;
     const ROUNDS: u64 = 20;
@@ -730,7 +733,7 @@ pub(super) fn taking_again_has_a_larger_token_and_one_record(store: &dyn Store) 
     let before = record(store, &earlier);
     let first = claim("job", 1, MINUTE);
     for _ in 0..3 {
-        // The answer to the last one never came.
+        // The answer to the last taking was lost.
         grows(&mut last, &take(&mut *open(store), &first));
         let run = record(store, &first);
         assert_eq!((run.token, run.ended), (last, None));
@@ -740,8 +743,8 @@ pub(super) fn taking_again_has_a_larger_token_and_one_record(store: &dyn Store) 
     assert_eq!(record(store, &first).outcome.as_deref(), Some("success"));
 }
 
-/// For a store whose time is that when a request began: one that was slow, and whose answer nobody waits for, is carried out
-/// after the one that came later.
+/// For a backend whose time is that of the start of a request: a slow request with a lost answer is executed after a
+/// later one.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) fn taking_again_shortens_nothing(store: &dyn Store) {
     let mut backend = open(store);
@@ -749,13 +752,13 @@ pub(super) fn taking_again_shortens_nothing(store: &dyn Store) {
     let before = stored(store, "job");
     take(&mut *backend, &claim("job", 1, MINUTE / 2));
     assert_eq!(stored(store, "job").until, before.until);
-    // What has ended has no part in it.
+    // An ended lock has no part in this.
     release(&mut *backend, &claim("job", 1, MINUTE / 2), Duration::ZERO);
     take(&mut *backend, &claim("job", 2, Duration::from_secs(5)));
     assert_eq!(stored(store, "job").span(), 5_000);
 }
 
-/// For a store that is reached by network: what was given up is delivered late.
+/// For a backend on a network: a taking that was given up arrives late.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &dyn Store) {
     let (first, late) = (claim("job", 1, MINUTE), claim("job", 2, MINUTE));
@@ -772,7 +775,7 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
         let wanted = crate::lock::Wanted { names: vec!["job".to_owned()], ..crate::lock::Wanted::default() };
         assert_eq!(persist(|| open(store).runs(&wanted)).runs.len(), 1);
     }
-    // Others' runs come and go, and the mark stays.
+    // Other owners' runs come and go, and the mark stays.
     let mut last = 0;
     for number in 3..6 {
         let next = Claim { keep: 1, ..claim("job", number, MINUTE) };
@@ -782,14 +785,14 @@ pub(super) fn a_taking_that_comes_after_it_was_given_back_takes_nothing(store: &
     assert_eq!(tokens(store, "job").len(), 1);
     open(store).acquire(&late).unwrap_err();
     assert!(!is_held(store, "job"));
-    // Nor of a lock that has never been.
+    // A lock that never existed works the same.
     let other = claim("other", 1, MINUTE);
     assert_eq!(persist(|| open(store).release(&other, Duration::ZERO, Closing::GivenUp)).answer, Kept::Lost);
     open(store).acquire(&other).unwrap_err();
     assert!(!is_held(store, "other"));
 }
 
-/// The taking and what gives it back are under way at the same instant, in either order.
+/// The taking and the release that gives it up are on their way at the same instant, in either order.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(super) fn a_taking_beside_its_giving_back_takes_nothing(store: &dyn Store) {
     let warm = claim("job", 0, MINUTE);
@@ -822,7 +825,7 @@ pub(super) fn a_taking_beside_its_giving_back_takes_nothing(store: &dyn Store) {
     println!("{refused} were refused, {taken} were taken and given back");
 }
 
-/// The answer to the first taking was lost, its lease has ended, and another was quicker than the second.
+/// The answer to the first taking was lost, its lease has ended, and another owner was faster than the second taking.
 pub(super) fn taking_again_after_another_s_run_leaves_one_record(store: &dyn Store) {
     let mut backend = open(store);
     let (unanswered, other) = (claim("job", 1, Duration::from_millis(50)), claim("job", 2, MINUTE));
@@ -936,7 +939,7 @@ pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
     grows(&mut last, &take(&mut *backend, &claim("job", 3, MINUTE)));
 }
 
-/// Runs under the lock, and returns the token.
+/// Runs under the lock and returns the token.
 #[track_caller]
 fn run(backend: &mut dyn Backend, claim: &Claim) -> u64 {
     let grant = take(backend, claim);
@@ -954,7 +957,7 @@ pub(super) fn only_the_last_runs_are_kept(store: &dyn Store) {
         runs.truncate(3);
         assert_eq!(tokens(store, "job"), runs);
     }
-    // A taking that came to nothing costs none of them.
+    // A taking that led to no run removes no record.
     let unused = Claim { keep: 3, ..claim("job", 7, MINUTE) };
     take(&mut *backend, &unused);
     persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused));

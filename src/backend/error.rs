@@ -8,9 +8,9 @@ pub(crate) struct BackendError {
     pub(crate) message: String,
     /// The way out, for the `hint:` line.
     pub(crate) hint: Option<String>,
-    /// Whether the request went out: without an answer, the backend may have carried it out.
+    /// Set if the request was sent but not answered: the backend may have executed it.
     pub(crate) ambiguous: bool,
-    /// Whether a pooler goes on refusing after its server is back: then a release is tried for longer.
+    /// Set if a pooler may go on refusing after its server is back: then a release is tried for longer.
     pub(crate) lingers: bool,
 }
 
@@ -56,7 +56,7 @@ impl BackendError {
         Self { lingers: true, ..self }
     }
 
-    /// The same, with the place or the backend in front that `label` names.
+    /// Puts `label`, such as the name of the backend, in front of the message.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     pub(crate) fn of(self, label: &str) -> Self {
         Self { message: format!("{label}: {}", self.message), ..self }

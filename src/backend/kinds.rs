@@ -112,7 +112,7 @@ mod tests {
             }
         }
 
-        /// Whatever characters are around it, and whether they have a meaning in a URL.
+        /// Covers any characters around the password, with or without a meaning in a URL.
         #[test]
         fn no_password_is_shown(
             scheme in schemes(),
@@ -134,7 +134,7 @@ mod tests {
         proptest::sample::select(names)
     }
 
-    /// What looks like the rest of a URL.
+    /// Pattern of texts that resemble the rest of a URL.
     const URL: &str = "//([a-z%0-9]{0,3}(:[a-z%0-9]{0,3})?@)?([a-z/%\\[\\]:0-9,]{0,8})(/[a-z%0-9]{0,4})?(\\?([a-z]{1,8}=[a-z%0-9]{0,3}&?){0,3})?";
 
     #[cfg(not(feature = "sqlite"))]

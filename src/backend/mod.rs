@@ -183,7 +183,7 @@ impl Pace {
     pub(crate) const OF_SERVERS: Self = Self { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 }
 
-/// What a backend needs beside its URL.
+/// The settings that a backend needs in addition to its URL.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
     /// The password for a URL without one.

@@ -1,4 +1,4 @@
-//! The contract of what people ask of a store, and have done to it. The list of the tests is that of [`super`].
+//! The contract of the commands that people run on a backend. The list of the tests is that of [`super`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::lock::{
 use crate::system::Timestamp;
 use servers::stores::{Run, Store};
 
-/// Asks for the locks of these names, or all.
+/// Lists the locks of these names, or all of them.
 #[track_caller]
 fn list(store: &dyn Store, names: &[&str]) -> Locks {
     let mut backend = open(store);
@@ -24,7 +24,7 @@ fn names(locks: &Locks) -> Vec<&str> {
     locks.locks.iter().map(|lock| lock.name.as_str()).collect()
 }
 
-/// The only lock of this name.
+/// Returns the only lock of this name.
 #[track_caller]
 fn listed(store: &dyn Store, name: &str) -> Lock {
     let [lock] = <[Lock; 1]>::try_from(list(store, &[name]).locks).unwrap();
@@ -32,12 +32,12 @@ fn listed(store: &dyn Store, name: &str) -> Lock {
     lock
 }
 
-/// Whether the lock is listed as held; a store may have forgotten one that is free.
+/// Returns true if the lock is listed as held; a backend may have forgotten a free one.
 fn is_listed_as_held(store: &dyn Store, name: &str) -> bool {
     list(store, &[name]).locks.iter().any(Lock::is_held)
 }
 
-/// Checks that a lock that is held is listed as it is stored.
+/// Checks that a held lock is listed as it is stored.
 #[track_caller]
 fn agrees(store: &dyn Store, lock: &Lock) {
     let stored = stored(store, &lock.name);
@@ -77,7 +77,7 @@ pub(in crate::backend) fn locks_are_listed_by_name(store: &dyn Store) {
     assert_eq!(found.locks[1].state.owner, "java-host");
     let now = stored(store, "a").now;
     assert!((now - i64::try_from(found.now.0).unwrap()).abs() < 20_000, "{now} {found:?}");
-    // The connection that is there is good for it, too.
+    // An open connection works as well.
     assert_eq!(names(&persist(|| backend.locks(&[]))), names(&found));
 }
 
@@ -91,7 +91,7 @@ pub(in crate::backend) fn only_the_locks_that_are_named_are_listed(store: &dyn S
     agrees(store, &listed(store, "c"));
 }
 
-/// Also one that is no name to us: others write here, too.
+/// Includes a name that shedlock refuses: other programs write here too.
 pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
     let mut backend = open(store);
     let mut wanted = odd_names();
@@ -109,7 +109,7 @@ pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
     for name in &wanted {
         assert_eq!(listed(store, name).state.owner, stored(store, name).owner, "{name}");
     }
-    // As by an application in another time zone.
+    // The row is as if written by an application in another time zone.
     store.shift(no_name, MINUTE * 60);
     let found = list(store, &[no_name]);
     assert!(found.locks[0].state.since.unwrap() > found.now, "{found:?}");
@@ -130,7 +130,7 @@ pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {
     let is_redis = store.url().starts_with("redis");
     for lock in found.locks.iter().filter(|lock| !lock.is_held()) {
         if is_redis {
-            // A key that expires is no row. The lock is known by its runs, and by nothing else.
+            // Redis deletes the key of a free lock; its runs alone show that it exists.
             let record = LockState { owner: String::new(), since: None, until: None, left: Duration::ZERO };
             assert_eq!(*lock, Lock { name: lock.name.clone(), state: record });
             assert_eq!(listed(store, &lock.name), *lock);
@@ -141,7 +141,7 @@ pub(in crate::backend) fn what_is_not_held_has_no_time_left(store: &dyn Store) {
         let until = i64::try_from(lock.state.until.unwrap().0).unwrap();
         assert!((until - stored.until).abs() <= ROUNDING, "{lock:?} {stored:?}");
     }
-    // Java's leaves nothing there.
+    // A lock of the Java application leaves nothing behind.
     let free = if is_redis { 2 } else { 3 };
     assert_eq!(found.locks.len(), 1 + free, "{found:?}");
 }
@@ -174,7 +174,7 @@ pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(
     assert_eq!(change(&mut *backend, "job", "java-host", "java-host", Duration::ZERO), Kept::Kept);
     assert!(!is_listed_as_held(store, "job") && !is_held(store, "job"));
     assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
-    // The lock itself is a key there.
+    // In Redis the lock itself is a key.
     assert!(store.things() == things || store.url().starts_with("redis"));
 }
 
@@ -186,7 +186,7 @@ fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<RunRecord> {
     runs
 }
 
-/// Runs under the lock for some milliseconds, so that runs can be told apart by their times.
+/// Runs under the lock for some milliseconds, so that the times of runs differ.
 #[track_caller]
 fn run(store: &dyn Store, name: &str, owner: u64, verdict: RunOutcome, exit_code: u8) -> u64 {
     let mut backend = open(store);
@@ -197,7 +197,7 @@ fn run(store: &dyn Store, name: &str, owner: u64, verdict: RunOutcome, exit_code
     grant.token.expect("there is no token")
 }
 
-/// As another reads it from the store.
+/// Converts a run to the form that the store reads.
 fn as_stored(run: &RunRecord) -> Run {
     let time = |time: Timestamp| i64::try_from(time.0).unwrap();
     Run {
@@ -211,7 +211,7 @@ fn as_stored(run: &RunRecord) -> Run {
     }
 }
 
-/// The owners' numbers and the names of runs.
+/// Returns the names of the runs and the numbers of their owners.
 fn which(runs: &[RunRecord]) -> Vec<(String, u64)> {
     let number = |owner: &str| u64::from_str_radix(owner.rsplit(':').next().unwrap(), 16).unwrap();
     runs.iter().map(|run| (run.name.clone(), number(&run.owner))).collect()
@@ -256,7 +256,7 @@ pub(in crate::backend) fn the_newest_runs_are_listed(store: &dyn Store) {
     assert_eq!(wanted(&[], Some(0), None), []);
 }
 
-/// One that ran across that time counts, and so does one that has no end.
+/// A run that spans the time counts, and so does one without an end.
 pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: &dyn Store) {
     run(store, "early", 1, RunOutcome::Success, 0);
     take(&mut *open(store), &claim("endless", 2, MINUTE));
@@ -273,7 +273,7 @@ pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: 
     assert_eq!(found, these(&[("late", 5), ("late", 4), ("across", 3), ("endless", 2)]));
     let found = which(&runs(store, &Wanted { limit: Some(3), of_each: Some(1), ..wanted }));
     assert_eq!(found, these(&[("late", 5), ("across", 3), ("endless", 2)]));
-    // To the millisecond: the end itself is not before.
+    // The comparison is exact to the millisecond: the end itself is not before the time.
     let ended = store.history("early")[0].ended.unwrap();
     for (since, count) in [(ended, 1), (ended + 1 + ROUNDING, 0)] {
         let since = Some(Timestamp(u64::try_from(since).unwrap()));
@@ -294,7 +294,7 @@ pub(in crate::backend) fn another_end_is_counted_from_now(store: &dyn Store) {
     let owner = first.owner.as_str();
     take(&mut *backend, &first);
     let before = wait_for_age(store, "job", 100);
-    // Further off, and nearer.
+    // A later end, and an earlier one.
     for left in [MINUTE * 10, MINUTE] {
         assert_eq!(change(&mut *backend, "job", owner, owner, left), Kept::Kept);
         let after = stored(store, "job");
@@ -392,7 +392,7 @@ pub(in crate::backend) fn what_is_not_held_is_not_changed(store: &dyn Store) {
     take(&mut *backend, &claim("expired", 3, MINUTE));
 }
 
-/// The answer to the first one was lost.
+/// The answer to the first change was lost.
 pub(in crate::backend) fn a_change_that_is_repeated_is_kept(store: &dyn Store) {
     let mut backend = open(store);
     let first = claim("job", 1, MINUTE);
@@ -403,13 +403,13 @@ pub(in crate::backend) fn a_change_that_is_repeated_is_kept(store: &dyn Store) {
     let after = stored(store, "job");
     assert_eq!((after.owner.as_str(), after.since), ("next", before.since));
     close_to(after.until - before.until, Duration::ZERO, 10_000);
-    // Another has taken it since.
+    // Another owner has taken the lock since.
     store.steal("job", "another");
     assert_eq!(change(&mut *open(store), "job", first.owner.as_str(), "next", MINUTE * 2), Kept::Lost);
     assert_eq!(stored(store, "job").owner, "another");
 }
 
-/// A run closes its own record, whatever became of the lock; a change leaves the history alone.
+/// A run closes its own record, even if the lock was lost; a change leaves the history alone.
 pub(in crate::backend) fn who_lost_the_lock_to_a_change_closes_the_record(store: &dyn Store) {
     let mut backend = open(store);
     let (freed, moved) = (claim("freed", 1, MINUTE), claim("moved", 2, MINUTE));
@@ -456,7 +456,7 @@ pub(in crate::backend) fn java_s_lock_can_be_changed(store: &dyn Store) {
     assert!(store.java_take("job", "other-host", MINUTE));
     let pause = pause(1);
     assert_eq!(change(&mut *backend, "job", "other-host", pause.as_str(), MINUTE * 2), Kept::Kept);
-    // Its application does not learn of it, and frees nothing.
+    // The Java application is not told, and frees nothing.
     store.java_release("job", "other-host", Duration::ZERO);
     assert!(!store.java_take("job", "java-host", MINUTE));
     let lock = listed(store, "job");
@@ -468,7 +468,7 @@ fn pause(random: u64) -> Owner {
     Owner::of_pause("ada", "web1", random, None, "the disk: is \"full\"")
 }
 
-/// The claim of somebody who pauses a job.
+/// Returns the claim of a person who pauses a job.
 fn pausing(name: &str, random: u64, lease: Duration) -> Claim {
     Claim { owner: pause(random), purpose: Purpose::Pause, ..claim(name, random, lease) }
 }
@@ -482,7 +482,7 @@ pub(in crate::backend) fn a_pause_refuses_everybody(store: &dyn Store) {
     refused(&mut *open(store), &pausing("job", 3, MINUTE));
     assert!(!store.java_take("job", "java-host", MINUTE));
     agrees(store, &listed(store, "job"));
-    // It can be made shorter, and ended.
+    // A pause can be shortened and ended.
     assert_eq!(change(&mut *backend, "job", paused.owner.as_str(), paused.owner.as_str(), MINUTE), Kept::Kept);
     refused(&mut *open(store), &claim("job", 2, MINUTE));
     let ended = paused.owner.ended();
@@ -499,7 +499,7 @@ pub(in crate::backend) fn a_pause_is_no_run_and_has_no_token(store: &dyn Store) 
     let runs = store.history("job");
     let paused = pausing("job", 2, MINUTE);
     for _ in 0..2 {
-        // The answer to the first one was lost.
+        // The answer to the first taking was lost.
         let Reply { answer: Acquired::Granted(grant), remark } = persist(|| backend.acquire(&paused)) else { panic!() };
         assert_eq!((grant.token, remark), (None, Remark::default()), "nothing is missing");
     }
@@ -515,7 +515,7 @@ fn make(backend: &mut dyn Admin) -> Vec<String> {
     persist(|| backend.make())
 }
 
-/// Takes and releases a lock, which has to leave a run and no warning.
+/// Takes and releases a lock, which must leave a run and no warning.
 #[track_caller]
 fn works(store: &dyn Store, backend: &mut dyn Backend) {
     let first = claim("works", 1, MINUTE);
@@ -531,7 +531,7 @@ pub(in crate::backend) fn what_is_needed_is_made_once(store: &dyn Store) {
     let again = make(&mut *open(store));
     assert_eq!(store.things(), things);
     assert!(!first.is_empty() && !again.is_empty());
-    // A store that has to be made is told from one that is there.
+    // The report tells a created store from an existing one.
     assert!(first != again || things.is_empty(), "{first:?}");
     assert!(again.iter().all(|line| !line.starts_with("made")), "{again:?}");
     assert!(first.iter().chain(&again).all(|line| !line.is_empty() && !line.contains('\n')), "{first:?} {again:?}");
@@ -560,7 +560,7 @@ pub(in crate::backend) fn the_schema_is_all_that_is_needed(store: &dyn Store) {
     assert!(schema.ends_with('\n'), "{schema}");
     store.carry_out(&schema);
     let things = store.things();
-    // Again does no harm.
+    // Repeating it does no harm.
     store.carry_out(&schema);
     let made = make(&mut *backend);
     assert!(made.iter().all(|line| !line.starts_with("made")), "{made:?}");

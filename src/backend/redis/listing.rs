@@ -270,7 +270,7 @@ mod tests {
         backend.change(&Change { name, from, to, left }).unwrap()
     }
 
-    /// Names and owners; nothing stands for one that is free.
+    /// Lists locks as names and owners; a free lock has an empty owner.
     #[track_caller]
     fn listed(backend: &mut dyn Admin, names: &[&str]) -> Vec<(String, String)> {
         let locks = backend.locks(names).unwrap().locks;
@@ -292,7 +292,7 @@ mod tests {
         Wanted { names: vec![name.to_owned()], ..all() }
     }
 
-    /// A prefix and an environment that mean something in a pattern.
+    /// A prefix and an environment with characters that have a meaning in a pattern.
     const ODD: &str = "a*b?[c]\\^-";
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
             ];
             assert_eq!(listed(&mut *backend, &[]), these(&found));
             let named: Vec<&str> = found.iter().map(|lock| lock.0).chain(["hash", "nobody's"]).collect();
-            // Without a token nothing is known of it without looking for what is like it.
+            // Without a token, only a scan finds the traces of a free lock.
             assert_eq!(listed(&mut *backend, &named), these(&[&found[..2], &found[3..]].concat()));
             assert_eq!(listed(&mut *backend, &["hash"]), []);
             let for_ever = backend.locks(&["for-ever"]).unwrap().locks.remove(0).state;
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), (1..=5000).rev().collect::<Vec<_>>());
     }
 
-    /// It is on the path of a job that is about to be stopped.
+    /// A job that is about to be stopped waits for this listing.
     #[test]
     fn a_lock_that_is_named_costs_one_script() {
         let server = Server::fresh(&[]);
@@ -364,7 +364,7 @@ mod tests {
             counted.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:"))).and_then(calls)
         };
         assert_eq!((count("evalsha"), count("eval"), count("select")), (Some(1), None, None), "{counted}");
-        // Inside the script, which counts for itself.
+        // Commands inside the script are counted too.
         assert_eq!((count("get"), count("pttl"), count("time")), (Some(2), Some(1), Some(1)), "{counted}");
     }
 
@@ -391,7 +391,7 @@ mod tests {
         for lock in &wanted[..6] {
             assert_eq!(listed(&mut *open(&url), &[&lock.0]), slice::from_ref(lock));
         }
-        // Some have begun in the same millisecond.
+        // Some runs began in the same millisecond.
         let ran = |wanted: &Wanted| {
             let runs = open(&url).runs(wanted).unwrap().runs;
             assert!(runs.is_sorted_by_key(|run| Reverse(run.started_at)), "{runs:?}");
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(backend.make().unwrap().len(), 1);
     }
 
-    /// Its keys are partly on one node and partly on another.
+    /// The lock's keys are partly on one node and partly on another.
     #[test]
     fn a_lock_that_is_on_its_way_to_another_node_is_listed() {
         let cluster = RedisCluster::fresh();
@@ -460,7 +460,7 @@ mod tests {
         }
     }
 
-    /// The login of a user who has been given these rights.
+    /// Returns the login of a user with these rights.
     fn user(server: &Server, rules: &[&str]) -> RedisDatabase {
         let user = servers::unique("user");
         server.cli(&[&["acl", "setuser", &user, "on", ">pw"], rules].concat());
@@ -497,7 +497,7 @@ mod tests {
             assert!(error.message.contains("lacks rights"), "{error:?}");
         }
         assert_eq!(listed(&mut *open(&script.url()), &["a"]), locks[..1]);
-        // What is beside the locks is not theirs to see.
+        // The user has no rights to the keys beside the locks.
         let error = open(&script.url()).runs(&of("a")).unwrap_err();
         assert!(error.message.contains("no history in {job-lock:default:a}:history: NOPERM"), "{error:?}");
         assert!(error.hint.unwrap().contains("+zrange"));
@@ -542,14 +542,14 @@ mod tests {
         }
     }
 
-    /// As a taking has it.
+    /// A taking accepts such a server too.
     #[test]
     fn a_cluster_may_be_a_server_that_is_none() {
         let server = Server::fresh(&[]);
         everything(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
     }
 
-    /// All that is done with locks, in a store in which there is nothing.
+    /// Runs every operation on an empty backend.
     fn everything(url: &str) -> Result<(), String> {
         let mut backend = open(url);
         let told = |error: BackendError| format!("{error:?}");
@@ -588,7 +588,7 @@ mod tests {
             assert!(error.hint.unwrap().contains("+scan"));
         }
         assert_eq!(listed(&mut *open(&user.url()), &["job"]), []);
-        // Also to a question that is too long for a stranger.
+        // The server refuses an overlong command of a client without a login for its length.
         let names: Vec<String> = (0..20).map(|i| i.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let error = open(&server.database_number(0).url()).locks(&names).unwrap_err();
@@ -609,7 +609,7 @@ mod tests {
         let runs = backend.runs(&of("job")).unwrap().runs;
         assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [token, 7]);
         assert_eq!((runs[1].name.as_str(), runs[1].started_at, runs[1].exit_code), ("job", None, None));
-        // One that never came back may be older than one that ended before.
+        // A run without an end may be older than one that ended before the time.
         for record in ["{\"token\":1}", "{\"token\":2,\"ended_at\":\"2026-01-31T18:00:00.000Z\"}"] {
             database.cli(&["zadd", "{job-lock:default:lost}:history", &record[9..10], record]);
         }
@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(error.class, ErrorClass::Permanent);
         assert!(error.message.contains("no history in {job-lock:default:other}:history: WRONGTYPE"), "{error:?}");
         assert!(error.hint.unwrap().contains("redis-cli TYPE"));
-        // Where nobody asks for it, it keeps nobody from seeing the others.
+        // A listing of all locks skips the foreign key.
         assert_eq!(backend.runs(&all()).unwrap().runs.len(), 4);
         assert_eq!(backend.runs(&of("job")).unwrap().runs.len(), 2);
     }
@@ -639,7 +639,7 @@ mod tests {
         let left: i64 = database.cli(&["pttl", key]).parse().unwrap();
         assert!((30_000..=60_000).contains(&left), "{left}");
         for _ in 0..2 {
-            // The first answer was lost.
+            // The answer to the first change was lost.
             assert_eq!(change(&mut *backend, "job", value, "next", MINUTE), Kept::Kept);
         }
         let changed = database.cli(&["get", key]);

@@ -1,4 +1,4 @@
-//! What people ask of the store.
+//! The operations on one SQLite file that serve the commands people run.
 
 #![cfg(test)]
 
@@ -16,7 +16,7 @@ use crate::lock::{Claim, Closing, LockName, Owner, Purpose, RunOutcome};
 const MINUTE: Duration = Duration::from_secs(60);
 const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
-/// A directory in which a file of locks is or will be.
+/// A directory for a file of locks.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -37,12 +37,12 @@ impl Place {
         from_url(&url, &Access::default()).unwrap().backend
     }
 
-    /// The backend as it is after the machine has started anew: two minutes from now, so all in the file is older.
+    /// Opens the backend as after a reboot: two minutes from now, so everything in the file is older.
     fn open_in_another_boot(&self) -> SqlLocks<Sqlite> {
         locks(Sqlite { ahead_ms: connect::boot_ms() + 120_000, boot: another_boot(), ..self.database() })
     }
 
-    /// The backend as it is in a container with a boot id of its own.
+    /// Opens the backend as in a container with a boot id of its own.
     fn open_elsewhere(&self) -> SqlLocks<Sqlite> {
         locks(Sqlite { boot: another_boot(), ..self.database() })
     }
@@ -56,7 +56,7 @@ impl Place {
         Sqlite::new(file, "PRAGMA synchronous = NORMAL", "shedlock".to_owned())
     }
 
-    /// As a person would, with a client; what it answers last.
+    /// Runs SQL with a client, as a person would, and returns the last value.
     fn sql(&self, sql: &str) -> String {
         let connection = Connection::open(self.path()).unwrap();
         connection.busy_timeout(MINUTE).unwrap();
@@ -148,7 +148,7 @@ fn a_job_in_a_container_with_another_boot_id_holds_its_lock_by_the_wall_clock() 
     let lock = elsewhere.locks(&["job"]).unwrap().locks.remove(0);
     assert!(lock.is_held() && lock.state.left <= MINUTE && lock.state.left > MINUTE / 2, "{lock:?}");
     assert!(!is_granted(&mut elsewhere, &claim("job", 2)));
-    // Nor does another's boot clock count.
+    // The boot clock of another boot id does not count.
     place.sql("UPDATE shedlock SET boot_until = 1");
     assert!(is_held(&mut elsewhere, "job") && !place.is_held("job"));
     let until = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 second')";
@@ -176,7 +176,7 @@ fn a_pause_judges_a_running_job_by_its_boot() {
     for name in ["running", "over"] {
         assert!(is_granted(&mut *place.open(), &claim(name, 1)));
     }
-    // The wall clock was set far ahead, and the row's end is past by it.
+    // The wall clock was set far ahead, so the row's end has passed.
     place.sql("UPDATE shedlock SET boot_for = locked_by || ' 2020-01-01T00:00:00.000Z', lock_until = '2020-01-01T00:00:00.000Z'");
     assert!(!is_granted(&mut *place.open(), &pausing("running")));
     assert!(is_granted(&mut place.open_in_another_boot(), &pausing("over")));
@@ -205,7 +205,7 @@ fn what_was_freed_stays_free_when_the_clock_is_set_back() {
     assert!(is_granted(&mut *place.open(), &claim));
     let change = change("job", claim.owner.as_str(), &claim.owner.ended(), Duration::ZERO);
     assert_eq!(place.open().change(&change), Ok(Kept::Kept));
-    // As if it had been freed in what is now the future.
+    // The row is as if freed at a time that is now in the future.
     let later = "'2199-01-01T00:00:00.000Z'";
     place.sql(&format!("UPDATE shedlock SET boot_for = replace(boot_for, lock_until, {later}), lock_until = {later}"));
     assert!(!place.is_held("job"));
@@ -278,13 +278,13 @@ fn who_looks_makes_nothing() {
         backend.schema();
     }
     assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 0);
-    // One who makes makes the directory, too.
+    // `make` creates the directory too.
     let path = directory.join("locks.db").display().to_string();
     let made = [format!("created the file {path}"), "created the table shedlock".to_owned()];
     let mut backend = Sqlite::at_default_place(directory.join("locks.db")).backend;
     assert_eq!(backend.make().unwrap()[..2], made);
     works(&mut *backend);
-    // A file that is there and has no table of ours.
+    // The file exists, without a table of locks.
     place.sql("CREATE TABLE t (x)");
     let mut backend = place.open();
     assert_eq!(backend.locks(&["job"]).unwrap().locks, []);
@@ -310,7 +310,7 @@ fn a_table_made_for_java_gets_its_columns_when_it_is_made() {
                         locked_by VARCHAR(255) NOT NULL";
     let ways = [
         (String::new(), "added to the table shedlock: boot_id, boot_until, boot_for"),
-        // Somebody has begun.
+        // Another process has added some of the columns.
         (", boot_id TEXT, boot_until INTEGER".to_owned(), "added to the table shedlock: boot_for"),
     ];
     for (more, line) in ways {

@@ -126,7 +126,7 @@ pub(super) struct Statements<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Ours,
-    /// Those of the Java library only.
+    /// Only the columns of the Java library.
     Javas,
 }
 
