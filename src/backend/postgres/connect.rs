@@ -49,7 +49,7 @@ impl Servers {
         let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
         let named = hosts.clone();
         if let Some(list) = url.take("host").or_else(|| variable("PGHOST").filter(|_| hosts.is_empty())) {
-            // The parameter replaces the hosts of the URL and their ports, as with libpq.
+            // The parameter replaces the hosts of the URL, as with libpq. It also drops their ports, which libpq keeps.
             hosts = list
                 .split(',')
                 .map(|name| Ok(Host { name: name.to_owned(), port: None }))

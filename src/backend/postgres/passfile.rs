@@ -44,7 +44,7 @@ pub(super) fn find(named: Option<PathBuf>, login: &Login<'_>) -> Found {
 /// Returns the password of the first line that fits.
 fn search(text: &str, login: &Login<'_>) -> Option<String> {
     let port = login.port.to_string();
-    // A directory of sockets counts as localhost.
+    // Every directory of a socket counts as localhost; libpq takes only its default one for it.
     let host = if login.host.starts_with('/') { "localhost" } else { login.host };
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let fields = fields(line);
