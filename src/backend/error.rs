@@ -1,12 +1,12 @@
-//! Why a backend could not be asked, and whether asking again may help.
+//! The error of a backend: why a request failed, and whether trying again may help.
 
-/// The reason why a backend could not be asked.
+/// The reason why a request to a backend failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackendError {
     pub(crate) class: ErrorClass,
-    /// One line, lower case, that names the backend.
+    /// The message: one line, in lower case, with the name of the backend.
     pub(crate) message: String,
-    /// The way out, for the `hint:` line.
+    /// The remedy, for the `hint:` line.
     pub(crate) hint: Option<String>,
     /// Set if the request was sent but not answered: the backend may have executed it.
     pub(crate) ambiguous: bool,
@@ -14,14 +14,14 @@ pub(crate) struct BackendError {
     pub(crate) lingers: bool,
 }
 
-/// Says whether trying again may help.
+/// The class of an error: it decides whether shedlock tries again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The backend is busy, starting or failing over.
     Transient,
     /// The server works, and has no room for another client. A waiter waits for room as for a held lock.
     Overloaded,
-    /// A person has to mend it.
+    /// The error lasts until a person removes its cause.
     Permanent,
 }
 
@@ -44,7 +44,7 @@ impl BackendError {
         Self::permanent("this request was given up before it arrived")
     }
 
-    /// Marks the error as met after the request went out.
+    /// Marks the error as one after the request was sent.
     #[cfg(any(test, feature = "tls"))]
     pub(crate) fn ambiguous(self) -> Self {
         Self { ambiguous: true, ..self }
@@ -62,7 +62,7 @@ impl BackendError {
         Self { message: format!("{label}: {}", self.message), ..self }
     }
 
-    /// Adds what to do about it; an empty hint is none.
+    /// Adds a hint with the remedy; an empty hint counts as none.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()).filter(|hint| !hint.is_empty()), ..self }
     }

@@ -1,8 +1,8 @@
-//! What a check of a backend reports.
+//! The findings that a check of a backend reports.
 
 use super::{BackendError, ErrorClass};
 
-/// Says whether a check got far enough for a lock to be tried.
+/// Says if a check got far enough to try a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reached {
     Yes,
@@ -46,7 +46,7 @@ impl Finding {
         Self { grade: Grade::Bad, subject, seen: seen.into(), advice: Some(advice.into()) }
     }
 
-    /// Turns an error into a bad finding, without the name of the backend, which stands above.
+    /// Turns an error into a bad finding, without the name of the backend, which the check has printed already.
     pub(crate) fn of_trouble(subject: &'static str, error: BackendError) -> Self {
         let said = error.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
         let seen = said.map_or(error.message.as_str(), |(_, said)| said).to_owned();

@@ -9,7 +9,7 @@ struct Kind {
     schemes: &'static [&'static str],
     /// A URL of this kind, for messages.
     example: &'static str,
-    /// Checks the URL, and does not connect; `None` in a build without the feature.
+    /// Parses the URL without connecting; `None` in a build without the feature.
     open: Option<Open>,
 }
 
@@ -34,8 +34,8 @@ kinds! {
     "redis": super::redis::Redis::open, ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"], "redis://HOST";
 }
 
-/// Opens the backend of a URL, and does not connect. The error is the end of a sentence that begins with where the URL came
-/// from, and never shows a password.
+/// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,
+/// and never shows a password.
 pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
     let known = || KINDS.iter().map(|kind| kind.example).collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| match is_path(text) {
@@ -46,7 +46,7 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
         return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
     };
     match kind.open {
-        // What a question mark cuts off a password is not repeated.
+        // A question mark in a password cuts it off; the error must not repeat the rest.
         Some(open) => open(&url, access).map_err(|why| match url.may_be_cut_in_its_password() {
             true => "is wrong after its question mark; in a password, write it as %3F".to_owned(),
             false => why,

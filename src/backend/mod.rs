@@ -1,5 +1,5 @@
-//! Where locks live: the contract that every backend keeps. A new backend implements [`Backend`] and [`Admin`], and is one line
-//! in the table of [`kinds`].
+//! Backends, where the locks live, and the contract that each of them keeps. A new backend implements [`Backend`] and
+//! [`Admin`], and is one line in the table of [`kinds`].
 
 #[cfg(feature = "tls")]
 mod authorities;
@@ -57,7 +57,7 @@ pub(crate) fn was_reached() -> bool {
     REACHED.load(Ordering::Relaxed)
 }
 
-/// Keeps locks. Granted, held, kept and lost are answers; an error says that the backend could not be asked.
+/// Keeps locks. Granted, held, kept and lost are answers; an error means that the request failed.
 ///
 /// Every operation is one atomic step by the backend's own clock. It connects if necessary, blocks, and returns the first
 /// error: the caller tries again.
@@ -82,10 +82,10 @@ pub(crate) trait Backend: Send {
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError>;
 }
 
-/// A backend whose URL was checked, and which was not asked anything yet.
+/// A backend whose URL was parsed and that has not connected yet.
 pub(crate) struct Opened {
     pub(crate) backend: Box<dyn Admin>,
-    /// The URL that leads to it from any directory; never with a password.
+    /// The backend's URL, valid from any directory; never with a password.
     pub(crate) address: String,
     pub(crate) pace: Pace,
 }
@@ -107,10 +107,10 @@ pub(crate) trait Admin: Backend {
     /// From then on the lock goes by the wall clock, and outlives a reboot.
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError>;
 
-    /// Creates what is missing, and returns a line for each thing: what it is, and whether it was there.
+    /// Creates the missing tables and files, and returns a line for each: its name, and whether it existed before.
     fn make(&mut self) -> Result<Vec<String>, BackendError>;
 
-    /// Returns the statements that create what is needed, with comments, for a person to run. Does not connect.
+    /// Returns the statements that create everything needed, with comments, for a person to run. Does not connect.
     fn schema(&self) -> String;
 
     /// Tries what a run needs, and reports each result at once. Takes no lock: the command does that afterwards, in the same way on
@@ -131,18 +131,18 @@ pub(crate) enum Acquired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Kept,
-    /// The lock is not ours any more.
+    /// The owner no longer holds the lock.
     Lost,
 }
 
-/// An answer of the backend, and what the user should know beside it.
+/// An answer of the backend, with a remark for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply<T> {
     pub(crate) answer: T,
     pub(crate) remark: Remark,
 }
 
-/// Lists what was wrong although the request succeeded.
+/// The faults of a request that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Remark {
     /// The reason why a taking has no token, or why a release did not close its record.

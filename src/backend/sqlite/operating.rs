@@ -1,4 +1,4 @@
-//! The operations on one SQLite file that serve the commands people run.
+//! Tests the requests of administrators on real files.
 
 #![cfg(test)]
 
