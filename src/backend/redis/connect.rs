@@ -225,7 +225,8 @@ impl Network {
     }
 }
 
-/// Merges the errors of two servers: the result is transient if one of them is, with the text of the permanent one.
+/// Merges the errors of two servers. That of an overloaded server comes first; otherwise the result is transient if one
+/// of them is, with the text of the permanent one.
 fn both(one: Option<BackendError>, other: BackendError) -> BackendError {
     let Some(one) = one else { return other };
     match (one.class, other.class) {
