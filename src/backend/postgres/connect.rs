@@ -49,11 +49,14 @@ impl Servers {
         let Authority { user, password, mut hosts, path } = Authority::parse(url)?;
         let named = hosts.clone();
         if let Some(list) = url.take("host").or_else(|| variable("PGHOST").filter(|_| hosts.is_empty())) {
-            // The parameter replaces the hosts of the URL, as with libpq. It also drops their ports, which libpq keeps.
-            hosts = list
-                .split(',')
-                .map(|name| Ok(Host { name: name.to_owned(), port: None }))
-                .collect::<Result<_, String>>()?;
+            // As with libpq, the parameter replaces the hosts of the URL, and their ports stay.
+            let names: Vec<&str> = list.split(',').collect();
+            if named.len() > 1 && named.len() != names.len() {
+                return Err(format!("names {} hosts, and {} in its parameter `host`", named.len(), names.len()));
+            }
+            let port = |at: usize| named.get(at).or(named.first()).and_then(|host| host.port);
+            let names = names.iter().enumerate();
+            hosts = names.map(|(at, name)| Host { name: (*name).to_owned(), port: port(at) }).collect();
         }
         let ports =
             url.take("port").or_else(|| variable("PGPORT").filter(|_| named.iter().all(|host| host.port.is_none())));

@@ -29,6 +29,22 @@ fn a_dead_server_is_passed_over() {
     }
 }
 
+/// As with psql: the port stays that of the URL.
+#[test]
+fn the_parameter_host_replaces_the_hosts_and_leaves_the_ports() {
+    let database = servers::postgres().database();
+    let (dead, live) = (dead_port(), servers::postgres().port());
+    let name = &database.name;
+    for url in [
+        format!("postgres://postgres@no.such.host.invalid:{live}/{name}?host=127.0.0.1"),
+        format!("postgres://postgres@a.invalid:{live}/{name}?host=127.0.0.1,localhost"),
+        format!("postgres://postgres@a.invalid:{dead},b.invalid:{live}/{name}?host=127.0.0.1,localhost"),
+        format!("postgres://postgres@a.invalid:{dead}/{name}?host=127.0.0.1&port={live}"),
+    ] {
+        Site::new(&url).works();
+    }
+}
+
 #[test]
 fn when_all_are_dead_the_message_names_them() {
     let (one, other) = (dead_port(), dead_port());

@@ -262,6 +262,7 @@ fn what_is_wrong_in_the_url_is_said_without_its_password() {
         ("postgres://clerk:s3cret@127.0.0.1/x?table=a;b", "table=a;b"),
         ("postgres://clerk:a/s3cret@127.0.0.1/x", "%2F"),
         ("postgres://clerk:s3cret@127.0.0.1,127.0.0.2/x?port=1,2,3", "3 ports for 2 hosts"),
+        ("postgres://clerk:s3cret@127.0.0.1,127.0.0.2/x?host=a,b,c", "names 2 hosts, and 3 in its parameter `host`"),
         ("postgres:x", "//"),
     ] {
         fails_at_once(Site::new(url).run("job", ["true"]).env("PGPASSWORD", SECRET), text);
