@@ -8,6 +8,9 @@ use super::{Access, Acquired, Admin, Backend, BackendError, Kept, Opened, Pace, 
 use crate::lock::{Change, Claim, Closing, Grant, Lock, LockState, Locks, Purpose, RunRecord, Runs, Wanted};
 use crate::system::Timestamp;
 
+/// The part of a time that its whole milliseconds leave out: no lease ends early by it.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 /// Every store of this process, by its path.
 static STORES: LazyLock<Mutex<BTreeMap<String, Store>>> = LazyLock::new(Mutex::default);
 
@@ -33,7 +36,7 @@ impl Row {
     }
 
     fn state(&self) -> LockState {
-        let left = Duration::from_millis(self.until.0.saturating_sub(Timestamp::now().0));
+        let left = Duration::from_millis(self.until.0.saturating_sub(Timestamp::now().0 + 1));
         LockState { owner: self.owner.clone(), since: Some(self.since), until: Some(self.until), left }
     }
 }
@@ -121,7 +124,7 @@ impl Backend for Trial {
             return Ok(Acquired::Held(row.state()).into());
         }
         let since = Timestamp::now();
-        let until = after(since, claim.lease);
+        let until = after(since, claim.lease + MILLISECOND);
         store.locks.insert(claim.name.to_string(), Row { owner: claim.owner.as_str().to_owned(), since, until });
         let token = (claim.purpose == Purpose::Run).then(|| store.record(claim, since));
         Ok(Acquired::Granted(Grant { locked_at: since, until, token }).into())
@@ -193,7 +196,7 @@ impl Admin for Trial {
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {
         let (mut stores, path) = (Self::stores(), self.0.clone());
-        let line = if stores.contains_key(&path) { "the store is there" } else { "made the store" };
+        let line = if stores.contains_key(&path) { "the store is there" } else { "created the store" };
         stores.entry(path).or_default();
         Ok(vec![line.to_owned()])
     }
