@@ -1,4 +1,4 @@
-//! What a job has left running: whether its group, or all that descends from it, is gone.
+//! The processes that a job leaves behind: tells whether its group, or its whole tree, is gone.
 
 use nix::unistd::{getpgrp, getpid};
 

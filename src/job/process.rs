@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Whether stdout was closed when the program began.
+/// Remembers whether stdout was closed when the program began.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file of ours can become somebody's

@@ -43,7 +43,7 @@ pub(crate) struct RunRecord {
     /// `None` while the run lasts, and for good if it never came back.
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) exit_code: Option<i64>,
-    /// One of the words of [`super::RunOutcome`].
+    /// The stored outcome, a word of [`super::RunOutcome`].
     pub(crate) outcome: Option<String>,
 }
 

@@ -83,7 +83,7 @@ pub(super) struct Killing {
     pub(super) killed: bool,
     /// The pause until SIGKILL is repeated.
     pub(super) pause: Duration,
-    /// It was reported that SIGKILL has not ended the job.
+    /// Whether the warning that SIGKILL has not ended the job was reported.
     pub(super) reported: bool,
 }
 

@@ -170,7 +170,7 @@ const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery()
     current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings \
         WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
 
-/// One row, `{row}`, even where the tables have none; no row where the session is not for this statement.
+/// Yields one row, `{row}`, even where the tables have none; no row where the session is not for this statement.
 const ROW: &str = "(SELECT 1 WHERE {own}) AS server (row)";
 
 /// Finds why the server makes this session read-only while others may write: the source of the setting, and the names

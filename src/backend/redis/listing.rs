@@ -182,7 +182,7 @@ impl Admin for Redis {
 /// The evidence that a lock without a key exists, and so is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// None: there may never have been such a lock.
+    /// No sign of the lock: it may never have existed.
     Perhaps,
     ByItsRuns,
 }

@@ -7,7 +7,7 @@ use crate::backend::{Acquired, BackendError, Kept, Reply};
 use crate::lock::{Change, Claim, Closing, Wanted};
 use crate::system::Timestamp;
 
-/// One of the two tables.
+/// Names one of the two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend) enum Table {
     Locks,
