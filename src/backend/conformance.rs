@@ -673,7 +673,10 @@ pub(super) fn tokens_grow_with_every_taking(store: &dyn Store) {
     assert!(store.java_take("job", "java-host", MINUTE));
     store.java_release("job", "java-host", Duration::ZERO);
     grows(&mut last, &take(&mut *open(store), &claim("job", 8, MINUTE)));
-    store.delete("job");
+    // Kubernetes counts in the Lease itself.
+    if !store.url().starts_with("kubernetes") {
+        store.delete("job");
+    }
     grows(&mut last, &take(&mut *open(store), &claim("job", 9, MINUTE)));
     assert_eq!(tokens(store, "job").first(), Some(&last));
 }
@@ -894,6 +897,9 @@ pub(super) fn a_record_is_closed_also_when_the_lock_was_lost(store: &dyn Store) 
         }),
     ];
     for (name, lose) in ways {
+        if name == "deleted" && store.in_one_record() {
+            continue;
+        }
         let mut backend = open(store);
         let lease = if ["expired", "taken"].contains(&name) { Duration::from_millis(50) } else { MINUTE };
         let ours = claim(name, 1, lease);
@@ -935,7 +941,7 @@ pub(super) fn an_unused_taking_leaves_no_record(store: &dyn Store) {
     take(&mut *backend, &unused);
     store.delete("job");
     assert_eq!(persist(|| backend.release(&unused, Duration::ZERO, Closing::Unused)).answer, Kept::Lost);
-    assert_eq!(store.history("job"), before);
+    assert_eq!(store.history("job"), if store.in_one_record() { Vec::new() } else { before });
     grows(&mut last, &take(&mut *backend, &claim("job", 3, MINUTE)));
 }
 
@@ -964,7 +970,10 @@ pub(super) fn only_the_last_runs_are_kept(store: &dyn Store) {
     assert_eq!(tokens(store, "job"), runs);
     let last = run(&mut *backend, &Claim { keep: 0, ..claim("job", 8, MINUTE) });
     let left = tokens(store, "job");
-    assert!(left == [last] || left.is_empty() && store.url().starts_with("redis"), "{left:?}");
+    assert!(
+        left == [last] || left.is_empty() && (store.in_one_record() || store.url().starts_with("redis")),
+        "{left:?}"
+    );
     assert!(run(&mut *backend, &Claim { keep: 0, ..claim("job", 9, MINUTE) }) > last);
     assert_eq!(tokens(store, "other"), others);
 }

@@ -57,7 +57,7 @@ impl BackendError {
     }
 
     /// Puts `label`, such as the name of the backend, in front of the message.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    #[cfg(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas"))]
     pub(crate) fn of(self, label: &str) -> Self {
         Self { message: format!("{label}: {}", self.message), ..self }
     }

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "tls")]
 mod authorities;
+#[cfg(any(test, feature = "cas"))]
+mod cas;
 #[cfg(test)]
 mod conformance;
 mod error;
@@ -161,7 +163,7 @@ impl<T> From<T> for Reply<T> {
 pub(crate) const FOLDER: &str = "folder";
 
 impl Kept {
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    #[cfg(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas"))]
     fn if_so(ours: bool) -> Self {
         if ours { Self::Kept } else { Self::Lost }
     }

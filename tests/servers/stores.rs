@@ -10,6 +10,11 @@ pub trait Store: Send + Sync {
     /// The URL by which shedlock reaches it.
     fn url(&self) -> String;
 
+    /// Whether a lock and its history are one record, so that removing the lock removes its history.
+    fn in_one_record(&self) -> bool {
+        false
+    }
+
     /// The lock as it is stored; `None` where there is nothing of that name.
     fn stored(&self, name: &str) -> Option<Stored>;
 

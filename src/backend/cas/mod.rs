@@ -1,0 +1,239 @@
+//! Locks in a store that reads a record with its version, and writes it if the version is still the same.
+//!
+//! A [`CasStore`] brings the requests of its store, its clock and its classes of errors. The engine decides what to
+//! write. It reads and writes once per operation, and begins again if another client has written in between.
+
+mod record;
+#[cfg(test)]
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Reply, Tell};
+use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, RunRecord, Runs, Wanted};
+use crate::system::Timestamp;
+pub(in crate::backend) use record::{Clock, Record};
+
+/// Number of times that an operation reads a record which other clients keep writing.
+const TRIES: u32 = 16;
+
+/// A store of records. It connects when it has to, and drops its connection after an error.
+pub(in crate::backend) trait CasStore: Send {
+    /// Identifies what was read: a write succeeds only if the store still has it.
+    type Version;
+
+    /// The coarseness of the store's clock: the true time is at most this much later than the time of a read.
+    const GRAIN: Duration;
+    /// The most runs that a record keeps, since each write sends all of them.
+    const RUNS: u32;
+
+    /// Returns the name of the store in messages, which begins with `backend `.
+    fn label(&self) -> String;
+
+    /// Reads a lock's record, and the store's clock at the same time or before.
+    fn read(&mut self, name: &str) -> Result<Read<Self::Version>, BackendError>;
+
+    /// Writes a record if the store still has this version; `None` if it must have none. The error is ambiguous if the
+    /// request was sent.
+    fn write(&mut self, name: &str, record: &Record, version: Option<&Self::Version>) -> Result<Written, BackendError>;
+
+    /// Returns the records of all locks.
+    fn list(&mut self) -> Result<Listed, BackendError>;
+
+    fn disconnect(&mut self);
+
+    /// Creates what the first taking would create, and returns a line for each thing.
+    fn make(&mut self) -> Result<Vec<String>, BackendError>;
+
+    /// Returns the commands or manifests that create what is needed.
+    fn schema(&self) -> String;
+
+    /// Checks what is special to this store.
+    fn check(&mut self, _: Tell<'_>) -> Reached {
+        Reached::Yes
+    }
+}
+
+/// The answer to reading a lock.
+pub(in crate::backend) struct Read<V> {
+    /// The earliest time that it can be, by the store's clock.
+    pub(in crate::backend) now: Timestamp,
+    /// The smallest token that a taking may get, from a number of the store that only grows; 0 if it has none.
+    pub(in crate::backend) floor: u64,
+    pub(in crate::backend) found: Option<(Record, V)>,
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::backend) enum Written {
+    Done,
+    /// The store no longer has the version.
+    Conflict,
+}
+
+/// All records with the names of their locks, and the earliest time that it can be.
+pub(in crate::backend) struct Listed {
+    pub(in crate::backend) now: Timestamp,
+    pub(in crate::backend) records: Vec<(String, Record)>,
+}
+
+/// Backend that keeps each lock in one record.
+pub(in crate::backend) struct CasLocks<S>(S);
+
+/// The decision of an operation about the record that it has read.
+enum Next<T> {
+    /// The answer is known, and nothing is written.
+    Answer(T),
+    /// This record is written, and if it was, this is the answer.
+    Write(Record, T),
+}
+
+impl<S: CasStore> CasLocks<S> {
+    pub(in crate::backend) fn new(store: S) -> Self {
+        Self(store)
+    }
+
+    /// Reads a record and writes what `decide` makes of it; again if another client was faster.
+    fn update<T>(
+        &mut self,
+        name: &str,
+        decide: impl Fn(Option<&Record>, Clock, u64) -> Next<T>,
+    ) -> Result<T, BackendError> {
+        for _ in 0..TRIES {
+            // Reading changes nothing.
+            let read = self.0.read(name).map_err(|error| BackendError { ambiguous: false, ..error });
+            let Read { now, floor, found } = read.map_err(|error| self.named(error))?;
+            let (record, version) = found.unzip();
+            match decide(record.as_ref(), Clock { now, grain: S::GRAIN }, floor) {
+                Next::Answer(answer) => return Ok(answer),
+                Next::Write(mut record, answer) => {
+                    record.keep(S::RUNS);
+                    let written = self.0.write(name, &record, version.as_ref());
+                    if written.map_err(|error| self.named(error))? == Written::Done {
+                        return Ok(answer);
+                    }
+                }
+            }
+        }
+        Err(self.named(BackendError::transient("other clients keep writing this lock")))
+    }
+
+    fn named(&self, error: BackendError) -> BackendError {
+        error.of(&self.0.label())
+    }
+
+    /// Returns the records of these locks, or of all.
+    fn records<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a str>) -> Result<Listed, BackendError> {
+        let listed = if names.len() == 0 { self.0.list() } else { self.each(names) };
+        listed.map_err(|error| self.named(BackendError { ambiguous: false, ..error }))
+    }
+
+    fn each<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<Listed, BackendError> {
+        let mut listed = Listed { now: Timestamp(0), records: Vec::new() };
+        let mut sorted: Vec<_> = names.collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        for name in sorted {
+            let read = self.0.read(name)?;
+            listed.now = read.now;
+            listed.records.extend(read.found.map(|(record, _)| (name.to_owned(), record)));
+        }
+        Ok(listed)
+    }
+}
+
+impl<S: CasStore> Backend for CasLocks<S> {
+    fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
+        let acquired = self.update(claim.name.as_str(), |record, clock, floor| {
+            let last = record.cloned().unwrap_or_default();
+            if last.is_held(clock) && last.owner != claim.owner.as_str() {
+                return Next::Answer(Acquired::Held(last.state(clock)));
+            }
+            let (taken, token) = last.taken(claim, clock, floor);
+            let until = taken.until.unwrap_or(clock.now);
+            Next::Write(taken, Acquired::Granted(Grant { locked_at: clock.now, until, token }))
+        });
+        Ok(acquired?.into())
+    }
+
+    fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError> {
+        let kept = self.update(claim.name.as_str(), |record, clock, _| {
+            match record.and_then(|record| record.renewed(claim, clock)) {
+                Some(renewed) => Next::Write(renewed, Kept::Kept),
+                None => Next::Answer(Kept::Lost),
+            }
+        });
+        Ok(kept?.into())
+    }
+
+    fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
+        let kept = self.update(claim.name.as_str(), |record, clock, _| {
+            let released = record.map(|record| record.released(claim, hold, closing, clock));
+            let kept = Kept::if_so(released.as_ref().is_some_and(|released| released.owner == claim.owner.ended()));
+            match released {
+                // A taking that is still on its way has to meet another version than the one that it has read.
+                released if closing == Closing::GivenUp => Next::Write(released.unwrap_or_default(), kept),
+                Some(released) if Some(&released) != record => Next::Write(released, kept),
+                _ => Next::Answer(kept),
+            }
+        });
+        Ok(kept?.into())
+    }
+
+    fn disconnect(&mut self) {
+        self.0.disconnect();
+    }
+
+    fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
+        let Listed { now, records } = self.records(names.iter().copied())?;
+        let clock = Clock { now, grain: S::GRAIN };
+        let mut locks: Vec<_> =
+            records.into_iter().map(|(name, record)| Lock { name, state: record.state(clock) }).collect();
+        locks.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Locks { now, locks })
+    }
+}
+
+impl<S: CasStore> Admin for CasLocks<S> {
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
+        let Listed { now, records } = self.records(wanted.names.iter().map(String::as_str))?;
+        let runs = records.into_iter().flat_map(|(_, record)| record.runs).collect();
+        Ok(Runs { now, runs: newest(runs, wanted) })
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
+        self.update(change.name.as_str(), |record, clock, _| {
+            match record.and_then(|record| record.changed(change, clock)) {
+                Some(changed) => Next::Write(changed, Kept::Kept),
+                None => Next::Answer(Kept::Lost),
+            }
+        })
+    }
+
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
+        self.0.make().map_err(|error| self.named(error))
+    }
+
+    fn schema(&self) -> String {
+        self.0.schema()
+    }
+
+    fn check(&mut self, tell: Tell<'_>) -> Reached {
+        self.0.check(tell)
+    }
+}
+
+/// Returns the wanted runs, newest first. Tokens of different locks say nothing about their order.
+fn newest(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
+    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|end| end >= since)));
+    runs.sort_by_key(|run| std::cmp::Reverse((run.started_at, run.token)));
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    runs.retain(|run| {
+        let count = seen.entry(run.name.clone()).or_default();
+        *count += 1;
+        wanted.of_each.is_none_or(|most| *count <= most)
+    });
+    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| limit as usize));
+    runs
+}

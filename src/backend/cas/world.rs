@@ -1,0 +1,355 @@
+//! The engine against a made-up store that loses answers, answers late, is written by others, and has a coarse clock.
+//!
+//! Time is the world's: each request takes some of it. A client holds the lock from the answer to its taking until the
+//! lease that it asked for has passed since before it asked. That no two do so at once is the promise.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use super::*;
+use crate::lock::{LockName, Owner, Purpose, RunOutcome};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Number of clients that want the lock.
+const CLIENTS: usize = 3;
+
+/// The fate of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// It is carried out, and the answer is lost.
+    Lost,
+    /// It is carried out later, if it still can be, and the client gets no answer.
+    Late,
+    /// It never arrives.
+    Refused,
+}
+
+/// A request on its way.
+type Sent = (Record, Option<u64>);
+
+#[derive(Default)]
+struct World {
+    millis: u64,
+    record: Option<(Record, u64)>,
+    version: u64,
+    late: Vec<Sent>,
+    /// What happens to the next writes; those beyond are answered.
+    fates: VecDeque<(Fate, u64)>,
+    /// What another program does between the next reads and their writes.
+    meddling: VecDeque<bool>,
+}
+
+impl World {
+    fn write(&mut self, (record, version): Sent) -> Written {
+        if self.record.as_ref().map(|(_, version)| *version) != version {
+            return Written::Conflict;
+        }
+        self.version += 1;
+        self.record = Some((record, self.version));
+        Written::Done
+    }
+
+    /// Takes the lock if it is free, as a program does that knows nothing of the runs.
+    fn meddle(&mut self) {
+        let now = Timestamp(self.millis);
+        let (record, _) = self.record.clone().unwrap_or_default();
+        if record.until.is_some_and(|until| until <= now) {
+            let until = Some(now + SECOND);
+            self.version += 1;
+            let owner = "another program".to_owned();
+            self.record = Some((Record { owner, since: Some(now), until, ..record }, self.version));
+        }
+    }
+}
+
+/// A client's connection to the store.
+#[derive(Clone)]
+struct Connection(Arc<Mutex<World>>);
+
+impl Connection {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    fn millis(&self) -> u64 {
+        self.world().millis
+    }
+}
+
+impl CasStore for Connection {
+    type Version = u64;
+
+    const GRAIN: Duration = SECOND;
+    const RUNS: u32 = 5;
+
+    fn label(&self) -> String {
+        "backend world".to_owned()
+    }
+
+    fn read(&mut self, _: &str) -> Result<Read<u64>, BackendError> {
+        let mut world = self.world();
+        let found = world.record.clone();
+        let now = Timestamp(world.millis / 1000 * 1000);
+        if world.meddling.pop_front() == Some(true) {
+            world.meddle();
+        }
+        Ok(Read { now, floor: 0, found })
+    }
+
+    fn write(&mut self, _: &str, record: &Record, version: Option<&u64>) -> Result<Written, BackendError> {
+        let mut world = self.world();
+        let (fate, took) = world.fates.pop_front().unwrap_or((Fate::Answered, 1));
+        world.millis += took;
+        let sent = (record.clone(), version.copied());
+        let silence = Err(BackendError::transient("no answer").ambiguous());
+        match fate {
+            Fate::Answered => return Ok(world.write(sent)),
+            Fate::Lost => {
+                world.write(sent);
+            }
+            Fate::Late => world.late.push(sent),
+            Fate::Refused => {}
+        }
+        silence
+    }
+
+    fn list(&mut self) -> Result<Listed, BackendError> {
+        let world = self.world();
+        let records = world.record.iter().map(|(record, _)| ("job".to_owned(), record.clone())).collect();
+        Ok(Listed { now: Timestamp(world.millis / 1000 * 1000), records })
+    }
+
+    fn disconnect(&mut self) {}
+
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
+        Ok(Vec::new())
+    }
+
+    fn schema(&self) -> String {
+        String::new()
+    }
+}
+
+/// A step of a story.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A client takes the lock, or renews it if it has it.
+    Ask(usize),
+    /// A client releases the lock, which stays held for so many milliseconds since it was taken.
+    Release(usize, u64),
+    /// Requests that were on their way arrive.
+    Arrive,
+    Wait(u64),
+    /// What happens to the next write, and how long it takes.
+    Fate(Fate, u64),
+    Meddle,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let fate = prop_oneof![Just(Fate::Answered), Just(Fate::Lost), Just(Fate::Late), Just(Fate::Refused)];
+    let step = prop_oneof![
+        4 => (0..CLIENTS).prop_map(Step::Ask),
+        2 => (0..CLIENTS, prop_oneof![Just(0), 0..8000_u64]).prop_map(|(client, hold)| Step::Release(client, hold)),
+        1 => Just(Step::Arrive),
+        2 => (0..3000_u64).prop_map(Step::Wait),
+        3 => (fate, 0..1500_u64).prop_map(|(fate, took)| Step::Fate(fate, took)),
+        1 => Just(Step::Meddle),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+/// A client and its run.
+struct Client {
+    locks: CasLocks<Connection>,
+    claim: Claim,
+    /// The end of its lease, by the world's clock; `None` if it does not hold the lock.
+    holds_until: Option<u64>,
+    runs: u64,
+}
+
+/// Clients, and what must hold of them.
+struct Story {
+    world: Connection,
+    clients: Vec<Client>,
+    last_token: u64,
+    /// The lock must not be granted before, because a released lock stays held.
+    kept_until: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let world = Connection(Arc::default());
+        // The clock begins late enough for a record without a time to have expired.
+        world.world().millis = 1_000_000;
+        let clients = (0..CLIENTS).map(|number| Client {
+            locks: CasLocks::new(world.clone()),
+            claim: Claim {
+                name: LockName::new("job").unwrap(),
+                owner: Owner::new("host", u32::try_from(number).unwrap(), 0),
+                lease: SECOND * 5,
+                keep: 3,
+                purpose: Purpose::Run,
+            },
+            holds_until: None,
+            runs: 0,
+        });
+        Self { clients: clients.collect(), world, last_token: 0, kept_until: 0 }
+    }
+
+    fn perform(&mut self, step: &Step) {
+        match *step {
+            Step::Ask(client) if self.clients[client].holds_until.is_some() => self.renew(client),
+            Step::Ask(client) => self.take(client),
+            Step::Release(client, hold) => self.release(client, Duration::from_millis(hold)),
+            Step::Arrive => {
+                let late = std::mem::take(&mut self.world.world().late);
+                for sent in late {
+                    self.world.world().write(sent);
+                }
+            }
+            Step::Wait(millis) => self.world.world().millis += millis,
+            Step::Fate(fate, took) => self.world.world().fates.push_back((fate, took)),
+            Step::Meddle => self.world.world().meddling.push_back(true),
+        }
+        let now = self.world.millis();
+        for client in &mut self.clients {
+            client.holds_until = client.holds_until.filter(|until| *until > now);
+        }
+    }
+
+    /// Takes the lock under a new owner, and gives it back if the answer was lost, as the worker does.
+    fn take(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        client.runs += 1;
+        client.claim.owner = Owner::new("host", u32::try_from(number).unwrap(), client.runs);
+        let asked = self.world.millis();
+        match client.locks.acquire(&client.claim).map(|reply| reply.answer) {
+            Ok(Acquired::Granted(grant)) => {
+                client.holds_until = Some(asked + 5000);
+                let now = self.world.millis();
+                let holders = self.clients.iter().filter(|client| client.holds_until.is_some_and(|until| until > now));
+                assert!(holders.count() <= 1, "two hold it");
+                assert!(now >= self.kept_until, "it was still held");
+                let token = grant.token.unwrap();
+                assert!(token > self.last_token, "{token} follows {}", self.last_token);
+                self.last_token = token;
+            }
+            Ok(Acquired::Held(state)) => {
+                assert!(!state.left.is_zero(), "{state:?}");
+                let others = self.clients.iter().any(|client| state.owner.starts_with(client.claim.owner.as_str()));
+                let known = others || state.owner == "another program" || state.owner.ends_with(Owner::ENDED);
+                assert!(known || state.owner.starts_with("host:"), "{state:?}");
+            }
+            Err(error) => {
+                assert!(error.ambiguous && error.message.starts_with("backend world: "), "{error:?}");
+                self.give_back(number);
+            }
+        }
+    }
+
+    /// Gives back what may have been taken. If that is answered, a taking that is still on its way takes nothing.
+    fn give_back(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        if client.locks.release(&client.claim, Duration::ZERO, Closing::GivenUp).is_ok() {
+            self.perform(&Step::Arrive);
+            let owner = self.clients[number].claim.owner.as_str();
+            let record = self.world.world().record.clone().unwrap_or_default().0;
+            assert_ne!(record.owner, owner, "a taking that was given up was carried out");
+        }
+    }
+
+    fn renew(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        let asked = self.world.millis();
+        let until = client.holds_until.unwrap();
+        match client.locks.renew(&client.claim).map(|reply| reply.answer) {
+            Ok(Kept::Kept) => client.holds_until = Some((asked + 5000).max(until)),
+            Ok(Kept::Lost) => assert!(self.world.millis() >= until, "a lock that is held was lost"),
+            Err(error) => assert!(error.ambiguous, "{error:?}"),
+        }
+    }
+
+    fn release(&mut self, number: usize, hold: Duration) {
+        let client = &mut self.clients[number];
+        let Some(until) = client.holds_until.take() else { return };
+        let since = self.world.world().record.as_ref().and_then(|(record, _)| record.since);
+        let success = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
+        let answer = client.locks.release(&client.claim, hold, success);
+        let now = self.world.millis();
+        match answer.map(|reply| reply.answer) {
+            Ok(Kept::Kept) => {
+                let held = self.world.world().record.clone().unwrap().0;
+                assert_eq!(held.owner, client.claim.owner.ended());
+                // Taken within a second after `since`.
+                self.kept_until = self.kept_until.max((since.unwrap() + hold).0);
+            }
+            Ok(Kept::Lost) => assert!(now >= until, "a lock that is held was lost"),
+            // It frees when its lease ends.
+            Err(error) => assert!(error.ambiguous, "{error:?}"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(1000) })]
+
+    #[test]
+    fn no_two_clients_hold_the_lock(steps in steps()) {
+        let mut story = Story::new();
+        for step in &steps {
+            story.perform(step);
+        }
+        // Whatever happened, the lock frees itself.
+        story.world.world().fates.clear();
+        story.perform(&Step::Arrive);
+        story.perform(&Step::Wait(20_000));
+        story.world.world().meddling.clear();
+        story.take(0);
+        prop_assert!(story.clients[0].holds_until.is_some());
+        let runs = story.world.world().record.clone().unwrap().0.runs;
+        prop_assert!(runs.len() <= 5 && runs.is_sorted_by_key(|run| run.token));
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written(steps in steps()) {
+        let mut story = Story::new();
+        steps.iter().for_each(|step| story.perform(step));
+        let (record, _) = story.world.world().record.clone().unwrap_or_default();
+        prop_assert_eq!(Record::parse(&record.to_json(), "job"), Some(record));
+    }
+
+    #[test]
+    fn any_text_is_a_record_or_none(text in ".*", inner in "[\\[\\]{}\"0-9,:a-z]*") {
+        for text in [text, format!("{{\"owner\":\"a\",\"since\":1,\"until\":null,\"token\":3,\"runs\":[{inner}]}}")] {
+            let _ = Record::parse(&text, "job");
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_others_keep_writing_is_tried_again_later() {
+    let story = Story::new();
+    let mut locks = CasLocks::new(story.world.clone());
+    {
+        let mut world = story.world.world();
+        world.meddling = std::iter::repeat_n(true, 100).collect();
+        world.fates = std::iter::repeat_n((Fate::Answered, 2000), 100).collect();
+        // Another program's lock has always just ended when it is read, and that program takes it again.
+        world.record = Some((Record::default(), 0));
+    }
+    let error = locks.acquire(&story.clients[0].claim).unwrap_err();
+    assert_eq!(error, BackendError::transient("backend world: other clients keep writing this lock"));
+    assert_eq!(story.world.world().fates.len(), 100 - TRIES as usize);
+}
+
+#[test]
+fn a_stored_end_that_is_no_time_holds_for_ever() {
+    let clock = Clock { now: Timestamp(5000), grain: SECOND };
+    let odd = Record { owner: "x".to_owned(), until: None, ..Record::default() };
+    assert!(odd.is_held(clock) && odd.state(clock).left == crate::backend::FOR_EVER);
+    assert!(!Record::default().is_held(clock));
+}
