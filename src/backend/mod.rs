@@ -11,6 +11,9 @@ mod error;
 mod finding;
 #[cfg(feature = "tls")]
 mod hosts;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "the first backend that is reached by HTTP follows")]
+mod http;
 mod kinds;
 #[cfg(feature = "mysql")]
 mod mysql;

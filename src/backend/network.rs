@@ -1,7 +1,7 @@
 //! The code shared by backends on a network: the servers in a URL, and name lookup.
 
 use std::fmt;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http"))]
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -72,8 +72,7 @@ impl Host {
         let found = (self.name.as_str(), self.port.unwrap_or(default_port)).to_socket_addrs();
         match found.map(Iterator::collect::<Vec<_>>) {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
-            _ => Err(BackendError::transient(format!("the host {} has no address", self.name))
-                .hint("check the name with `getent hosts NAME`")),
+            _ => Err(no_address(self)),
         }
     }
 
@@ -102,6 +101,12 @@ impl fmt::Display for Host {
     }
 }
 
+/// Returns the error for a host that could not be looked up.
+pub(super) fn no_address(host: &Host) -> BackendError {
+    BackendError::transient(format!("the host {} has no address", host.name))
+        .hint("check the name with `getent hosts NAME`")
+}
+
 /// Formats the hosts for messages.
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 pub(super) fn list(hosts: &[Host]) -> String {
@@ -109,7 +114,7 @@ pub(super) fn list(hosts: &[Host]) -> String {
 }
 
 /// Returns the error for a server that, itself or by its kernel, accepted the connection but has not replied.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http"))]
 pub(super) fn said_nothing() -> BackendError {
     BackendError::transient("no answer in time: the server accepted the connection but did not reply").hint(
         "check that the server is healthy and not overloaded, and that the port is right; --backend-timeout sets how long to try",
@@ -117,14 +122,14 @@ pub(super) fn said_nothing() -> BackendError {
 }
 
 /// Returns the error for a server that has not answered a request.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http"))]
 pub(super) fn silence() -> BackendError {
     BackendError::transient("no answer in time")
         .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
 /// Explains why the system cannot connect; `socket` says how a URL names another socket.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http"))]
 pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendError> {
     Some(match kind {
         io::ErrorKind::PermissionDenied => BackendError::permanent("no permission to use the server's socket"),
