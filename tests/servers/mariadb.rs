@@ -1,4 +1,4 @@
-//! MariaDB.
+//! MariaDB, or in its place the MySQL server that `TESTS_MYSQLD` names.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -33,10 +33,11 @@ grant all on *.* to clerk@'127.0.0.1';
 grant all on *.* to jobs@'127.0.0.1';
 ";
 
+const ROOT: &str = "create user root@'127.0.0.1'; grant all on *.* to root@'127.0.0.1' with grant option;";
+
 /// Arguments that `mariadb-install-db` and the server have to agree on. They keep the data small, and do without what a
 /// file system in memory may not offer.
-const DATA: [&str; 4] =
-    ["--no-defaults", "--innodb-log-file-size=4M", "--innodb-flush-method=fsync", "--innodb-use-native-aio=0"];
+const DATA: [&str; 3] = ["--no-defaults", "--innodb-flush-method=fsync", "--innodb-use-native-aio=0"];
 
 impl MariaDb {
     /// A server of a test's own. Arguments are such as `--max-connections=20`.
@@ -147,13 +148,23 @@ impl MariaDbDatabase {
 /// Prepares the data and says how the server is started.
 fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
     static TEMPLATE: OnceLock<Directory> = OnceLock::new();
+    let mysqld = program::instead("TESTS_MYSQLD");
+    let log_size = if mysqld.is_some() { "--innodb-redo-log-capacity=8M" } else { "--innodb-log-file-size=4M" };
     let template = TEMPLATE.get_or_init(|| {
         let template = Directory::new();
         let data = format!("--datadir={}", template.file("data"));
         let tmpdir = format!("--tmpdir={}", template.path().display());
-        let install =
-            [&data, &tmpdir, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
-        template.run("mariadb-install-db", &[DATA.as_slice(), &install].concat());
+        // MySQL knows root only by the name localhost, and resolves no names here.
+        std::fs::write(template.file("root.sql"), ROOT).unwrap();
+        let root = format!("--init-file={}", template.file("root.sql"));
+        let (program, install): (&str, &[&str]) = match &mysqld {
+            Some(mysqld) => (mysqld, &["--initialize-insecure", &root]),
+            None => (
+                "mariadb-install-db",
+                &["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", log_size],
+            ),
+        };
+        template.run(program, &[DATA.as_slice(), &[&data, &tmpdir], install].concat());
         template
     });
     directory.run("cp", &["-a", &template.file("data"), "."]);
@@ -167,6 +178,7 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         format!("--socket={socket}"),
         format!("--pid-file={}", directory.file("pid")),
         "--max-connections=300".to_owned(),
+        log_size.to_owned(),
         "--default-time-zone=+00:00".to_owned(),
         "--innodb-flush-log-at-trx-commit=0".to_owned(),
         "--innodb-buffer-pool-size=16M".to_owned(),
@@ -175,7 +187,7 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         "--skip-name-resolve".to_owned(),
         "--skip-log-bin".to_owned(),
     ];
-    let program = ["mariadbd"].into_iter().chain(DATA).map(str::to_owned);
+    let program = [mysqld.as_deref().unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
     let start = program.chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
     let ask = ["mariadb", "--no-defaults", "--socket", &socket, "-u", "root", "-e", "select 1"];
     Plan { start, ask: ask.map(str::to_owned).into(), stop: Signal::SIGTERM }

@@ -36,6 +36,11 @@ pub(crate) fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{program} is not installed; tests/run installs what the tests need"))
 }
 
+/// The program that an environment variable names in the place of a server's, such as another version of it.
+pub(crate) fn instead(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|program| !program.is_empty())
+}
+
 /// The library of faketime, which a program loads before all others.
 pub(crate) fn find_faketime() -> PathBuf {
     let below = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());

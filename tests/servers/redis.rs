@@ -1,4 +1,5 @@
-//! Redis: alone, with TLS, with users, as a cluster, and with a sentinel.
+//! Redis, or in its place the server that `TESTS_REDIS_SERVER` names: alone, with TLS, with users, as a cluster, and with
+//! a sentinel.
 
 use std::fs;
 use std::ops::Deref;
@@ -146,7 +147,7 @@ impl Redis {
                 .map(str::to_owned);
             let own = arguments(directory, &port.to_string());
             let is_sentinel = own.iter().any(|argument| argument == "--sentinel");
-            let mut start = vec!["redis-server".to_owned()];
+            let mut start = vec![program::instead("TESTS_REDIS_SERVER").unwrap_or_else(|| "redis-server".to_owned())];
             let (first, own) = own.split_at(usize::from(is_sentinel));
             start.extend_from_slice(first);
             start.extend(always.map(str::to_owned));

@@ -37,9 +37,12 @@ impl BackendError {
 }
 
 /// Returns the code of a server's error. Redis 6 puts the error that a script met after the script's name, or into
-/// another error's text.
+/// another error's text, and Valkey has a text of its own for a right that a script lacks.
 pub(super) fn code(error: &ServerError) -> &str {
     let text = error.details().unwrap_or_default();
+    if text.starts_with("ACL failure in script") {
+        return "NOPERM";
+    }
     if error.code() == "@user_script:" || error.code() == "ERR" && text.contains("@user_script") {
         let known = PASSING.iter().map(|(code, _)| *code).chain(["WRONGTYPE", "NOPERM"]);
         return known.into_iter().find(|code| text.contains(&format!("-{code} "))).unwrap_or("ERR");
@@ -248,6 +251,7 @@ mod tests {
             "NOAUTH Authentication required.",
             "NOPERM this user has no permissions to run the 'eval' command",
             "ERR The user executing the script can't run this command or subcommand",
+            "ERR ACL failure in script: User a has no permissions to run the 'setrange' command script",
             "ERR DB index is out of range",
             "ERR unknown command 'EVALSHA', with args beginning with: ",
             "DENIED Redis is running in protected mode",
