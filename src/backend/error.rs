@@ -56,9 +56,12 @@ impl BackendError {
         Self { lingers: true, ..self }
     }
 
-    /// Puts `label`, such as the name of the backend, in front of the message.
-    #[cfg(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas"))]
+    /// Puts `label`, such as `backend /var/lib/locks.db`, in front of the message, unless it names a backend already.
+    #[cfg(any(test, feature = "tls", feature = "sqlite"))]
     pub(crate) fn of(self, label: &str) -> Self {
+        if self.message.starts_with("backend ") {
+            return self;
+        }
         Self { message: format!("{label}: {}", self.message), ..self }
     }
 

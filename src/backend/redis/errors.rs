@@ -29,10 +29,7 @@ const PASSING: [(&str, &str); 11] = [
 impl BackendError {
     /// Prefixes the message with the backend's name, unless it has one.
     pub(super) fn named(self, name: &str) -> Self {
-        if self.message.starts_with("backend ") {
-            return self;
-        }
-        Self { message: format!("backend {name}: {}", self.message), ..self }
+        self.of(&format!("backend {name}"))
     }
 }
 
