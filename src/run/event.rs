@@ -21,6 +21,8 @@ pub(crate) enum Event {
     /// `ambiguous` the answer to this request or to one before it was lost, and what was asked for may yet be carried
     /// out.
     Acquired { answer: Result<Acquired, BackendError>, sent: Moment, ambiguous: bool },
+    /// The request that is answered next failed for this reason, and is tried again.
+    Tried(BackendError),
     /// The taking that is answered next has no token, for this reason.
     Unrecorded(BackendError),
     /// The release that is answered next did not close its record, for this reason.
@@ -58,6 +60,13 @@ pub(crate) enum Event {
     /// The time that [`Run::deadline`] named may have come. It comes after everything else that has happened: after a
     /// stall an answer may be there that makes up for a deadline that has passed.
     Tick,
+}
+
+impl Event {
+    /// Returns whether the backend has answered a request, if only with an error.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Acquired { .. } | Self::Renewed { .. } | Self::Queried { .. } | Self::Released(_))
+    }
 }
 
 /// Says how the command ended.

@@ -36,6 +36,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::backend::BackendError;
+use crate::duration;
 use crate::exit::ExitReason;
 use crate::lock::{Closing, LockState, RunOutcome};
 use crate::system::Moment;
@@ -66,6 +67,8 @@ pub(crate) struct Run {
     /// The answer to a taking was lost, and it may yet be carried out: no lock was granted since, and nothing given
     /// back.
     ambiguous: bool,
+    /// The error of the last try, while no answer has come.
+    tried: Option<BackendError>,
     /// The error of the backend, until it is reported.
     complaint: Option<BackendError>,
     /// The reason for which the current giving back leaves no mark that refuses a late taking.
@@ -130,6 +133,7 @@ impl Run {
             phase,
             unanswered,
             ambiguous: false,
+            tried: None,
             complaint: None,
             unmarked: None,
             holder: None,
@@ -141,7 +145,11 @@ impl Run {
     /// Takes in what happened, at `now`, and returns what is to be done about it.
     pub(crate) fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut todo = Vec::new();
+        if event.is_answer() {
+            self.tried = None;
+        }
         match event {
+            Event::Tried(error) => self.tried = Some(error),
             Event::Acquired { answer, sent, ambiguous } => {
                 self.ambiguous |= ambiguous;
                 self.on_acquired(answer, sent, now, &mut todo);
@@ -242,19 +250,23 @@ impl Run {
             Phase::Splaying { until } if now >= *until => self.acquire(now, todo),
             Phase::Waiting { again } if now >= *again => self.acquire(now, todo),
             Phase::Asking { give_up } if now >= *give_up => {
-                let limit = crate::duration::format(self.policy.backend_timeout);
-                let error =
-                    BackendError::transient(format!("backend {} did not answer within {limit}", self.policy.backend));
-                self.on_trouble(error.hint("--backend-timeout sets how long to try"), now, todo);
+                let error = self.tried.take().unwrap_or_else(|| {
+                    let (backend, limit) = (&self.policy.backend, duration::format(self.policy.backend_timeout));
+                    let error = BackendError::transient(format!("backend {backend} did not answer within {limit}"));
+                    error.hint("--backend-timeout sets how long to try")
+                });
+                self.on_trouble(error, now, todo);
             }
             Phase::GivingBack { until, then } if now >= *until => {
                 let then = *then;
-                self.emit_not_released(self.unanswered_in_time(), todo);
+                let error = self.unanswered_in_time();
+                self.emit_not_released(error, todo);
                 self.exit(then, todo);
             }
             Phase::Releasing { until, then } if now >= *until => {
                 let then = *then;
-                self.emit_not_released(self.unanswered_in_time(), todo);
+                let error = self.unanswered_in_time();
+                self.emit_not_released(error, todo);
                 self.unanswered = Unanswered::Nothing;
                 self.after_release(then, todo);
             }

@@ -83,8 +83,10 @@ impl Run {
         }
     }
 
-    pub(super) fn unanswered_in_time(&self) -> BackendError {
-        BackendError::transient(format!("backend {} did not answer in time", self.policy.backend))
+    /// Returns the reason why a release has no answer: that of its last try, if one has failed.
+    pub(super) fn unanswered_in_time(&mut self) -> BackendError {
+        let silence = || BackendError::transient(format!("backend {} did not answer in time", self.policy.backend));
+        self.tried.take().unwrap_or_else(silence)
     }
 
     pub(super) fn after_release(&mut self, then: Then, todo: &mut Vec<Action>) {

@@ -193,6 +193,7 @@ impl Running {
             Event::LeftoversGone => return self.on_leftovers_gone(now, todo),
             Event::Begin
             | Event::Acquired { .. }
+            | Event::Tried(_)
             | Event::Unrecorded(_)
             | Event::Unclosed(_)
             | Event::Cut(_)

@@ -61,7 +61,7 @@ impl BackendWorker {
         let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
-        let mut thread = WorkerThread { backend, pace, given_up: Arc::clone(&given_up) };
+        let mut thread = WorkerThread { backend, pace, outbox: outbox.clone(), given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let (mut reported, mut cut) = (false, None);
@@ -135,6 +135,7 @@ struct Tried<T> {
 struct WorkerThread {
     backend: Box<dyn Backend>,
     pace: Pace,
+    outbox: Sender<Event>,
     given_up: Arc<AtomicU64>,
 }
 
@@ -205,7 +206,10 @@ impl WorkerThread {
             lingers |= error.lingers;
             let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
             match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
-                Some(pause) if self.sleep(pause, number) => {}
+                Some(pause) if self.sleep(pause, number) => {
+                    // Sent without a wake-up: it only matters if no answer comes in time.
+                    let _ = self.outbox.send(Event::Tried(error));
+                }
                 _ => return Tried { answer: Err(BackendError { ambiguous, lingers, ..error }), sent, ambiguous },
             }
         }
@@ -364,7 +368,7 @@ mod tests {
     fn answer(worker: &BackendWorker) -> Event {
         loop {
             match worker.answer() {
-                Some(Event::Renewing(_)) => continue,
+                Some(Event::Renewing(_) | Event::Tried(_)) => continue,
                 Some(event) => return event,
                 None => {}
             }

@@ -20,6 +20,31 @@ fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
 }
 
 #[test]
+fn where_no_answer_comes_the_last_try_says_why() {
+    let refusal = |text: &str| BackendError::transient(text);
+    let mut story = Story::begun(policy());
+    story.on(1_000, Event::Tried(refusal("refused")));
+    story.on(2_000, Event::Tried(refusal("silent")));
+    // What the run may have taken is given back before it complains.
+    for _ in 0..2 {
+        let due = story.due();
+        story.tick(due);
+    }
+    let said = format!("{:?}", story.emitted);
+    assert!(said.contains("silent") && !said.contains("refused"), "{said}");
+    // The taking was answered, and the release is not.
+    let mut story = Story::begun(policy());
+    story.on(1_000, Event::Tried(refusal("refused")));
+    story.on(2_000, granted(2_000));
+    story.on(2_000, Event::Spawned);
+    story.on(3_000, Event::JobEnded(JobEnd::Exited(0)));
+    let due = story.due();
+    story.tick(due);
+    let said = format!("{:?}", story.emitted);
+    assert!(said.contains("did not answer in time") && !said.contains("refused"), "{said}");
+}
+
+#[test]
 fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
     let told = |release: Option<Event>| {
         let mut story = Story::begun(policy());
