@@ -25,6 +25,7 @@
 //! | `redis_cluster()` | three masters: `url()`, `cli()`, `nodes` |
 //! | `redis_sentinel()` | `url(&database)`, `master`, `replica`, `sentinel`, `master_port()`; databases are `master.database()` |
 //! | `pgbouncer()` | transaction mode, before `postgres()`: `url(&database)` |
+//! | `kubernetes()` | the API server with RBAC: a database is a `namespace()`, `request(…)` asks as its keeper |
 //! | `certificates()` | files: `authority()`, `stranger()`, `server()`, `client()`, `client_key()` |
 //!
 //! A server that a test harms is its own, and ends with the variable: `Postgres::fresh(&["max_connections=20"])`,
@@ -44,6 +45,7 @@
 mod certificates;
 mod directory;
 mod etcd;
+mod kubernetes;
 mod mariadb;
 mod pgbouncer;
 mod postgres;
@@ -56,6 +58,7 @@ use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::Etcd;
+pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, PostgresDatabase};
@@ -127,4 +130,10 @@ pub fn redis_sentinel() -> &'static RedisSentinel {
 pub fn pgbouncer() -> &'static PgBouncer {
     static SERVER: OnceLock<PgBouncer> = OnceLock::new();
     SERVER.get_or_init(|| PgBouncer::fresh(postgres().port(), &[]))
+}
+
+/// The API server of Kubernetes.
+pub fn kubernetes() -> &'static Kubernetes {
+    static SERVER: OnceLock<Kubernetes> = OnceLock::new();
+    SERVER.get_or_init(|| Kubernetes::fresh(&[]))
 }
