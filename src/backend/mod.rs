@@ -15,6 +15,8 @@ mod hosts;
 #[expect(dead_code, reason = "the first backend that is reached by HTTP follows")]
 mod http;
 mod kinds;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "tls")]

@@ -17,6 +17,8 @@ use crate::system::error_text;
 const TRIPS: usize = 7;
 /// Difference of clocks from which two hosts may both run a job that only one should run.
 const MUCH: Duration = Duration::from_secs(1);
+/// The remedy for clocks that differ by as much.
+pub(super) const APART: &str = "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference";
 /// Uncertainty below which no measurement is reported.
 const LEAST: Duration = Duration::from_micros(100);
 /// Round trip from which a lease of some seconds is hard to keep.
@@ -165,7 +167,7 @@ fn half_micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX)
 }
 
-fn round_trip(median: Duration) -> Finding {
+pub(super) fn round_trip(median: Duration) -> Finding {
     let seen = format!("{}, the median of {TRIPS}", brief(median));
     match median > SLOW {
         false => Finding::good("round trip", seen),
@@ -184,11 +186,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
     let seen = format!("the server's is {} {side} this host's, give or take {within}", brief(apart));
     match apart > MUCH {
         false => Finding::good("clock", seen),
-        true => Finding::unwise(
-            "clock",
-            seen,
-            "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference",
-        ),
+        true => Finding::unwise("clock", seen, APART),
     }
 }
 

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 /// The parameters that name files.
 #[cfg(any(test, feature = "tls"))]
-const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+const FILES: [&str; 4] = ["sslrootcert", "sslcert", "sslkey", "token-file"];
 
 /// A URL, `SCHEME:REST?KEY=VALUE&…`. The values are percent-decoded, the rest only on request.
 pub(crate) struct Url {

@@ -169,7 +169,7 @@ fn turned_off(given: &Given) -> Mistake {
 fn default_backend() -> Result<Opened, Mistake> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) {
         return Err(Mistake::new("no backend is named, and in a Kubernetes pod there is no default").hint(
-            "a file in a pod excludes nobody; name a backend that all pods can reach, with --backend or SHEDLOCK_BACKEND",
+            "a file in a pod excludes nobody; use `--backend kubernetes:`, or name a backend that all pods can reach, with --backend or SHEDLOCK_BACKEND",
         ));
     }
     #[cfg(feature = "sqlite")]

@@ -48,6 +48,8 @@ fn a_schema_is_printed_without_reaching_anything() {
         assert!(text.ends_with('\n'), "{text}");
     }
     assert!(!schema(&["redis"]).contains("CREATE TABLE"));
+    #[cfg(feature = "kubernetes")]
+    assert_eq!(schema(&["kubernetes"]), include_str!("../../../packaging/kubernetes/rbac.yaml"));
     let of_url = schema(&[&format!("postgres://u:{SECRET}@no.such.host/x?table=ops.locks")]);
     assert!(of_url.contains("ops.locks") && !of_url.contains(SECRET), "{of_url}");
     let configured = schema(&["--backend", "mysql://u@no.such.host/x?table=jobs"]);
@@ -69,7 +71,7 @@ fn a_kind_that_nobody_knows_gets_a_suggestion() {
     let finished = finish(&mut on(&place, "", &["schema", "postgre"]));
     finished.complains(
         125,
-        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis",
+        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis, kubernetes",
     );
     assert!(finished.stderr.contains("hint: did you mean `postgres`?"), "{finished:?}");
     let finished = finish(&mut on(&place, "", &["schema", "oracle"]));

@@ -1,0 +1,144 @@
+//! The answers of the API server: what an error means, and what to do about it.
+
+use serde_json::Value;
+
+use super::super::http::Answer;
+use super::super::{BackendError, ErrorClass};
+
+/// What the server did with a request for a Lease.
+#[derive(Debug, PartialEq)]
+pub(super) enum Told {
+    /// It found or wrote what it answers.
+    Object(Value),
+    /// There is no such Lease.
+    Missing,
+    /// Another client was faster.
+    Conflict,
+}
+
+/// A request may change something, and is then carried out perhaps although its answer says that it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Reads,
+    Writes,
+}
+
+/// Tells what an answer means. `kind` is what it has to contain.
+pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, BackendError> {
+    let (status, body) = (answer.status, &answer.body);
+    let about = |kind: &str| body.pointer("/details/kind").and_then(Value::as_str) == Some(kind);
+    match status {
+        200 | 201 if body["kind"] == kind => Ok(Told::Object(body.clone())),
+        404 if about("leases") => Ok(Told::Missing),
+        409 if body["kind"] == "Status" && effect == Effect::Writes => Ok(Told::Conflict),
+        _ => Err(error(status, body, effect)),
+    }
+}
+
+fn error(status: u16, body: &Value, effect: Effect) -> BackendError {
+    if body["kind"] != "Status" && !matches!(status, 401 | 403 | 408 | 429 | 500..=599) {
+        return BackendError::permanent(format!(
+            "the server's answer ({status}) is not one of a Kubernetes API server"
+        ))
+        .hint("check host and port");
+    }
+    let (class, hint) = match status {
+        401 => (ErrorClass::Permanent, LOGIN),
+        403 => (ErrorClass::Permanent, RIGHTS),
+        404 => (
+            ErrorClass::Permanent,
+            "create the namespace with `kubectl create namespace NAME`, or name another one in the URL",
+        ),
+        408 | 410 | 500..=599 => (ErrorClass::Transient, ""),
+        429 => (
+            ErrorClass::Overloaded,
+            "the API server limits its clients: see the FlowSchemas and PriorityLevelConfigurations of the cluster",
+        ),
+        _ => (ErrorClass::Permanent, ""),
+    };
+    let error = BackendError::new(class, message(status, body)).hint(hint);
+    let is_unclear = effect == Effect::Writes && matches!(status, 408 | 500..=599);
+    if is_unclear { error.ambiguous() } else { error }
+}
+
+const LOGIN: &str =
+    "the token or certificate is not accepted: check token-file, and that the service account exists in this cluster";
+const RIGHTS: &str = "the service account needs the verbs get, create, update and list on leases of coordination.k8s.io; `shedlock schema kubernetes` prints a Role";
+
+/// Returns the server's words, on one line.
+fn message(status: u16, body: &Value) -> String {
+    let said = body["message"].as_str().or(body.as_str()).unwrap_or_default();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    match status {
+        401 => format!("the API server does not know this client (401 {said})"),
+        _ if said.is_empty() => format!("the API server answers {status}"),
+        _ => format!("the API server answers {status}: {said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(status: u16, body: Value) -> Answer {
+        Answer { status, date: None, retry_after: None, body }
+    }
+
+    fn status(code: u16, reason: &str, kind: &str) -> Answer {
+        let details = json!({"name": "job", "group": "coordination.k8s.io", "kind": kind});
+        answer(code, json!({"kind": "Status", "reason": reason, "message": "no\nway", "details": details}))
+    }
+
+    #[test]
+    fn a_lease_its_absence_and_a_conflict_are_answers() {
+        let lease = json!({"kind": "Lease", "metadata": {}});
+        assert_eq!(told(&answer(200, lease.clone()), "Lease", Effect::Reads), Ok(Told::Object(lease)));
+        assert_eq!(told(&status(404, "NotFound", "leases"), "Lease", Effect::Reads), Ok(Told::Missing));
+        for reason in ["AlreadyExists", "Conflict"] {
+            assert_eq!(told(&status(409, reason, "leases"), "Lease", Effect::Writes), Ok(Told::Conflict));
+        }
+    }
+
+    #[test]
+    fn errors_are_classed_and_say_the_way_out() {
+        use ErrorClass::{Overloaded, Permanent, Transient};
+        for (code, class, hint) in [
+            (400, Permanent, None),
+            (401, Permanent, Some("token-file")),
+            (403, Permanent, Some("get, create, update and list")),
+            (404, Permanent, Some("create namespace")),
+            (410, Transient, None),
+            (422, Permanent, None),
+            (429, Overloaded, Some("FlowSchemas")),
+            (500, Transient, None),
+            (503, Transient, None),
+        ] {
+            for effect in [Effect::Reads, Effect::Writes] {
+                let error = told(&status(code, "Any", "namespaces"), "Lease", effect).unwrap_err();
+                assert_eq!(error.class, class, "{code}");
+                assert_eq!(error.ambiguous, effect == Effect::Writes && code >= 500, "{code}");
+                let found = error.hint.unwrap_or_default();
+                assert!(hint.map_or(found.is_empty(), |hint| found.contains(hint)), "{code}: {found}");
+                assert!(error.message.contains("no way"), "{}", error.message);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_api_server_is_told() {
+        for (code, body) in [
+            (200, json!("<html>")),
+            (200, json!({"kind": "Pod"})),
+            (404, json!("404 page not found")),
+            (302, json!(null)),
+        ] {
+            let error = told(&answer(code, body), "Lease", Effect::Reads).unwrap_err();
+            assert!(error.message.contains("not one of a Kubernetes API server"), "{error:?}");
+        }
+        // A balancer answers for a server that is down.
+        let error = told(&answer(503, json!("<html>down</html>")), "Lease", Effect::Writes).unwrap_err();
+        assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, true));
+    }
+}
