@@ -26,6 +26,8 @@
 //! | `redis_sentinel()` | `url(&database)`, `master`, `replica`, `sentinel`, `master_port()`; databases are `master.database()` |
 //! | `pgbouncer()` | transaction mode, before `postgres()`: `url(&database)` |
 //! | `kubernetes()` | the API server with RBAC: a database is a `namespace()`, `request(…)` asks as its keeper |
+//! | `zookeeper()` | without TLS: `chroot()` is a node of a test's own; `client()` is what the tests ask it by |
+//! | `zookeeper_tls()`, `zookeeper_mutual_tls()` | TLS on `port()`; the second wants the client certificate |
 //! | `certificates()` | files: `authority()`, `stranger()`, `server()`, `client()`, `client_key()` |
 //!
 //! A server that a test harms is its own, and ends with the variable: `Postgres::fresh(&["max_connections=20"])`,
@@ -34,7 +36,8 @@
 //! `Postgres::with_clock("-1h")`, `MariaDb::with_clock("+1h")`, `MariaDb::started_at("2037-01-01 12:00:00", &[])`,
 //! `MariaDb::in_zone("CET-1CEST,M3.5.0,M10.5.0/3")`, and one whose clock `set_clock("+1h")` moves while it runs,
 //! `Postgres::with_moving_clock()`, also MariaDB and Redis. `RedisCluster::fresh()`, `RedisSentinel::fresh()`,
-//! `PgBouncer::fresh(port, &[])`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
+//! `PgBouncer::fresh(port, &[])`, `ZooKeeper::fresh(&["maxClientCnxns=3"])`, `ZooKeeper::with_moving_clock()`,
+//! `ZooKeeper::fresh_with_tls(ClientCertificates::Required)`, `ZooKeeperEnsemble::fresh()`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
 //! `processes()`. `Etcd::fresh()` is for the benchmark alone.
 
@@ -53,6 +56,7 @@ mod program;
 mod redis;
 mod server;
 pub mod stores;
+mod zookeeper;
 
 use std::sync::OnceLock;
 
@@ -65,6 +69,7 @@ pub use postgres::{Postgres, PostgresDatabase};
 pub use program::unique;
 pub use redis::{ClientCertificates, Redis, RedisCluster, RedisDatabase, RedisSentinel};
 pub use server::Server;
+pub use zookeeper::{ZooKeeper, ZooKeeperClient, ZooKeeperEnsemble};
 
 /// PostgreSQL that trusts everybody.
 pub fn postgres() -> &'static Postgres {
@@ -136,4 +141,22 @@ pub fn pgbouncer() -> &'static PgBouncer {
 pub fn kubernetes() -> &'static Kubernetes {
     static SERVER: OnceLock<Kubernetes> = OnceLock::new();
     SERVER.get_or_init(|| Kubernetes::fresh(&[]))
+}
+
+/// ZooKeeper without TLS.
+pub fn zookeeper() -> &'static ZooKeeper {
+    static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+    SERVER.get_or_init(|| ZooKeeper::fresh(&[]))
+}
+
+/// ZooKeeper with TLS.
+pub fn zookeeper_tls() -> &'static ZooKeeper {
+    static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+    SERVER.get_or_init(|| ZooKeeper::fresh_with_tls(ClientCertificates::Ignored))
+}
+
+/// ZooKeeper with TLS, and only for clients that have a certificate.
+pub fn zookeeper_mutual_tls() -> &'static ZooKeeper {
+    static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+    SERVER.get_or_init(|| ZooKeeper::fresh_with_tls(ClientCertificates::Required))
 }
