@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::network::Host;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 use super::{BackendError, ErrorClass, note_reached};
 use crate::system::Moment;
 
@@ -43,7 +43,7 @@ impl Hosts {
     }
 
     /// Connects to the first host that accepts, and tries that one first from now on.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "zookeeper"))]
     pub(super) fn connect<T>(
         &mut self,
         connect: impl Fn(&Host, Bound) -> Result<T, BackendError>,
@@ -62,7 +62,7 @@ impl Hosts {
 
 /// Returns the first connection that succeeds. A permanent refusal ends the search, because the other hosts or
 /// addresses lead to copies of the same data.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(super) fn first_of<P, T>(
     places: impl IntoIterator<Item = P>,
     mut connect: impl FnMut(P) -> Result<T, BackendError>,

@@ -33,6 +33,7 @@ kinds! {
     "mysql": super::mysql::MySql::open, ["mysql", "mariadb"], "mysql://HOST/DATABASE";
     "redis": super::redis::Redis::open, ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"], "redis://HOST";
     "kubernetes": super::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
+    "zookeeper": super::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
 }
 
 /// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,
@@ -92,7 +93,7 @@ mod tests {
         let error = from_url("oracle://scott:tiger@db/x", &Access::default()).err().unwrap();
         assert_eq!(
             error,
-            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, kubernetes:, trial:PATH"
+            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, kubernetes:, zookeeper://HOST, trial:PATH"
         );
     }
 

@@ -37,6 +37,8 @@ mod tls;
 #[cfg(test)]
 mod trial;
 mod url;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,9 +1,12 @@
 //! A store of locks as another party sees it: what is in it, and the statements that the Java library documents, played
 //! through the server's own client. Each value is a store of its own in which nothing is yet, not even a table.
 
+mod zookeeper;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
+pub use zookeeper::{ZooKeeperLocks, ZooKeeperStore};
 
 use super::{
     MariaDbDatabase, Namespace, PostgresDatabase, RedisDatabase, kubernetes, mariadb, postgres, redis, unique,
@@ -22,6 +25,16 @@ pub trait Store: Send + Sync {
     /// How coarse its clock is: a lock ends as much later as the time may be later than its clock says.
     fn grain(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// The owner that is shown for a lock which this application of the Java library holds: not each layout has one.
+    fn java_owner(&self, owner: &str) -> String {
+        owner.to_owned()
+    }
+
+    /// Whether an application of the Java library that releases too late leaves the next holder's lock alone.
+    fn java_frees_only_its_own(&self) -> bool {
+        true
     }
 
     /// The lock as it is stored; `None` where there is nothing of that name.

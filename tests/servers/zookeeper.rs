@@ -95,10 +95,7 @@ impl ZooKeeper {
     }
 
     /// `configure` returns the port without TLS and its part of the configuration.
-    fn new(
-        configure: impl Fn(&Directory, u16) -> (u16, String),
-        change: impl Fn(Plan, &Directory) -> Plan,
-    ) -> Self {
+    fn new(configure: impl Fn(&Directory, u16) -> (u16, String), change: impl Fn(Plan, &Directory) -> Plan) -> Self {
         let port_without_tls = Mutex::new(0);
         let server = Server::new(|directory, port| {
             let (plain, lines) = configure(directory, port);
@@ -146,7 +143,7 @@ impl ZooKeeper {
     /// What it answers to a command of four letters.
     pub fn four_letters(&self, command: &str) -> String {
         let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{} && printf {command} >&3 && cat <&3", self.plain);
-        self.directory().try_run("bash", &["-c", &ask]).unwrap_or_default()
+        self.directory().try_run("timeout", &["2", "bash", "-c", &ask]).unwrap_or_default()
     }
 }
 
@@ -264,5 +261,6 @@ fn start(directory: &Directory, lines: &str) -> CommandLine {
 /// A client that succeeds when the answer to a command of four letters has this in it.
 fn ask(port: u16, command: &str, answer: &str) -> CommandLine {
     let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && printf {command} >&3 && grep -q {answer} <&3");
-    ["bash", "-c", &ask].map(str::to_owned).into()
+    // A server that is starting may accept a connection and forget it.
+    ["timeout", "1", "bash", "-c", &ask].map(str::to_owned).into()
 }

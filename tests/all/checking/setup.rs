@@ -33,7 +33,7 @@ fn init_without_the_right_shows_the_statement() {
     assert!(finished.stderr.contains("ask the database's owner to run: CREATE TABLE"), "{finished:?}");
 }
 
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
 #[test]
 fn a_schema_is_printed_without_reaching_anything() {
     let place = Place::new();
@@ -50,6 +50,7 @@ fn a_schema_is_printed_without_reaching_anything() {
     assert!(!schema(&["redis"]).contains("CREATE TABLE"));
     #[cfg(feature = "kubernetes")]
     assert_eq!(schema(&["kubernetes"]), include_str!("../../../packaging/kubernetes/rbac.yaml"));
+    assert!(schema(&["zookeeper"]).contains("\ncreate /shedlock \"\"\n"));
     let of_url = schema(&[&format!("postgres://u:{SECRET}@no.such.host/x?table=ops.locks")]);
     assert!(of_url.contains("ops.locks") && !of_url.contains(SECRET), "{of_url}");
     let configured = schema(&["--backend", "mysql://u@no.such.host/x?table=jobs"]);
@@ -71,7 +72,7 @@ fn a_kind_that_nobody_knows_gets_a_suggestion() {
     let finished = finish(&mut on(&place, "", &["schema", "postgre"]));
     finished.complains(
         125,
-        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis, kubernetes",
+        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis, kubernetes, zookeeper",
     );
     assert!(finished.stderr.contains("hint: did you mean `postgres`?"), "{finished:?}");
     let finished = finish(&mut on(&place, "", &["schema", "oracle"]));

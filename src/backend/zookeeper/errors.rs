@@ -1,0 +1,147 @@
+//! The meaning of the errors that the network and the server report.
+
+use std::io;
+
+use super::super::{BackendError, ErrorClass, network, tls};
+use crate::system::error_text;
+
+pub(super) const NO_NODE: i32 = -101;
+pub(super) const NO_AUTH: i32 = -102;
+pub(super) const BAD_VERSION: i32 = -103;
+pub(super) const NODE_EXISTS: i32 = -110;
+
+/// The first bytes of a TLS alert.
+const ALERT: [u8; 2] = [21, 3];
+/// Hint where the server closes a connection before it has answered.
+const CLOSED: &str = "the server may be starting, without a majority of its ensemble, or have too many connections from \
+                      this host (maxClientCnxns); name all servers of the ensemble in the URL";
+
+/// Explains why the system cannot connect.
+pub(super) fn of_connecting(error: &io::Error) -> BackendError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => network::silence(),
+        kind => network::of_system(kind, "").unwrap_or_else(|| BackendError::transient(error_text(error))),
+    }
+}
+
+/// Explains an error before the session was open.
+pub(super) fn of_greeting(error: &io::Error, with_tls: bool) -> BackendError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => network::said_nothing(),
+        kind if is_closed(kind) && with_tls => {
+            BackendError::transient("the server closed the connection before the TLS handshake was over")
+                .hint("check that the port is that for TLS, secureClientPort")
+        }
+        kind if is_closed(kind) => {
+            BackendError::transient("the server closed the connection before it answered").hint(CLOSED)
+        }
+        _ => of_connection(error),
+    }
+}
+
+/// Explains an error of an open connection.
+pub(super) fn of_connection(error: &io::Error) -> BackendError {
+    let said = error.to_string();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => network::silence(),
+        kind if is_closed(kind) => BackendError::transient("the server closed the connection"),
+        io::ErrorKind::InvalidData if said == TLS_SPOKEN => {
+            BackendError::permanent(TLS_SPOKEN).hint("add sslmode=verify-full, or use the port without TLS, clientPort")
+        }
+        io::ErrorKind::InvalidData if said == TOO_LONG => strange(),
+        io::ErrorKind::InvalidData => {
+            tls::complaint(&said).unwrap_or_else(|| BackendError::transient(format!("TLS failed: {said}")))
+        }
+        _ => BackendError::transient(error_text(error)),
+    }
+}
+
+const TLS_SPOKEN: &str = "the server speaks TLS on this port";
+const TOO_LONG: &str = "too long";
+
+/// Returns what an announced length says that cannot be one.
+pub(super) fn too_long(length: [u8; 4]) -> &'static str {
+    if length.starts_with(&ALERT) { TLS_SPOKEN } else { TOO_LONG }
+}
+
+fn is_closed(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}
+
+/// Returns the error for an answer that is none of ZooKeeper's.
+pub(super) fn strange() -> BackendError {
+    BackendError::permanent("the server's answer is not one of ZooKeeper's")
+        .hint("check that host and port are those of ZooKeeper's clientPort")
+}
+
+pub(super) fn read_only() -> BackendError {
+    BackendError::transient("the server has lost its ensemble and may only be read")
+        .hint("name all servers of the ensemble in the URL")
+}
+
+pub(super) fn refused_login() -> BackendError {
+    BackendError::permanent("the server refuses the login with user and password (scheme digest)")
+        .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
+}
+
+/// Explains an error that the server answered with, about a node.
+pub(super) fn of_code(code: i32, node: &str, logged_in: bool) -> BackendError {
+    match code {
+        NO_AUTH => {
+            let who = if logged_in { "the user" } else { "a client without a login" };
+            BackendError::permanent(format!("{who} lacks rights to the node {node}")).hint(match logged_in {
+                true => "check user and password, and the node's rights with zkCli.sh getAcl: create, read and write are needed",
+                false => "log in with USER:PASSWORD@ before the host, or see the node's rights with zkCli.sh getAcl",
+            })
+        }
+        NO_NODE => BackendError::permanent(format!("the node {node} does not exist"))
+            .hint("create it with shedlock init, or see shedlock schema zookeeper"),
+        -108 => BackendError::permanent(format!("the node {node} is ephemeral, and can have no nodes below it"))
+            .hint("an early version of the Java library made it; it goes with its session"),
+        -115 | -124 => refused_login(),
+        -119 => read_only(),
+        -125 => BackendError::permanent(format!("the quota of the node {node} is used up"))
+            .hint("raise it with zkCli.sh setquota"),
+        -127 => BackendError::new(ErrorClass::Overloaded, "the server throttles requests")
+            .hint("spread the starts with --splay"),
+        -4 | -7 | -112 | -118 | -122 => {
+            BackendError::transient(format!("the server gave the request up (code {code})"))
+        }
+        -6 => BackendError::permanent("the server does not know a request that shedlock needs")
+            .hint("use ZooKeeper 3.5 or later"),
+        -8 => BackendError::permanent(format!("the server does not accept the node {node}")),
+        _ => BackendError::transient(format!("the server refuses a request for the node {node} (code {code})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_is_permanent_and_what_passes_is_tried_again() {
+        for code in [NO_AUTH, NO_NODE, -115, -125] {
+            let error = of_code(code, "/shedlock", true);
+            assert_eq!(error.class, ErrorClass::Permanent, "{error:?}");
+            assert!(error.hint.is_some(), "{error:?}");
+        }
+        for code in [-4, -112, -118, -119, -1, 7] {
+            assert_eq!(of_code(code, "/shedlock", true).class, ErrorClass::Transient, "{code}");
+        }
+        assert_eq!(of_code(-127, "/", true).class, ErrorClass::Overloaded);
+        assert!(of_code(NO_AUTH, "/shedlock", false).hint.unwrap().contains("log in"));
+    }
+
+    #[test]
+    fn a_length_that_is_a_tls_alert_is_said_to_be_tls() {
+        let told = |length| of_connection(&io::Error::new(io::ErrorKind::InvalidData, too_long(length)));
+        assert!(told([21, 3, 3, 0]).message.contains("speaks TLS"));
+        assert!(told(*b"HTTP").message.contains("not one of ZooKeeper's"));
+    }
+}

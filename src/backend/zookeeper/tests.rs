@@ -1,0 +1,82 @@
+//! The contract, and what is special to this backend.
+
+use super::*;
+use crate::lock::RunRecord;
+
+crate::backend::conformance::conformance!(servers::stores::ZooKeeperStore::new);
+
+fn open(text: &str) -> Result<Opened, String> {
+    ZooKeeper::open(&Url::parse(text).unwrap(), &Access::default())
+}
+
+#[test]
+fn a_url_names_servers_a_chroot_and_a_user() {
+    for good in [
+        "zookeeper://db",
+        "zookeeper://h1,h2:2182,[::1]:3/app/prod",
+        "zookeeper://u:p@db/app?path=/locks",
+        "zookeeper://db/?sslmode=verify-full",
+        "zookeeper://db?sslrootcert=ca.pem&sslcert=c.pem&sslkey=k.pem",
+    ] {
+        assert!(open(good).is_ok(), "{good}: {:?}", open(good).err());
+    }
+    assert_eq!(open("zookeeper://u:pw@db/app").unwrap().address, "zookeeper://u@db/app");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for (bad, why) in [
+        ("zookeeper:db", "no // after"),
+        ("zookeeper://", "names no host"),
+        ("zookeeper://%2Frun%2Fsock", "names no host"),
+        ("zookeeper://db/a//b", "cannot be a node"),
+        ("zookeeper://db/a/../b", "cannot be a node"),
+        ("zookeeper://db?path=", "cannot be a node"),
+        ("zookeeper://db?path=/a%0a", "cannot be a node"),
+        ("zookeeper://:pw@db", "no user"),
+        ("zookeeper://db?prefix=x", "unknown parameter `prefix`"),
+        ("zookeeper://db?sslmode=prefer", "does not support"),
+        ("zookeeper://db?sslmode=disable&sslrootcert=ca.pem", "certificates, and sslmode=disable"),
+    ] {
+        let error = open(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
+        assert!(error.contains(why), "{bad}: {error}");
+    }
+}
+
+fn written(data: &str, by: u64) -> Node {
+    let stat = Stat { written_by: by, written_at: Timestamp(7_000), version: 3 };
+    Node { data: data.as_bytes().to_vec(), stat }
+}
+
+#[test]
+fn a_lock_that_another_client_has_written_has_no_owner_and_keeps_its_runs() {
+    let run = RunRecord {
+        token: 5,
+        name: "job".to_owned(),
+        owner: "host:1:2".to_owned(),
+        host: "host".to_owned(),
+        started_at: Some(Timestamp(1_000)),
+        ended_at: None,
+        exit_code: None,
+        outcome: None,
+    };
+    let own = Record {
+        owner: "host:1:2".to_owned(),
+        since: Some(Timestamp(1_000)),
+        until: Some(Timestamp(61_000)),
+        token: 5,
+        runs: vec![run],
+    };
+    let state = |by| written(&own.to_json(), by);
+    let end = own.until.unwrap().to_string();
+    assert_eq!(record("job", &written(&end, 9), Some(&state(9))), own);
+    let later = Record { owner: UNKNOWN.to_owned(), since: Some(Timestamp(7_000)), ..own.clone() };
+    assert_eq!(record("job", &written(&end, 10), Some(&state(9))), later);
+    // Java's times may be finer than ours.
+    let java = record("job", &written("1970-01-01T00:02:00.123456Z", 10), None);
+    assert_eq!((java.until, java.token, java.runs), (Some(Timestamp(120_123)), 0, vec![]));
+    for no_time in ["", "yesterday"] {
+        assert_eq!(record("job", &written(no_time, 10), None).until, None, "held without an end");
+    }
+    assert_eq!(record("job", &written(&end, 9), Some(&written("{}", 9))).owner, UNKNOWN);
+}

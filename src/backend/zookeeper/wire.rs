@@ -1,0 +1,369 @@
+//! ZooKeeper's protocol: requests as bytes, and answers read from bytes that may be anything.
+//!
+//! A message is a length of four bytes and that many more. Numbers are big-endian; a text or a buffer has its length
+//! before it, and -1 stands for none.
+
+use crate::system::Timestamp;
+
+/// The longest answer that is read. A list of a hundred thousand locks fits in.
+pub(super) const LONGEST: usize = 1 << 24;
+/// The version that stands for any version of a node.
+pub(super) const ANY: i32 = -1;
+/// The number of a reply to a login, which is no reply to a request.
+pub(super) const LOGIN: i32 = -4;
+/// The numbers of messages that a server may send unasked: the end of a ping, and an event.
+pub(super) const UNASKED: [i32; 2] = [-2, -1];
+
+const MULTI: i32 = 14;
+const ERROR: i32 = -1;
+const ALL_RIGHTS: i32 = 31;
+/// The rights to write a node, and to create and delete those below it.
+pub(super) const WRITING: i32 = 2 | 4 | 8;
+
+/// A request without its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Request {
+    code: i32,
+    body: Vec<u8>,
+}
+
+/// The users who may do everything with a new node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everybody, as the Java library's nodes.
+    Open,
+    /// The user who is logged in.
+    Creator,
+}
+
+/// The answer to a request: the body, or the code of an error.
+pub(super) type Answer = Result<Vec<u8>, i32>;
+
+/// What a server says of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// The number of the transaction that wrote the node last.
+    pub(super) written_by: u64,
+    pub(super) written_at: Timestamp,
+    pub(super) version: i32,
+}
+
+/// The data of a node, and what the server says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) data: Vec<u8>,
+    pub(super) stat: Stat,
+}
+
+/// The first message of a connection, and its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Greeting {
+    Session,
+    /// The server has lost its ensemble, and answers with what it remembers.
+    ReadOnly,
+    Expired,
+}
+
+impl Request {
+    pub(super) fn get(path: &str) -> Self {
+        Self::of(4, |body| body.text(path).flag(false))
+    }
+
+    /// Asks for the [`Stat`] of a node, for which no right is needed.
+    pub(super) fn exists(path: &str) -> Self {
+        Self::of(3, |body| body.text(path).flag(false))
+    }
+
+    pub(super) fn rights(path: &str) -> Self {
+        Self::of(6, |body| body.text(path))
+    }
+
+    pub(super) fn children(path: &str) -> Self {
+        Self::of(8, |body| body.text(path).flag(false))
+    }
+
+    pub(super) fn set(path: &str, data: &[u8], version: i32) -> Self {
+        Self::of(5, |body| body.text(path).buffer(data).number(version))
+    }
+
+    /// Creates a persistent node.
+    pub(super) fn create(path: &str, data: &[u8], access: Access) -> Self {
+        let (scheme, user) = match access {
+            Access::Open => ("world", "anyone"),
+            Access::Creator => ("auth", ""),
+        };
+        Self::of(1, |body| body.text(path).buffer(data).number(1).number(ALL_RIGHTS).text(scheme).text(user).number(0))
+    }
+
+    pub(super) fn delete(path: &str) -> Self {
+        Self::of(2, |body| body.text(path).number(ANY))
+    }
+
+    /// Carries out all of these requests or none.
+    pub(super) fn all(requests: &[Self]) -> Self {
+        let each = |body: Bytes, request: &Self| body.number(request.code).flag(false).number(-1).raw(&request.body);
+        Self::of(MULTI, |body| requests.iter().fold(body, each).number(-1).flag(true).number(-1))
+    }
+
+    /// Ends the session.
+    pub(super) fn close() -> Self {
+        Self::of(-11, |body| body)
+    }
+
+    fn of(code: i32, fill: impl FnOnce(Bytes) -> Bytes) -> Self {
+        Self { code, body: fill(Bytes::default()).0 }
+    }
+
+    /// Returns the message with the number of the request.
+    pub(super) fn message(&self, number: i32) -> Vec<u8> {
+        Bytes::default().number(number).number(self.code).raw(&self.body).message()
+    }
+}
+
+/// Returns the message that opens a session.
+pub(super) fn greeting(timeout_millis: i32) -> Vec<u8> {
+    let (version, seen, session) = (0, 0, 0);
+    let opening = Bytes::default().number(version).long(seen).number(timeout_millis).long(session);
+    // The password of a new session, and whether a read-only server will do.
+    opening.buffer(&[0; 16]).flag(false).message()
+}
+
+/// Returns the message that logs in with the scheme `digest`.
+pub(super) fn login(user: &str, password: &str) -> Vec<u8> {
+    let secret = format!("{user}:{password}");
+    Bytes::default().number(LOGIN).number(100).number(0).text("digest").buffer(secret.as_bytes()).message()
+}
+
+/// Reads the answer to a greeting; `None` if it is none.
+pub(super) fn read_greeting(bytes: &[u8]) -> Option<Greeting> {
+    let mut rest = Rest(bytes);
+    let (_, timeout, session) = (rest.number()?, rest.number()?, rest.long()?);
+    rest.buffer()?;
+    // Servers before 3.4 leave the last byte out.
+    let read_only = rest.take(1).is_some_and(|byte| byte != [0]);
+    Some(match timeout <= 0 || session == 0 {
+        true => Greeting::Expired,
+        false if read_only => Greeting::ReadOnly,
+        false => Greeting::Session,
+    })
+}
+
+/// Splits a reply into the number of its request and the answer; `None` if it is no reply.
+pub(super) fn read_reply(bytes: &[u8]) -> Option<(i32, Answer)> {
+    let mut rest = Rest(bytes);
+    let (number, _, error) = (rest.number()?, rest.long()?, rest.number()?);
+    Some((number, if error == 0 { Ok(rest.0.to_vec()) } else { Err(error) }))
+}
+
+pub(super) fn read_node(body: &[u8]) -> Option<Node> {
+    let mut rest = Rest(body);
+    Some(Node { data: rest.buffer()?.to_vec(), stat: rest.stat()? })
+}
+
+pub(super) fn read_stat(body: &[u8]) -> Option<Stat> {
+    Rest(body).stat()
+}
+
+pub(super) fn read_children(body: &[u8]) -> Option<Vec<String>> {
+    let mut rest = Rest(body);
+    let count = rest.number()?;
+    // Each name has at least the four bytes of its length, so that a wrong number ends soon.
+    (0..count).map(|_| rest.text()).collect()
+}
+
+/// A right of a node: what users of a scheme may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Right {
+    pub(super) numbers: i32,
+    pub(super) scheme: String,
+}
+
+pub(super) fn read_rights(body: &[u8]) -> Option<Vec<Right>> {
+    let mut rest = Rest(body);
+    let count = rest.number()?;
+    let mut right = || {
+        let right = Right { numbers: rest.number()?, scheme: rest.text()? };
+        rest.text()?;
+        Some(right)
+    };
+    (0..count).map(|_| right()).collect()
+}
+
+/// Reads the answer to [`Request::all`]: the error of the first request that failed, if one did; `None` if it is no such
+/// answer.
+pub(super) fn read_all(body: &[u8]) -> Option<Result<Option<Stat>, Refused>> {
+    let (mut rest, mut stat, mut place) = (Rest(body), None, 0);
+    let mut refused = None;
+    loop {
+        let (code, done, _) = (rest.number()?, rest.take(1)? != [0], rest.number()?);
+        match code {
+            _ if done => return Some(refused.map_or(Ok(stat), Err)),
+            // Those before the one that failed have 0, those after it -2.
+            ERROR => match rest.number()? {
+                0 => {}
+                error => {
+                    refused.get_or_insert(Refused { place, error });
+                }
+            },
+            1 => drop(rest.text()?),
+            5 => stat = Some(rest.stat()?),
+            2 => {}
+            _ => return None,
+        }
+        place += 1;
+    }
+}
+
+/// The first of several requests that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) place: usize,
+    pub(super) error: i32,
+}
+
+/// Bytes of a request.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn number(self, number: i32) -> Self {
+        self.raw(&number.to_be_bytes())
+    }
+
+    fn long(self, number: i64) -> Self {
+        self.raw(&number.to_be_bytes())
+    }
+
+    fn flag(self, flag: bool) -> Self {
+        self.raw(&[u8::from(flag)])
+    }
+
+    fn text(self, text: &str) -> Self {
+        self.buffer(text.as_bytes())
+    }
+
+    fn buffer(self, bytes: &[u8]) -> Self {
+        self.raw(&length(bytes)).raw(bytes)
+    }
+
+    fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn message(self) -> Vec<u8> {
+        [length(&self.0).as_slice(), &self.0].concat()
+    }
+}
+
+/// Returns the length of something that shedlock sends, which is never long.
+fn length(bytes: &[u8]) -> [u8; 4] {
+    i32::try_from(bytes.len()).unwrap_or(i32::MAX).to_be_bytes()
+}
+
+/// The rest of an answer.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<i32> {
+        self.take(4)?.try_into().ok().map(i32::from_be_bytes)
+    }
+
+    fn long(&mut self) -> Option<i64> {
+        self.take(8)?.try_into().ok().map(i64::from_be_bytes)
+    }
+
+    fn buffer(&mut self) -> Option<&'a [u8]> {
+        match self.number()? {
+            -1 => Some(&[]),
+            length => self.take(usize::try_from(length).ok()?),
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        self.buffer().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    fn stat(&mut self) -> Option<Stat> {
+        let (_, written_by, _, written_at) = (self.long()?, self.long()?, self.long()?, self.long()?);
+        let version = self.number()?;
+        // The versions of children and rights, the session of an ephemeral node, lengths, and the last change of a child.
+        self.take(4 + 4 + 8 + 4 + 4 + 8)?;
+        let (written_by, written_at) = (u64::try_from(written_by).ok()?, u64::try_from(written_at).ok()?);
+        Some(Stat { written_by, written_at: Timestamp(written_at), version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::Config;
+
+    use super::*;
+
+    fn stat(written_by: i64, written_at: i64, version: i32) -> Bytes {
+        let times = Bytes::default().long(1).long(written_by).long(2).long(written_at).number(version);
+        times.raw(&[0; 32])
+    }
+
+    #[test]
+    fn a_request_is_what_the_documentation_of_the_protocol_says() {
+        let expected = b"\0\0\0\x11\0\0\0\x07\0\0\0\x04\0\0\0\x04/job\0";
+        assert_eq!(Request::get("/job").message(7), expected);
+        let set = Request::set("/a", b"x", 3).body;
+        assert_eq!(set, b"\0\0\0\x02/a\0\0\0\x01x\0\0\0\x03");
+        let all = Request::all(&[Request::delete("/a")]);
+        let begin = b"\0\0\0\x02\0\xff\xff\xff\xff\0\0\0\x02/a\xff\xff\xff\xff";
+        assert_eq!(all.body, [begin.as_slice(), b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"].concat());
+        assert_eq!(greeting(30_000).len(), 4 + 4 + 8 + 4 + 8 + 20 + 1);
+    }
+
+    #[test]
+    fn a_node_has_data_and_the_transaction_that_wrote_it() {
+        let body = Bytes::default().text("x").raw(&stat(9, 1_000, 4).0).0;
+        let found = Stat { written_by: 9, written_at: Timestamp(1_000), version: 4 };
+        assert_eq!(read_node(&body), Some(Node { data: b"x".to_vec(), stat: found }));
+        let none = Bytes::default().number(-1).raw(&stat(9, 1_000, 4).0).0;
+        assert_eq!(read_node(&none).unwrap().data, b"");
+        assert_eq!(read_node(&body[..body.len() - 1]), None);
+        assert_eq!(read_stat(&stat(-1, 0, 0).0), None, "no transaction has such a number");
+    }
+
+    #[test]
+    fn of_several_requests_the_first_that_failed_is_told() {
+        let head = |code: i32| Bytes::default().number(code).flag(false).number(0);
+        let end = Bytes::default().number(-1).flag(true).number(-1).0;
+        let failed = [0, -103, -2].map(|error| head(ERROR).number(error).0).concat();
+        let refused = Refused { place: 1, error: -103 };
+        assert_eq!(read_all(&[failed.as_slice(), &end].concat()), Some(Err(refused)));
+        let done = [head(1).text("/a").0, head(5).raw(&stat(5, 6, 0).0).0, head(2).0, end].concat();
+        assert_eq!(read_all(&done).unwrap().unwrap().unwrap().written_at, Timestamp(6));
+        assert_eq!(read_all(&done[..done.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_server_that_may_only_be_read_says_so_in_its_greeting() {
+        let greeting = |timeout: i32, session: i64| Bytes::default().number(0).number(timeout).long(session).text("pw");
+        assert_eq!(read_greeting(&greeting(4_000, 1).0), Some(Greeting::Session));
+        assert_eq!(read_greeting(&greeting(4_000, 1).flag(false).0), Some(Greeting::Session));
+        assert_eq!(read_greeting(&greeting(4_000, 1).flag(true).0), Some(Greeting::ReadOnly));
+        assert_eq!(read_greeting(&greeting(0, 0).0), Some(Greeting::Expired));
+        assert_eq!(read_greeting(b"HTTP/1.1 400 Bad Request"), None);
+    }
+
+    proptest! {
+        #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(2000) })]
+
+        #[test]
+        fn any_bytes_are_an_answer_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (read_greeting(&bytes), read_reply(&bytes), read_node(&bytes), read_stat(&bytes));
+            let _ = (read_children(&bytes), read_rights(&bytes), read_all(&bytes));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A chroot of the shared ZooKeeper.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::{Run, Store, Stored, epoch};
+use crate::{ZooKeeper, ZooKeeperClient, zookeeper};
+
+/// The owner that shedlock shows for a lock of the Java library, which leaves no name.
+const UNKNOWN: &str = "unknown";
+
+/// The locks below a node that nobody else uses.
+pub struct ZooKeeperStore {
+    server: &'static ZooKeeper,
+    chroot: String,
+}
+
+impl ZooKeeperStore {
+    pub fn new() -> Self {
+        let server = zookeeper();
+        Self { server, chroot: server.chroot() }
+    }
+
+    pub fn chroot(&self) -> &str {
+        &self.chroot
+    }
+}
+
+/// What the tests do with the locks below a node of any server.
+pub struct ZooKeeperLocks<'a> {
+    pub client: &'a ZooKeeperClient,
+    pub chroot: &'a str,
+}
+
+/// The two nodes of a lock: what Java writes, and the record below it.
+struct Nodes {
+    lock: Value,
+    state: Value,
+}
+
+impl Nodes {
+    /// The record if it was written together with the lock.
+    fn record(&self) -> Option<Value> {
+        let is_current = self.state["mzxid"] == self.lock["mzxid"];
+        is_current.then(|| serde_json::from_str(self.state["data"].as_str().unwrap()).unwrap())
+    }
+
+    fn until(&self) -> i64 {
+        epoch(self.lock["data"].as_str().unwrap())
+    }
+}
+
+impl ZooKeeperLocks<'_> {
+    fn path(&self, name: &str) -> String {
+        format!("{}/shedlock/{}", self.chroot, node(name))
+    }
+
+    fn nodes(&self, name: &str) -> Option<Nodes> {
+        let path = self.path(name);
+        let lock = self.client.request(&json!(["get", path]));
+        let state = self.client.request(&json!(["get", format!("{path}/.shedlock")]));
+        (!lock.is_null()).then_some(Nodes { lock, state })
+    }
+
+    /// The server's clock, in milliseconds since the epoch.
+    pub fn now(&self) -> i64 {
+        self.client
+            .request(&json!(["write", if self.chroot.is_empty() { "/" } else { self.chroot }, "", -1]))
+            .as_i64()
+            .unwrap()
+    }
+
+    pub fn stored(&self, name: &str) -> Option<Stored> {
+        let nodes = self.nodes(name)?;
+        let (until, now) = (nodes.until(), self.now());
+        Some(match nodes.record() {
+            Some(record) => {
+                let owner = record["owner"].as_str().unwrap().to_owned();
+                Stored { owner, since: record["since"].as_i64().unwrap_or_default(), until, now }
+            }
+            None => Stored { owner: UNKNOWN.to_owned(), since: nodes.lock["mtime"].as_i64().unwrap(), until, now },
+        })
+    }
+
+    /// Writes both nodes as shedlock does, with another owner or other times.
+    pub fn rewrite(&self, name: &str, owner: Option<&str>, by: Duration) {
+        let (nodes, stored) = (self.nodes(name).unwrap(), self.stored(name).unwrap());
+        let by = i64::try_from(by.as_millis()).unwrap();
+        let text = nodes.state["data"].as_str().unwrap_or(r#"{"token":0,"runs":[]}"#);
+        let mut record: Value = serde_json::from_str(text).unwrap();
+        record["owner"] = json!(owner.unwrap_or(&stored.owner));
+        (record["since"], record["until"]) = (json!(stored.since + by), json!(stored.until + by));
+        let path = self.path(name);
+        if nodes.state.is_null() {
+            self.client.request(&json!(["create", format!("{path}/.shedlock"), ""]));
+        }
+        let both = [[path.clone(), time(stored.until + by)], [format!("{path}/.shedlock"), record.to_string()]];
+        self.client.request(&json!(["write_all", both]));
+    }
+
+    pub fn delete(&self, name: &str) {
+        self.client.request(&json!(["delete", self.path(name)]));
+    }
+
+    pub fn make_root(&self) {
+        self.client.request(&json!(["create", format!("{}/shedlock", self.chroot), ""]));
+    }
+
+    /// As `ZookeeperCuratorLockProvider.lock`: by this host's clock, and by the version of the node.
+    pub fn java_take(&self, name: &str, at_most: Duration) -> bool {
+        let (path, now) = (self.path(name), now());
+        let until = time(now + i64::try_from(at_most.as_millis()).unwrap());
+        let found = self.client.request(&json!(["get", path]));
+        if found.is_null() {
+            return self.client.request(&json!(["create", path, until])) == json!(true);
+        }
+        let is_held = match found["data"].as_str() {
+            None | Some("") => true,
+            Some(text) => epoch(text) > now,
+        };
+        !is_held && self.client.try_request(&json!(["write", path, until, found["version"]])).is_ok()
+    }
+
+    /// As its `unlock`: whatever the node has by now.
+    pub fn java_release(&self, name: &str, rest: Duration) {
+        let until = time(now() + i64::try_from(rest.as_millis()).unwrap());
+        self.client.request(&json!(["write", self.path(name), until, -1]));
+    }
+
+    pub fn history(&self, name: &str) -> Vec<Run> {
+        let Some(Some(text)) = self.nodes(name).map(|nodes| nodes.state["data"].as_str().map(str::to_owned)) else {
+            return Vec::new();
+        };
+        let record: Value = serde_json::from_str(&text).unwrap();
+        let read = |run: &Value| {
+            let owner = run[1].as_str().unwrap();
+            Run {
+                token: run[0].as_u64().unwrap(),
+                owner: owner.to_owned(),
+                host: owner.split(':').next().unwrap().to_owned(),
+                started: run[2].as_i64().unwrap(),
+                ended: run[3].as_i64(),
+                exit_code: run[4].as_i64(),
+                outcome: run[5].as_str().map(str::to_owned),
+            }
+        };
+        record["runs"].as_array().unwrap().iter().rev().map(read).collect()
+    }
+}
+
+impl ZooKeeperStore {
+    pub fn locks(&self) -> ZooKeeperLocks<'_> {
+        ZooKeeperLocks { client: self.server.client(), chroot: &self.chroot }
+    }
+}
+
+impl Store for ZooKeeperStore {
+    fn url(&self) -> String {
+        format!("zookeeper://127.0.0.1:{}{}", self.server.port(), self.chroot)
+    }
+
+    fn in_one_record(&self) -> bool {
+        true
+    }
+
+    fn java_owner(&self, _: &str) -> String {
+        UNKNOWN.to_owned()
+    }
+
+    fn java_frees_only_its_own(&self) -> bool {
+        false
+    }
+
+    fn stored(&self, name: &str) -> Option<Stored> {
+        self.locks().stored(name)
+    }
+
+    fn delete(&self, name: &str) {
+        self.locks().delete(name);
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        self.locks().rewrite(name, Some(owner), Duration::ZERO);
+    }
+
+    fn shift(&self, name: &str, by: Duration) {
+        self.locks().rewrite(name, None, by);
+    }
+
+    /// The server cannot tell the connections of its tests from each other, but the kernel can: those of processes that
+    /// have this store's URL in their environment.
+    fn connections(&self) -> usize {
+        let sockets = sockets_to(self.server.port());
+        let name = self.chroot.as_bytes();
+        let mut count = 0;
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            if environment.windows(name.len()).any(|part| part == name) {
+                let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+                let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+                count += targets.filter(|target| sockets.iter().any(|socket| target.as_os_str() == &**socket)).count();
+            }
+        }
+        count
+    }
+
+    fn make_table(&self) {
+        self.locks().make_root();
+    }
+
+    fn java_take(&self, name: &str, _: &str, at_most: Duration) -> bool {
+        self.locks().java_take(name, at_most)
+    }
+
+    fn java_release(&self, name: &str, _: &str, rest: Duration) {
+        self.locks().java_release(name, rest);
+    }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        self.locks().history(name)
+    }
+
+    fn things(&self) -> Vec<String> {
+        let names = self.server.client().request(&json!(["children", self.chroot]));
+        names.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    }
+
+    fn carry_out(&self, schema: &str) {
+        for path in schema.lines().filter_map(|line| line.strip_prefix("create ")?.strip_suffix(" \"\"")) {
+            self.server.client().request(&json!(["create", path, ""]));
+        }
+    }
+}
+
+/// The name of a lock's node, by the documented rule: parts that ZooKeeper refuses, or that mean something else here, are
+/// percent-encoded behind `%:`.
+fn node(name: &str) -> String {
+    let is_refused = |c: char| c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}') || c >= '\u{fff0}';
+    let part = |part: &str| {
+        let is_own = ["", ".", "..", ".shedlock"].contains(&part) || part.starts_with("%:");
+        if !is_own && !part.chars().any(is_refused) {
+            return part.to_owned();
+        }
+        let byte = |byte: u8| match byte.is_ascii_alphanumeric() {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        };
+        format!("%:{}", part.bytes().map(byte).collect::<String>())
+    };
+    name.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+/// What /proc calls the sockets of this host that are connected to a port.
+fn sockets_to(port: u16) -> Vec<String> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let is_ours = |fields: &Vec<&str>| fields[2].ends_with(&format!(":{port:04X}")) && fields[9] != "0";
+    lines.filter(is_ours).map(|fields| format!("socket:[{}]", fields[9])).collect()
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
+fn time(millis: i64) -> String {
+    let since = Duration::from_millis(u64::try_from(millis).unwrap());
+    humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
+}
