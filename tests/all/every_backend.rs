@@ -235,12 +235,14 @@ fn java_and_a_job_exclude_each_other<S: Store>(site: &Site<S>) {
     let minute = Duration::from_secs(60);
     let holder = site.hold("job", &[], "true");
     assert!(!site.store.java_take("job", "java-host", minute));
-    site.store.java_release("job", "java-host", Duration::ZERO);
+    if site.store.java_frees_only_its_own() {
+        site.store.java_release("job", "java-host", Duration::ZERO);
+    }
     assert!(site.is_held("job"));
     holder.end().is_silent_with(0);
     assert!(site.store.java_take("job", "java-host", minute));
     let told = finish(&mut site.run("job", &["-v", "-E", "75", "touch", "ran"]));
-    told.complains(75, "the lock is held by java-host since");
+    told.complains(75, &format!("the lock is held by {} since", site.store.java_owner("java-host")));
     let waiter = start(&mut site.run("job", &["--wait", "1m", "-E", "75", "touch", "ran"]));
     site.store.java_release("job", "java-host", minute / 2);
     finish(&mut site.run("job", &["-E", "75", "true"])).is_silent_with(75);

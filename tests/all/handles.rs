@@ -72,7 +72,7 @@ fn a_lock_is_acquired_excludes_everybody_and_is_given_back<S: Store>(site: &Site
     assert!(!site.is_held(name));
     assert!(site.store.java_take(name, "java", Duration::from_secs(60)));
     let refused = finish(&mut site.acquire(name, &["-v"]));
-    refused.complains(1, "the lock is held by java");
+    refused.complains(1, &format!("the lock is held by {}", site.store.java_owner("java")));
     assert!(refused.stderr.ends_with("; it is not acquired\n"), "{refused:?}");
 }
 

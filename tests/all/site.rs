@@ -1,6 +1,7 @@
 //! A place and a store on one of the backends, and what gives every backend the same tests.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::stage::Holder;
 use super::support::Place;
@@ -40,6 +41,15 @@ impl<S: Store> Site<S> {
         Holder::start(&self.place, &mut under::<&str>(&DETACHED, &self.run(name, options)), last)
     }
 
+    /// Has a Java application take the lock that shows this owner. Where its layout has none, another program writes one.
+    #[track_caller]
+    pub(crate) fn taken_by(&self, name: &str, owner: &str, at_most: Duration) {
+        assert!(self.store.java_take(name, owner, at_most));
+        if self.store.java_owner(owner) != owner {
+            self.store.steal(name, owner);
+        }
+    }
+
     #[track_caller]
     pub(crate) fn stored(&self, name: &str) -> Stored {
         self.store.stored(name).unwrap_or_else(|| panic!("{name} is not stored"))
@@ -62,6 +72,8 @@ macro_rules! on_every_backend {
         $crate::site::on_every_backend!(redis: RedisStore; $($test)*);
         #[cfg(feature = "kubernetes")]
         $crate::site::on_every_backend!(kubernetes: KubernetesStore; $($test)*);
+        #[cfg(feature = "zookeeper")]
+        $crate::site::on_every_backend!(zookeeper: ZooKeeperStore; $($test)*);
     };
     ($backend:ident: $store:ident; $($test:ident)*) => {
         mod $backend {
