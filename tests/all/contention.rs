@@ -2,6 +2,7 @@
 
 use std::process::{Child, Stdio};
 
+use super::support::process::under;
 use super::support::{Place, finish_child, start, turn_of_a_herd};
 
 /// Starts `count` processes as close together as the machine can.
@@ -71,4 +72,24 @@ fn a_counter_without_any_protection_but_the_lock_is_exact() {
         finish_child(child).is_silent_with(0);
     }
     assert_eq!(place.read("counter"), format!("{}\n", processes * rounds));
+}
+
+/// Each run has a lease of one to three seconds and a job of 50 milliseconds, in which nobody else may be.
+#[cfg(feature = "kubernetes")]
+#[test]
+fn a_clock_of_whole_seconds_lets_no_two_in() {
+    let (shells, rounds) = (4, 50);
+    let _turn = turn_of_a_herd();
+    let site = super::site::Site::new(servers::stores::KubernetesStore::new());
+    let job = "mkdir inside || exit 9; sleep 0.05; echo >> runs; rmdir inside";
+    let children = stampede(shells, |shell| {
+        let lease = format!("{}s", 1 + shell % 3);
+        let run = site.run("contended", &["--lease", &lease, "--wait", "5m", "-E", "99", "sh", "-c", job]);
+        let script = format!("i=0; while [ $i -lt {rounds} ]; do \"$@\" || exit; i=$((i+1)); done");
+        start(&mut under(&["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()], &run))
+    });
+    for child in children {
+        finish_child(child).is_silent_with(0);
+    }
+    assert_eq!(site.place.lines("runs").len(), shells * rounds);
 }
