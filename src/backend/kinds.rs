@@ -32,6 +32,7 @@ kinds! {
     "postgres": super::postgres::Postgres::open, ["postgres", "postgresql"], "postgres://HOST/DATABASE";
     "mysql": super::mysql::MySql::open, ["mysql", "mariadb"], "mysql://HOST/DATABASE";
     "redis": super::redis::Redis::open, ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"], "redis://HOST";
+    "etcd": super::etcd::Etcd::open, ["etcd"], "etcd://HOST";
     "kubernetes": super::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
     "zookeeper": super::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
 }
@@ -93,7 +94,7 @@ mod tests {
         let error = from_url("oracle://scott:tiger@db/x", &Access::default()).err().unwrap();
         assert_eq!(
             error,
-            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, kubernetes:, zookeeper://HOST, trial:PATH"
+            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, etcd://HOST, kubernetes:, zookeeper://HOST, trial:PATH"
         );
     }
 

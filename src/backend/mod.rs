@@ -8,11 +8,12 @@ mod cas;
 #[cfg(test)]
 mod conformance;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod finding;
 #[cfg(feature = "tls")]
 mod hosts;
 #[cfg(feature = "http")]
-#[expect(dead_code, reason = "the first backend that is reached by HTTP follows")]
 mod http;
 mod kinds;
 #[cfg(feature = "kubernetes")]

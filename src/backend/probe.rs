@@ -11,6 +11,8 @@ use super::tls::{Checks, Mode, Tls};
 use super::{BackendError, Finding, Grade, Reached};
 use crate::duration::brief;
 use crate::system::Moment;
+#[cfg(feature = "http")]
+use crate::system::Timestamp;
 use crate::system::error_text;
 
 /// Number of times that the server's clock is read.
@@ -158,6 +160,42 @@ pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, BackendError>, tell: Te
     Ok(())
 }
 
+/// Measures the round trip of a request that reads, for a server whose clock comes with its answers.
+#[cfg(feature = "http")]
+pub(super) fn round_trips(
+    mut ask: impl FnMut() -> Result<(), BackendError>,
+    tell: Tell<'_>,
+) -> Result<(), BackendError> {
+    let mut trips = Vec::new();
+    for _ in 0..TRIPS {
+        let begun = Moment::now();
+        ask()?;
+        trips.push(Moment::now().since(begun));
+    }
+    trips.sort_unstable();
+    tell(round_trip(trips[TRIPS / 2]));
+    Ok(())
+}
+
+/// Judges the clock of a server that has just told its time in whole seconds.
+#[cfg(feature = "http")]
+pub(super) fn whole_seconds(server: Timestamp) -> Finding {
+    difference_of_seconds(server, Timestamp::now())
+}
+
+#[cfg(feature = "http")]
+fn difference_of_seconds(server: Timestamp, here: Timestamp) -> Finding {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (ahead, behind) = (server.since(here), here.since(server + SECOND));
+    match (ahead, behind) {
+        (Duration::ZERO, Duration::ZERO) => {
+            Finding::good("clock", "the server's and this host's agree, to within a second")
+        }
+        (ahead, Duration::ZERO) => difference(i128::try_from(ahead.as_micros()).unwrap_or(i128::MAX), SECOND / 2),
+        (_, behind) => difference(-i128::try_from(behind.as_micros()).unwrap_or(i128::MAX), SECOND / 2),
+    }
+}
+
 fn host_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -191,7 +229,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
 }
 
 /// Parses the first number of a version, and the one after the first dot.
-#[cfg(any(test, feature = "mysql", feature = "redis"))]
+#[cfg(any(test, feature = "mysql", feature = "redis", feature = "etcd"))]
 pub(super) fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or_default());
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
@@ -229,6 +267,20 @@ mod tests {
         let late = difference(-3_600_000 * ms, trip);
         assert_eq!((late.grade, late.seen.contains("1h behind this host's")), (Grade::Unwise, true), "{late:?}");
         assert!(difference(1_200 * ms, trip).seen.contains("1.2 s ahead of"));
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn a_clock_that_tells_whole_seconds_agrees_within_its_second() {
+        let grade = |server, here| difference_of_seconds(Timestamp(server), Timestamp(here)).grade;
+        for (server, here, wanted) in [
+            (5_000, 5_000, Grade::Good),
+            (5_000, 5_999, Grade::Good),
+            (5_000, 3_000, Grade::Unwise),
+            (5_000, 8_000, Grade::Unwise),
+        ] {
+            assert_eq!(grade(server, here), wanted, "{server} {here}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Sub<Duration> for Moment {
 }
 
 /// A point on the backend's wall clock, in milliseconds since 1970-01-01 UTC. Shown as RFC 3339.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Timestamp(pub(crate) u64);
 
 impl Timestamp {

@@ -25,7 +25,7 @@ const NEAR: i64 = 5_000;
 impl<S: Store> Site<S> {
     /// Whether a free lock stays stored.
     fn remembers(&self) -> bool {
-        !self.store.url().starts_with("redis:")
+        !self.store.deletes_free_locks()
     }
 
     /// `shedlock ARGUMENTS` in this store, by ada.

@@ -39,7 +39,8 @@
 //! `PgBouncer::fresh(port, &[])`, `ZooKeeper::fresh(&["maxClientCnxns=3"])`, `ZooKeeper::with_moving_clock()`,
 //! `ZooKeeper::fresh_with_tls(ClientCertificates::Required)`, `ZooKeeperEnsemble::fresh()`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
-//! `processes()`. `Etcd::fresh()` is for the benchmark alone.
+//! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
+//! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 #![expect(missing_docs, reason = "fields and variants are named for what they are")]
@@ -61,7 +62,7 @@ mod zookeeper;
 use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
-pub use etcd::Etcd;
+pub use etcd::{Etcd, EtcdCluster, EtcdEntry};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use pgbouncer::PgBouncer;
@@ -129,6 +130,18 @@ pub fn redis_cluster() -> &'static RedisCluster {
 pub fn redis_sentinel() -> &'static RedisSentinel {
     static SERVER: OnceLock<RedisSentinel> = OnceLock::new();
     SERVER.get_or_init(RedisSentinel::fresh)
+}
+
+/// etcd without users or TLS.
+pub fn etcd() -> &'static Etcd {
+    static SERVER: OnceLock<Etcd> = OnceLock::new();
+    SERVER.get_or_init(Etcd::fresh)
+}
+
+/// etcd that speaks only TLS, and only with clients that have a certificate.
+pub fn etcd_mutual_tls() -> &'static Etcd {
+    static SERVER: OnceLock<Etcd> = OnceLock::new();
+    SERVER.get_or_init(|| Etcd::fresh_with_tls(ClientCertificates::Required))
 }
 
 /// PgBouncer before the server of `postgres()`.

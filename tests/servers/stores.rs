@@ -1,6 +1,7 @@
 //! A store of locks as another party sees it: what is in it, and the statements that the Java library documents, played
 //! through the server's own client. Each value is a store of its own in which nothing is yet, not even a table.
 
+mod etcd;
 mod zookeeper;
 
 use std::time::Duration;
@@ -11,6 +12,8 @@ pub use zookeeper::{ZooKeeperLocks, ZooKeeperStore};
 use super::{
     MariaDbDatabase, Namespace, PostgresDatabase, RedisDatabase, kubernetes, mariadb, postgres, redis, unique,
 };
+
+pub use self::etcd::EtcdStore;
 
 /// What every backend's store can show and do.
 pub trait Store: Send + Sync {
@@ -35,6 +38,16 @@ pub trait Store: Send + Sync {
     /// Whether an application of the Java library that releases too late leaves the next holder's lock alone.
     fn java_frees_only_its_own(&self) -> bool {
         true
+    }
+
+    /// Whether the key of a free lock is deleted, so that nothing but its runs shows that it exists.
+    fn deletes_free_locks(&self) -> bool {
+        false
+    }
+
+    /// The milliseconds by which the end of this lock is uncertain.
+    fn uncertainty(&self, _: &Stored) -> i64 {
+        0
     }
 
     /// The lock as it is stored; `None` where there is nothing of that name.
@@ -374,6 +387,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn url(&self) -> String {
         format!("{}?prefix={}", self.database.url(), self.prefix)
+    }
+
+    fn deletes_free_locks(&self) -> bool {
+        true
     }
 
     fn stored(&self, name: &str) -> Option<Stored> {

@@ -33,7 +33,7 @@ fn init_without_the_right_shows_the_statement() {
     assert!(finished.stderr.contains("ask the database's owner to run: CREATE TABLE"), "{finished:?}");
 }
 
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 #[test]
 fn a_schema_is_printed_without_reaching_anything() {
     let place = Place::new();
@@ -72,7 +72,7 @@ fn a_kind_that_nobody_knows_gets_a_suggestion() {
     let finished = finish(&mut on(&place, "", &["schema", "postgre"]));
     finished.complains(
         125,
-        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis, kubernetes, zookeeper",
+        "BACKEND `postgre` is not known; known are sqlite, postgres, postgresql, mysql, mariadb, redis, etcd, kubernetes, zookeeper",
     );
     assert!(finished.stderr.contains("hint: did you mean `postgres`?"), "{finished:?}");
     let finished = finish(&mut on(&place, "", &["schema", "oracle"]));

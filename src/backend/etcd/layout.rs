@@ -1,0 +1,314 @@
+//! The keys and values of a lock: the Java library's key, and two kinds of ours beside it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::FOR_EVER;
+use super::wire::{Clock, Entry};
+use crate::lock::{Claim, Closing, LockState, Owner, RunRecord};
+use crate::system::Timestamp;
+
+/// Characters kept of another owner.
+const SHOWN: usize = 255;
+/// The time that a lock whose lease is over counts as held: etcd deletes its key about a second late.
+const LATE: Duration = Duration::from_secs(1);
+
+/// The keys of one prefix and environment. No name of a lock has a control character in it, so that a zero byte ends it.
+#[derive(Debug, Clone)]
+pub(super) struct Space {
+    pub(super) prefix: String,
+    pub(super) environment: String,
+}
+
+impl Space {
+    /// Returns the start of the keys of the locks, which are the Java library's.
+    pub(super) fn locks(&self) -> String {
+        format!("{}:{}:", self.prefix, self.environment)
+    }
+
+    /// Returns the start of the keys with the exact times of the locks.
+    pub(super) fn states(&self) -> String {
+        format!("{}-state:{}:", self.prefix, self.environment)
+    }
+
+    /// Returns the start of the keys of the runs.
+    pub(super) fn runs(&self) -> String {
+        format!("{}-history:{}:", self.prefix, self.environment)
+    }
+
+    pub(super) fn lock(&self, name: &str) -> Vec<u8> {
+        (self.locks() + name).into_bytes()
+    }
+
+    pub(super) fn state(&self, name: &str) -> Vec<u8> {
+        (self.states() + name).into_bytes()
+    }
+
+    /// Returns the first key of the runs of a lock, and the key after the last.
+    pub(super) fn runs_of(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
+        let start = self.runs() + name;
+        (format!("{start}\0").into_bytes(), format!("{start}\x01").into_bytes())
+    }
+
+    /// Returns the key of a run. The revision of the store before the taking puts the runs of a lock in their order.
+    pub(super) fn run(&self, name: &str, revision: u64, owner: &str) -> Vec<u8> {
+        format!("{}{name}\0{revision:020}\0{owner}", self.runs()).into_bytes()
+    }
+
+    /// Splits the key of a run into the lock's name, the revision and the owner.
+    pub(super) fn parts<'a>(&self, key: &'a [u8]) -> Option<(&'a str, u64, &'a str)> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.runs())?;
+        let mut parts = rest.rsplitn(3, '\0');
+        let (owner, revision, name) = (parts.next()?, parts.next()?, parts.next()?);
+        Some((name, revision.parse().ok()?, owner))
+    }
+}
+
+/// Returns the key after all that begin with this one.
+pub(super) fn after(start: &str) -> Vec<u8> {
+    let mut end = start.as_bytes().to_vec();
+    // No prefix in UTF-8 ends with the largest byte.
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// The key of a lock, as the Java library writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) owner: String,
+    /// The time of the taking; `None` for a value that is in another form.
+    pub(super) since: Option<Timestamp>,
+    pub(super) value: Vec<u8>,
+    pub(super) revision: u64,
+    pub(super) lease: i64,
+}
+
+impl Held {
+    pub(super) fn of(entry: Entry) -> Self {
+        let text = String::from_utf8_lossy(&entry.value);
+        let ours = text.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
+        let (since, owner) = ours.map_or((None, &*text), |(time, owner)| (Timestamp::parse(time), owner));
+        Self { owner: owner.to_owned(), since, revision: entry.modified, lease: entry.lease, value: entry.value }
+    }
+
+    pub(super) fn is_of(&self, owner: &str) -> bool {
+        self.owner == owner
+    }
+}
+
+/// Returns the value of a lock's key.
+pub(super) fn value(since: Timestamp, owner: &str) -> Vec<u8> {
+    format!("ADDED:{since}@{owner}").into_bytes()
+}
+
+/// The exact times of a lock, which its lease rounds up to seconds. It stays when the lock is freed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) owner: String,
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    /// The revision in the key of the last run, also of one without a record; `None` if there was none.
+    pub(super) run: Option<u64>,
+}
+
+impl State {
+    pub(super) fn parse(value: &[u8]) -> Option<Self> {
+        let state: Value = serde_json::from_slice(value).ok()?;
+        let time = |key: &str| Timestamp::parse(state.get(key)?.as_str()?);
+        Some(Self {
+            owner: state.get("owner")?.as_str()?.to_owned(),
+            since: time("since")?,
+            until: time("until")?,
+            run: state.get("run").and_then(Value::as_u64),
+        })
+    }
+
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let mut state = json!({
+            "owner": self.owner, "since": self.since.to_string(), "until": self.until.to_string(),
+        });
+        if let Some(run) = self.run {
+            state["run"] = json!(run);
+        }
+        state.to_string().into_bytes()
+    }
+}
+
+/// What is stored of a lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) lock: Option<Held>,
+    pub(super) state: Option<State>,
+}
+
+impl Look {
+    /// Returns the revision at which the lock's key was written last; zero if there is none.
+    pub(super) fn revision(&self) -> u64 {
+        self.lock.as_ref().map_or(0, |lock| lock.revision)
+    }
+
+    /// Returns whether this owner holds the lock.
+    pub(super) fn is_of(&self, owner: &Owner) -> bool {
+        self.lock.as_ref().is_some_and(|lock| lock.is_of(owner.as_str()))
+    }
+
+    /// Returns whether this owner has released the lock, which may still be held for the rest of its time.
+    pub(super) fn was_released_by(&self, owner: &Owner) -> bool {
+        let (ended, stored) = (owner.ended(), self.state.as_ref());
+        match &self.lock {
+            Some(lock) => lock.is_of(&ended),
+            None => stored.is_some_and(|state| state.owner == ended),
+        }
+    }
+
+    /// Returns the exact times of the lock, if they are those of its owner.
+    pub(super) fn exact(&self) -> Option<&State> {
+        let lock = self.lock.as_ref()?;
+        self.state.as_ref().filter(|state| lock.is_of(&state.owner))
+    }
+
+    /// Returns whether the lock may be taken although its key exists: its job has ended, and so has the time that it
+    /// stays held, which its lease outlives by a second or two.
+    pub(super) fn is_over(&self, clock: Clock) -> bool {
+        self.exact().is_some_and(|state| state.owner.ends_with(Owner::ENDED) && state.until <= clock.earliest)
+    }
+
+    /// Describes a lock whose key exists. `lease` is the time that its lease has left, if that was asked for.
+    pub(super) fn describe(&self, clock: Clock, lease: Option<Duration>) -> Option<LockState> {
+        let lock = self.lock.as_ref()?;
+        let until = match (self.exact(), lease) {
+            (Some(state), _) => Some(state.until),
+            (None, Some(lease)) => Some(clock.now + lease),
+            (None, None) => None,
+        };
+        let left = match until {
+            _ if self.is_over(clock) => Duration::ZERO,
+            Some(until) => until.since(clock.now).max(LATE),
+            None => FOR_EVER,
+        };
+        Some(LockState { owner: lock.owner.chars().take(SHOWN).collect(), since: lock.since, until, left })
+    }
+}
+
+/// Returns the record of a run that has begun.
+pub(super) fn begun(since: Timestamp) -> Value {
+    json!({"started_at": since.to_string()})
+}
+
+/// Returns the record of a run that has ended; `None` if no job ran.
+pub(super) fn ended(mut record: Value, now: Timestamp, closing: Closing) -> Option<Value> {
+    let Closing::Ended { verdict, exit_code } = closing else { return None };
+    record["ended_at"] = json!(now.to_string());
+    if let Some(code) = exit_code {
+        record["exit_code"] = json!(code);
+    }
+    record["outcome"] = json!(verdict.as_str());
+    Some(record)
+}
+
+/// Decodes a record; returns `None` if it is not one.
+pub(super) fn run(space: &Space, entry: &Entry) -> Option<RunRecord> {
+    let (name, _, owner) = space.parts(&entry.key)?;
+    let record: Value = serde_json::from_slice(&entry.value).ok()?;
+    let time = |key: &str| Timestamp::parse(record.get(key)?.as_str()?);
+    Some(RunRecord {
+        token: entry.created,
+        name: name.to_owned(),
+        owner: owner.to_owned(),
+        host: owner.split(':').next().unwrap_or_default().to_owned(),
+        started_at: time("started_at"),
+        ended_at: time("ended_at"),
+        exit_code: record.get("exit_code").and_then(Value::as_i64),
+        outcome: record.get("outcome").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+/// Returns whole seconds, rounded up.
+pub(super) fn seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// Returns the state that a taking writes.
+pub(super) fn taken(claim: &Claim, since: Timestamp, run: Option<u64>) -> State {
+    // The part of a millisecond that the time leaves out ends no lease early.
+    let lease = claim.lease + Duration::from_nanos(999_999);
+    State { owner: claim.owner.as_str().to_owned(), since, until: since + lease, run }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> Space {
+        Space { prefix: "shedlock".to_owned(), environment: "default".to_owned() }
+    }
+
+    #[test]
+    fn the_lock_s_key_and_value_are_the_java_library_s() {
+        assert_eq!(space().lock("job"), b"shedlock:default:job");
+        let since = Timestamp::parse("2026-01-31T18:00:00.000Z").unwrap();
+        assert_eq!(value(since, "web1"), b"ADDED:2026-01-31T18:00:00.000Z@web1");
+        let entry = |value: &str| Entry { key: Vec::new(), value: value.into(), created: 1, modified: 2, lease: 3 };
+        let held = Held::of(entry("ADDED:2026-01-31T18:00:00.000Z@me@home"));
+        assert_eq!((held.owner.as_str(), held.since, held.revision, held.lease), ("me@home", Some(since), 2, 3));
+        let held = Held::of(entry("somebody"));
+        assert_eq!((held.owner.as_str(), held.since), ("somebody", None));
+    }
+
+    #[test]
+    fn the_key_of_a_run_tells_what_it_is_and_belongs_to_one_lock() {
+        let space = space();
+        for (name, owner) in [("job", "h:1:0"), ("job a", "h:1:0"), ("job:a", "h:1:0:30s"), ("日本", "x")] {
+            let key = space.run(name, 7, owner);
+            assert_eq!(space.parts(&key), Some((name, 7, owner)));
+            let (from, to) = space.runs_of(name);
+            assert!(from <= key && key < to);
+            for other in ["jo", "job", "job a", "job:a", "job:"].into_iter().filter(|other| *other != name) {
+                let (from, to) = space.runs_of(other);
+                assert!(!(from <= key && key < to), "{other} {name}");
+            }
+        }
+        assert!(space.run("job", 9, "z") < space.run("job", 10, "a"));
+        assert_eq!(space.parts(b"shedlock-history:default:job"), None);
+        assert_eq!(after("ab:"), b"ab;");
+    }
+
+    #[test]
+    fn a_state_reads_what_it_writes_and_nothing_else() {
+        let (since, until) = (Timestamp(1_000), Timestamp(2_001));
+        for run in [None, Some(7)] {
+            let state = State { owner: "h:1:\"0".to_owned(), since, until, run };
+            assert_eq!(State::parse(&state.to_json()), Some(state));
+        }
+        for strange in ["", "7", "{}", "{\"owner\":7}", "[]"] {
+            assert_eq!(State::parse(strange.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_lease_is_never_shorter_than_the_lock() {
+        for (millis, wanted) in [(1, 1), (999, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(seconds(Duration::from_millis(millis)), wanted);
+        }
+    }
+
+    /// A job that runs is protected by its lease alone, whatever any clock says.
+    #[test]
+    fn only_a_lock_whose_job_has_ended_is_over_before_its_key_is_gone() {
+        let clock = |now| Clock { earliest: Timestamp(now), now: Timestamp(now) };
+        let look = |owner: &str, of: &str| Look {
+            lock: Some(Held { owner: owner.to_owned(), since: None, value: Vec::new(), revision: 1, lease: 1 }),
+            state: Some(State { owner: of.to_owned(), since: Timestamp(0), until: Timestamp(5_000), run: None }),
+        };
+        assert!(look("a:ended", "a:ended").is_over(clock(5_000)));
+        assert!(!look("a:ended", "a:ended").is_over(clock(4_999)));
+        assert!(!look("a", "a").is_over(clock(9_000)));
+        assert!(!look("b", "a:ended").is_over(clock(9_000)));
+        assert!(!Look { state: None, ..look("a:ended", "a") }.is_over(clock(9_000)));
+        let left = |owner: &str| look(owner, owner).describe(clock(9_000), None).unwrap().left;
+        assert_eq!((left("a"), left("a:ended")), (LATE, Duration::ZERO));
+    }
+}

@@ -1,0 +1,179 @@
+//! Listing and changing locks for the commands that people run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::layout::{self, Held, Look, State, after};
+use super::wire::{self, Clock, Entry, Part};
+use super::{Etcd, TRIES, only_read};
+use crate::backend::{Admin, BackendError, Kept, Reached, Tell};
+use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
+
+/// Locks per transaction; etcd takes 128 operations.
+const AT_ONCE: usize = 60;
+
+/// The output of `shedlock schema`.
+const SCHEMA: &str = "\
+# etcd needs nothing to be created: the first run of a lock creates its keys.
+# This role has all the rights that shedlock needs, and no more:
+# etcdctl role add shedlock
+# etcdctl role grant-permission shedlock --prefix=true readwrite '{locks}'
+# etcdctl role grant-permission shedlock --prefix=true readwrite '{states}'
+# etcdctl role grant-permission shedlock --prefix=true readwrite '{runs}'
+# etcdctl user add {user}
+# etcdctl user grant-role {user} shedlock
+";
+
+impl Etcd {
+    /// Lists the locks of these names, or all of them. A free lock has no key; that it had a run shows that it exists.
+    pub(super) fn list(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
+        let names: BTreeSet<&str> = names.iter().copied().collect();
+        let (found, clock) = if names.is_empty() { self.look_at_all()? } else { self.look_at(&names)? };
+        let mut locks = Vec::new();
+        for (name, look) in found {
+            let state = self.describe(&look, clock)?.filter(|_| !look.is_over(clock));
+            let state = state.or_else(|| look.state.is_some_and(|state| state.run.is_some()).then(free));
+            locks.extend(state.map(|state| Lock { name, state }));
+        }
+        Ok(Locks { now: clock.now, locks })
+    }
+
+    fn look_at(&mut self, names: &BTreeSet<&str>) -> Result<(BTreeMap<String, Look>, Clock), BackendError> {
+        let names: Vec<&str> = names.iter().copied().collect();
+        let (mut found, mut clock) = (BTreeMap::new(), None);
+        for names in names.chunks(AT_ONCE) {
+            let read: Vec<_> = names.iter().flat_map(|name| self.reading(name)).collect();
+            let outcome = self.client.transact(&[], &read, &[]).map_err(only_read)?;
+            let mut entries = outcome.ranges.into_iter().map(|range| range.entries.into_iter().next());
+            for name in names {
+                let (lock, state) = (entries.next().flatten(), entries.next().flatten());
+                found.insert((*name).to_owned(), look_of(lock, state));
+            }
+            clock = Some(outcome.clock);
+        }
+        clock.map(|clock| (found, clock)).ok_or_else(|| BackendError::permanent("no lock is named"))
+    }
+
+    fn look_at_all(&mut self) -> Result<(BTreeMap<String, Look>, Clock), BackendError> {
+        let (locks, states) = (self.space.locks(), self.space.states());
+        let all = |start: &str| wire::get_between(start.as_bytes(), &after(start), Part::All);
+        let outcome = self.client.transact(&[], &[all(&locks), all(&states)], &[]).map_err(only_read)?;
+        let mut ranges = outcome.ranges.into_iter().map(|range| range.entries);
+        let name =
+            |entry: &Entry, start: &str| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(start)?.to_owned());
+        let mut entries: BTreeMap<String, (Option<Entry>, Option<Entry>)> = BTreeMap::new();
+        for entry in ranges.next().unwrap_or_default() {
+            // A key that is not text is not a lock's.
+            let Some(name) = name(&entry, &locks) else { continue };
+            entries.entry(name).or_default().0 = Some(entry);
+        }
+        for entry in ranges.next().unwrap_or_default() {
+            let Some(name) = name(&entry, &states) else { continue };
+            entries.entry(name).or_default().1 = Some(entry);
+        }
+        let found = entries.into_iter().map(|(name, (lock, state))| (name, look_of(lock, state)));
+        Ok((found.collect(), outcome.clock))
+    }
+}
+
+fn look_of(lock: Option<Entry>, state: Option<Entry>) -> Look {
+    Look { lock: lock.map(Held::of), state: state.and_then(|entry| State::parse(&entry.value)) }
+}
+
+/// Returns the state of a free lock.
+fn free() -> LockState {
+    LockState { owner: String::new(), since: None, until: None, left: Duration::ZERO }
+}
+
+impl Admin for Etcd {
+    fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
+        let newest = [wanted.limit, wanted.of_each].into_iter().flatten().min().filter(|_| wanted.since.is_none());
+        // A limit of zero would be none.
+        let part = newest.map_or(Part::All, |newest| Part::Last(u64::from(newest.max(1))));
+        let names: BTreeSet<&str> = wanted.names.iter().map(String::as_str).collect();
+        let start = self.space.runs();
+        let read: Vec<_> = match names.is_empty() {
+            true => vec![wire::get_between(start.as_bytes(), &after(&start), Part::All)],
+            false => names
+                .iter()
+                .map(|name| self.space.runs_of(name))
+                .map(|(from, to)| wire::get_between(&from, &to, part))
+                .collect(),
+        };
+        let (mut runs, mut clock) = (Vec::new(), None);
+        for read in read.chunks(AT_ONCE) {
+            let outcome = self.client.transact(&[], read, &[]).map_err(only_read)?;
+            let entries = outcome.ranges.iter().flat_map(|range| &range.entries);
+            runs.extend(entries.filter_map(|entry| layout::run(&self.space, entry)));
+            clock = Some(outcome.clock);
+        }
+        let now = clock.map(|clock| clock.now).unwrap_or_default();
+        Ok(Runs { now, runs: select(runs, wanted) })
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
+        let name = change.name.as_str();
+        self.known = None;
+        for _ in 0..TRIES {
+            let (look, clock) = self.look(name)?;
+            let Some(lock) = look.lock.clone().filter(|_| !look.is_over(clock)) else { return Ok(Kept::Lost) };
+            if lock.owner != change.from {
+                return Ok(if lock.owner == change.to { Kept::Kept } else { Kept::Lost });
+            }
+            let run = look.exact().and_then(|state| state.run);
+            // A value that is not in our form stays as it is unless the owner changes.
+            let (since, value) = match lock.since {
+                since if change.to == lock.owner => (since.unwrap_or(clock.now), lock.value.clone()),
+                _ => (clock.now, layout::value(clock.now, &change.to)),
+            };
+            let (left, operation) = match change.left.is_zero() {
+                true => (Duration::ZERO, wire::delete(&self.space.lock(name))),
+                false => {
+                    let (lease, _, _) = self.grant(change.left)?;
+                    (change.left, wire::put(&self.space.lock(name), &value, lease))
+                }
+            };
+            let state = State { owner: change.to.clone(), since, until: clock.now + left, run };
+            let operations = [operation, wire::put(&self.space.state(name), &state.to_json(), 0)];
+            if self.write(name, &look, &operations)?.is_ok() {
+                if lock.lease != 0 {
+                    let _ = self.client.revoke(lock.lease);
+                }
+                return Ok(Kept::Kept);
+            }
+        }
+        Err(BackendError::transient("others keep changing the lock"))
+    }
+
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
+        self.look("")?;
+        Ok(vec!["etcd needs nothing to be created".to_owned()])
+    }
+
+    fn schema(&self) -> String {
+        SCHEMA
+            .replace("{locks}", &self.space.locks())
+            .replace("{states}", &self.space.states())
+            .replace("{runs}", &self.space.runs())
+            .replace("{user}", self.client.user().unwrap_or("jobs"))
+    }
+
+    fn check(&mut self, tell: Tell<'_>) -> Reached {
+        self.probe(tell)
+    }
+}
+
+/// Selects the wanted runs, newest first.
+fn select(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
+    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
+    // Tokens are revisions of the whole store, so they order the runs of all locks.
+    runs.sort_by_key(|run| std::cmp::Reverse(run.token));
+    let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
+    runs.retain(|run| {
+        let before = of_name.entry(run.name.clone()).or_default();
+        *before += 1;
+        wanted.of_each.is_none_or(|most| *before <= most)
+    });
+    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+    runs
+}

@@ -1,0 +1,311 @@
+//! Requests to etcd by its JSON gateway, and their answers. Keys and values are in base64, numbers of 64 bits are texts.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::super::http::{Answer, Http, Request, Verb};
+use super::super::{BackendError, ErrorClass};
+use super::errors;
+use crate::system::Timestamp;
+
+/// The seconds of the longest lease that etcd grants.
+const LONGEST_LEASE: u64 = 9_000_000_000;
+
+/// A connection to etcd, with a login if the URL has one.
+pub(super) struct Client {
+    http: Http,
+    login: Option<(String, String)>,
+    /// The token of the login, which etcd forgets after some minutes or when it restarts.
+    token: Option<String>,
+}
+
+/// The answer to a request that succeeded.
+pub(super) struct Told {
+    pub(super) body: Value,
+    pub(super) clock: Clock,
+}
+
+/// The time at which a server answered. It tells whole seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// The earliest time that it can have been.
+    pub(super) earliest: Timestamp,
+    /// The most probable time: this host's, as far as the server's second allows.
+    pub(super) now: Timestamp,
+}
+
+impl Clock {
+    fn new(earliest: Timestamp, here: Timestamp) -> Self {
+        let latest = Timestamp(earliest.0.saturating_add(999));
+        Self { earliest, now: here.max(earliest).min(latest) }
+    }
+}
+
+/// A key with its value, as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    /// The revision of the store when the key was written first, and last.
+    pub(super) created: u64,
+    pub(super) modified: u64,
+    /// The lease that it is bound to; zero for none.
+    pub(super) lease: i64,
+}
+
+/// The answer to a range.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Range {
+    pub(super) entries: Vec<Entry>,
+    /// The number of keys, also of those beyond the limit.
+    pub(super) count: u64,
+}
+
+/// The answer to a transaction.
+pub(super) struct Outcome {
+    pub(super) succeeded: bool,
+    /// The revision of the store afterwards.
+    pub(super) revision: u64,
+    /// The answers to the ranges of the branch that was carried out, in their order.
+    pub(super) ranges: Vec<Range>,
+    pub(super) clock: Clock,
+}
+
+impl Client {
+    pub(super) fn new(http: Http, login: Option<(String, String)>) -> Self {
+        Self { http, login, token: None }
+    }
+
+    pub(super) fn http(&mut self) -> &mut Http {
+        &mut self.http
+    }
+
+    pub(super) fn user(&self) -> Option<&str> {
+        self.login.as_ref().map(|(user, _)| user.as_str())
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.http.disconnect();
+    }
+
+    /// Grants a lease under an id of ours, so that it can be revoked although its answer was lost. Returns the store's
+    /// revision as well.
+    pub(super) fn grant(&mut self, id: i64, seconds: u64) -> Result<(u64, Clock), BackendError> {
+        let seconds = seconds.clamp(1, LONGEST_LEASE).to_string();
+        // A lease alone holds nothing, and ends by itself.
+        let told = self.ask("/v3/lease/grant", &json!({"ID": id.to_string(), "TTL": seconds}));
+        let told = told.map_err(|error| BackendError { ambiguous: false, ..error })?;
+        Ok((self.number(&told.body["header"]["revision"])?, told.clock))
+    }
+
+    /// Revokes a lease, and thereby deletes what is bound to it; one that does not exist as well.
+    pub(super) fn revoke(&mut self, id: i64) -> Result<(), BackendError> {
+        match self.ask("/v3/lease/revoke", &json!({"ID": id.to_string()})) {
+            Err(error) if error.message.ends_with(errors::NO_LEASE) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    /// Returns the time that a lease has left; `None` if it does not exist.
+    pub(super) fn time_left(&mut self, id: i64) -> Result<Option<Duration>, BackendError> {
+        let told = self.ask("/v3/lease/timetolive", &json!({"ID": id.to_string()}))?;
+        let text = told.body["TTL"].as_str().unwrap_or("0");
+        match text.parse::<i64>() {
+            // The TTL is rounded down, and zero is left out.
+            Ok(seconds) => Ok(u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds + 1))),
+            Err(_) => Err(self.strange(&told.body)),
+        }
+    }
+
+    /// Carries out one of two lists of operations, as one atomic step.
+    pub(super) fn transact(
+        &mut self,
+        compare: &[Value],
+        success: &[Value],
+        failure: &[Value],
+    ) -> Result<Outcome, BackendError> {
+        let body = json!({"compare": compare, "success": success, "failure": failure});
+        let told = self.ask("/v3/kv/txn", &body)?;
+        let responses = told.body["responses"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ranges = responses.iter().filter_map(|response| response.get("response_range")).map(range);
+        let ranges = ranges.collect::<Option<Vec<_>>>().ok_or_else(|| self.strange(&told.body))?;
+        Ok(Outcome {
+            succeeded: told.body["succeeded"].as_bool().unwrap_or(false),
+            revision: self.number(&told.body["header"]["revision"])?,
+            ranges,
+            clock: told.clock,
+        })
+    }
+
+    /// Sends a request, with a login if there is one; logs in again if etcd has forgotten it.
+    pub(super) fn ask(&mut self, path: &str, body: &Value) -> Result<Told, BackendError> {
+        if self.login.is_some() && self.token.is_none() {
+            self.log_in()?;
+        }
+        let answer = match self.send(path, body)? {
+            answer if answer.status == 200 || self.login.is_none() => answer,
+            answer if errors::is_forgotten(&answer) => {
+                self.log_in()?;
+                self.send(path, body)?
+            }
+            answer => answer,
+        };
+        self.told(answer)
+    }
+
+    fn log_in(&mut self) -> Result<(), BackendError> {
+        self.token = None;
+        let Some((name, password)) = &self.login else { return Ok(()) };
+        let body = json!({"name": name, "password": password});
+        // A login changes nothing.
+        let answer = self.send("/v3/auth/authenticate", &body).and_then(|answer| self.told(answer));
+        let told = answer.map_err(|error| BackendError { ambiguous: false, ..error })?;
+        self.token = Some(told.body["token"].as_str().ok_or_else(|| self.strange(&Value::Null))?.to_owned());
+        Ok(())
+    }
+
+    fn send(&mut self, path: &str, body: &Value) -> Result<Answer, BackendError> {
+        let token = self.token.clone().unwrap_or_default();
+        let headers = [("authorization", token.as_str())];
+        let headers = if token.is_empty() { &[] } else { headers.as_slice() };
+        self.http.request(&Request { method: Verb::Post, path, headers, body: Some(body) })
+    }
+
+    fn told(&mut self, answer: Answer) -> Result<Told, BackendError> {
+        if answer.status != 200 {
+            let error = errors::of_answer(&answer).of(&self.http.server());
+            if error.class != ErrorClass::Permanent {
+                self.http.look_elsewhere();
+            }
+            return Err(error);
+        }
+        let Some(date) = answer.date else { return Err(self.strange(&answer.body)) };
+        Ok(Told { body: answer.body, clock: Clock::new(date, Timestamp::now()) })
+    }
+
+    fn number(&self, value: &Value) -> Result<u64, BackendError> {
+        value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| self.strange(value))
+    }
+
+    fn strange(&self, body: &Value) -> BackendError {
+        errors::strange(body).of(&self.http.server())
+    }
+}
+
+fn range(response: &Value) -> Option<Range> {
+    let number = |value: &Value, key: &str| value.get(key).map_or(Some("0"), Value::as_str)?.parse::<i64>().ok();
+    let revision = |value: &Value, key: &str| u64::try_from(number(value, key)?).ok();
+    let bytes = |value: &Value, key: &str| STANDARD.decode(value.get(key).map_or(Some(""), Value::as_str)?).ok();
+    let entries = response.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let entries = entries.iter().map(|entry| {
+        Some(Entry {
+            key: bytes(entry, "key")?,
+            value: bytes(entry, "value")?,
+            created: revision(entry, "create_revision")?,
+            modified: revision(entry, "mod_revision")?,
+            lease: number(entry, "lease")?,
+        })
+    });
+    Some(Range { entries: entries.collect::<Option<_>>()?, count: revision(response, "count")? })
+}
+
+fn text(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Reads one key.
+pub(super) fn get(key: &[u8]) -> Value {
+    json!({"request_range": {"key": text(key)}})
+}
+
+/// How much of a range is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    All,
+    /// The keys of the first entries, without their values.
+    FirstKeys(u64),
+    /// The last entries, the last one first.
+    Last(u64),
+}
+
+/// Reads the keys from `from` to before `to`.
+pub(super) fn get_between(from: &[u8], to: &[u8], part: Part) -> Value {
+    let mut range = json!({"key": text(from), "range_end": text(to)});
+    match part {
+        Part::All => {}
+        Part::FirstKeys(limit) => {
+            range["limit"] = json!(limit.to_string());
+            range["keys_only"] = json!(true);
+        }
+        Part::Last(limit) => {
+            range["limit"] = json!(limit.to_string());
+            range["sort_order"] = json!("DESCEND");
+            range["sort_target"] = json!("KEY");
+        }
+    }
+    json!({"request_range": range})
+}
+
+/// Writes a key, bound to a lease; to none if that is zero.
+pub(super) fn put(key: &[u8], value: &[u8], lease: i64) -> Value {
+    let mut put = json!({"key": text(key), "value": text(value)});
+    if lease != 0 {
+        put["lease"] = json!(lease.to_string());
+    }
+    json!({"request_put": put})
+}
+
+pub(super) fn delete(key: &[u8]) -> Value {
+    json!({"request_delete_range": {"key": text(key)}})
+}
+
+/// Deletes the keys from `from` to before `to`.
+pub(super) fn delete_between(from: &[u8], to: &[u8]) -> Value {
+    json!({"request_delete_range": {"key": text(from), "range_end": text(to)}})
+}
+
+/// Carries out the operations if the key was written this number of times since it was made.
+pub(super) fn if_version(key: &[u8], version: u64, success: &[Value]) -> Value {
+    let compare = json!({"key": text(key), "target": "VERSION", "result": "EQUAL", "version": version.to_string()});
+    json!({"request_txn": {"compare": [compare], "success": success}})
+}
+
+/// Compares the revision at which a key was written last; zero stands for a key that does not exist.
+pub(super) fn is_at(key: &[u8], revision: u64) -> Value {
+    json!({"key": text(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_fills_up_the_second_of_the_server_and_no_more() {
+        let server = Timestamp(5_000);
+        for (here, now) in [(5_123, 5_123), (5_000, 5_000), (9_000, 5_999), (1_000, 5_000)] {
+            let clock = Clock::new(server, Timestamp(here));
+            assert_eq!((clock.earliest, clock.now), (server, Timestamp(now)));
+        }
+    }
+
+    #[test]
+    fn a_range_that_makes_no_sense_is_none() {
+        let entry = json!({"key": "YQ==", "value": "Yg==", "create_revision": "2", "mod_revision": "3", "lease": "-4"});
+        let found = range(&json!({"kvs": [entry], "count": "7"})).unwrap();
+        assert_eq!(found.count, 7);
+        let entry = Entry { key: b"a".to_vec(), value: b"b".to_vec(), created: 2, modified: 3, lease: -4 };
+        assert_eq!(found.entries, [entry]);
+        assert_eq!(range(&json!({})), Some(Range::default()));
+        for strange in [
+            json!({"count": 7}),
+            json!({"kvs": [{"key": 7}]}),
+            json!({"kvs": [{"key": "?"}]}),
+            json!({"kvs": [{"mod_revision": "x"}]}),
+        ] {
+            assert_eq!(range(&strange), None, "{strange}");
+        }
+    }
+}

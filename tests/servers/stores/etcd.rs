@@ -1,0 +1,188 @@
+//! etcd as another party sees it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::super::{EtcdEntry, etcd, unique};
+use super::{Run, Store, Stored, epoch};
+
+/// An environment of the shared etcd.
+pub struct EtcdStore {
+    environment: String,
+    /// The leases of what Java took, by the lock's name and its owner.
+    leases: Mutex<BTreeMap<(String, String), i64>>,
+}
+
+impl EtcdStore {
+    pub fn new() -> Self {
+        Self { environment: unique("locks"), leases: Mutex::default() }
+    }
+
+    fn key(&self, kind: &str, name: &str) -> String {
+        format!("shedlock{kind}:{}:{name}", self.environment)
+    }
+}
+
+impl Store for EtcdStore {
+    fn url(&self) -> String {
+        format!("{}?environment={}", etcd().url(), self.environment)
+    }
+
+    fn deletes_free_locks(&self) -> bool {
+        true
+    }
+
+    /// The end is the exact one that shedlock keeps beside the lock, which has to agree with the lease: etcd deletes the
+    /// key not before it, and not much later. Java's locks have the end of their lease.
+    fn stored(&self, name: &str) -> Option<Stored> {
+        // At one instant, or a renewal between the two would count as the lock's.
+        let (entry, state) = etcd().get_both(&self.key("", name), &self.key("-state", name));
+        let entry = entry?;
+        let now = millis_now();
+        // The lease of a lock that was taken anew in between may be revoked already.
+        let Some(left) = etcd().time_left(entry.lease) else { return self.stored(name) };
+        let state: Value = state.map_or(Value::Null, |state| serde_json::from_str(&state.value).unwrap());
+        let after = millis_now();
+        let (since, owner) = entry.value.strip_prefix("ADDED:")?.split_once('@')?;
+        let (since, freed) = (epoch(since), now + left * 1000);
+        let until = match state["owner"] == json!(owner) {
+            true => epoch(state["until"].as_str().unwrap()),
+            false => freed,
+        };
+        // The time left is cut to seconds; a lease lasts two seconds at least.
+        assert!(after + left * 1000 + 1000 >= until, "{name} ends in {left} s, and not at {until}: {entry:?} {state}");
+        assert!(freed <= until.max(now) + 4000, "{name} ends in {left} s, long after {until}: {entry:?} {state}");
+        // It is held while its key is there, except by a run that has ended.
+        let until = if owner.ends_with(":ended") { until } else { until.max(now + 1) };
+        Some(Stored { owner: owner.to_owned(), since, until, now })
+    }
+
+    fn uncertainty(&self, stored: &Stored) -> i64 {
+        // Of Java's locks only the lease is known, in seconds that are cut.
+        if stored.owner.contains(':') { 0 } else { 2000 }
+    }
+
+    fn delete(&self, name: &str) {
+        etcd().delete(&self.key("", name));
+    }
+
+    fn steal(&self, name: &str, owner: &str) {
+        let entry = etcd().get(&self.key("", name)).unwrap();
+        let added = entry.value.split_once('@').unwrap().0;
+        etcd().put(&self.key("", name), &format!("{added}@{owner}"), entry.lease);
+        self.leases.lock().unwrap().insert((name.to_owned(), owner.to_owned()), entry.lease);
+    }
+
+    fn shift(&self, name: &str, by: Duration) {
+        let entry = etcd().get(&self.key("", name)).unwrap();
+        let owner = entry.value.split_once('@').unwrap().1;
+        let added = humantime::format_rfc3339_millis(SystemTime::now() + by);
+        etcd().put(&self.key("", name), &format!("ADDED:{added}@{owner}"), entry.lease);
+    }
+
+    fn connections(&self) -> usize {
+        // The server cannot tell them apart, but the processes of this store have its name in their command line or
+        // environment.
+        let is_ours = |pid: &str| {
+            ["cmdline", "environ"].iter().any(|file| {
+                let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                String::from_utf8_lossy(&text).contains(&self.environment)
+            })
+        };
+        let port = format!(":{:04X}", etcd().port());
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let open: Vec<String> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|fields| fields.len() > 9 && fields[2].ends_with(&port) && fields[3] == "01")
+            .map(|fields| format!("socket:[{}]", fields[9]))
+            .collect();
+        let names = |path: &str| std::fs::read_dir(path).into_iter().flatten().flatten();
+        let processes = names("/proc").filter(|process| process.file_name().to_str().is_some_and(is_ours));
+        let files =
+            processes.flat_map(|process| names(&format!("{}/fd", process.path().display())).collect::<Vec<_>>());
+        let targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        targets
+            .filter(|target| target.to_str().is_some_and(|target| open.iter().any(|socket| socket == target)))
+            .count()
+    }
+
+    fn make_table(&self) {}
+
+    fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
+        let lease = etcd().grant(at_most.as_millis().div_ceil(1000).try_into().unwrap());
+        let (key, value) = (encode(&self.key("", name)), encode(&format!("ADDED:2026-01-31T18:00:00.000Z@{owner}")));
+        let taken = etcd().ask(
+            "kv/txn",
+            &json!({
+                "compare": [{"key": key, "target": "VERSION", "result": "EQUAL", "version": "0"}],
+                "success": [{"request_put": {"key": key, "value": value, "lease": lease.to_string()}}],
+                "failure": [{"request_range": {"key": key}}],
+            }),
+        );
+        if taken["succeeded"] != json!(true) {
+            etcd().revoke(lease);
+            return false;
+        }
+        self.leases.lock().unwrap().insert((name.to_owned(), owner.to_owned()), lease);
+        true
+    }
+
+    fn java_release(&self, name: &str, owner: &str, rest: Duration) {
+        // Java knows the lease that it was granted, and nothing else.
+        let mut leases = self.leases.lock().unwrap();
+        let Some(lease) = leases.remove(&(name.to_owned(), owner.to_owned())) else { return };
+        if !rest.is_zero() {
+            let next = etcd().grant(rest.as_millis().div_ceil(1000).try_into().unwrap());
+            etcd().put(&self.key("", name), &format!("ADDED:2026-01-31T18:00:00.000Z@{owner}"), next);
+            leases.insert((name.to_owned(), owner.to_owned()), next);
+        }
+        if etcd().time_left(lease).is_some() {
+            etcd().revoke(lease);
+        }
+    }
+
+    fn history(&self, name: &str) -> Vec<Run> {
+        let start = self.key("-history", name);
+        let read = |entry: EtcdEntry| {
+            let run: Value = serde_json::from_str(&entry.value).unwrap();
+            let owner = entry.key.rsplit('\0').next().unwrap().to_owned();
+            Run {
+                token: entry.created,
+                host: owner.split(':').next().unwrap().to_owned(),
+                owner,
+                started: epoch(run["started_at"].as_str().unwrap()),
+                ended: run["ended_at"].as_str().map(epoch),
+                exit_code: run["exit_code"].as_i64(),
+                outcome: run["outcome"].as_str().map(str::to_owned),
+            }
+        };
+        let mut runs: Vec<Run> =
+            etcd().range(&format!("{start}\0"), &format!("{start}\x01")).into_iter().map(read).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.token));
+        runs
+    }
+
+    fn things(&self) -> Vec<String> {
+        let of_kind = |kind: &str| {
+            let start = format!("shedlock{kind}:{}", self.environment);
+            etcd().range(&format!("{start}:"), &format!("{start};"))
+        };
+        ["", "-state", "-history"].into_iter().flat_map(of_kind).map(|entry| entry.key).collect()
+    }
+
+    fn carry_out(&self, _: &str) {}
+}
+
+/// Text as the gateway of etcd has it.
+fn encode(text: &str) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text)
+}
+
+/// Milliseconds since the epoch by this machine's clock.
+fn millis_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
