@@ -55,6 +55,11 @@ impl<S: Store> Site<S> {
         self.store.stored(name).unwrap_or_else(|| panic!("{name} is not stored"))
     }
 
+    /// The milliseconds that a lock ends later where the store's clock is coarse.
+    pub(crate) fn grain(&self) -> i64 {
+        i64::try_from(self.store.grain().as_millis()).unwrap()
+    }
+
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.store.stored(name).is_some_and(|stored| stored.is_held())
     }

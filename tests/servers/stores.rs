@@ -566,15 +566,26 @@ impl Store for KubernetesStore {
         });
     }
 
+    /// The server does not tell, but the kernel: those of the processes that have this namespace in their environment.
     fn connections(&self) -> usize {
-        // Established connections to the server's port from outside, as the kernel lists them.
         let port = format!(":{:04X}", self.0.port());
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let is_ours = |line: &&str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            fields.get(2).is_some_and(|remote| remote.ends_with(&port)) && fields.get(3) == Some(&"01")
+        let sockets: Vec<String> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|fields| fields.len() > 9 && fields[2].ends_with(&port) && fields[3] == "01")
+            .map(|fields| format!("socket:[{}]", fields[9]))
+            .collect();
+        let ours = |process: &std::path::Path| {
+            let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+            environment.windows(self.0.name.len()).any(|part| part == self.0.name.as_bytes())
         };
-        table.lines().filter(is_ours).count()
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let open = processes.filter(|process| ours(process)).flat_map(|process| {
+            let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+            files.filter_map(|file| std::fs::read_link(file.path()).ok()).collect::<Vec<_>>()
+        });
+        open.filter(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str())).count()
     }
 
     fn make_table(&self) {}

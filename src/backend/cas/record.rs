@@ -105,8 +105,8 @@ impl Record {
         let going_on = u32::from(self.is_held(clock) && !is_ours);
         released.keep(claim.keep.max(going_on));
         if self.is_held(clock) && is_ours {
-            let taken = Clock { now: self.since.unwrap_or(clock.now), ..clock };
-            released.until = Some(if hold.is_zero() { clock.now } else { taken.after(hold).max(clock.now) });
+            // Not later: `every` ends with a minute of the clock, at which cron starts the next run.
+            released.until = Some((self.since.unwrap_or(clock.now) + hold).max(clock.now));
             released.owner = claim.owner.ended();
         }
         released
