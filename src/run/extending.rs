@@ -31,9 +31,8 @@ impl Extension {
 impl Running {
     /// Returns what is known at first of the end of a lock whose at-most is used up at `limit`.
     pub(super) fn first_extension(&self, grant: Grant, limit: Moment) -> Extension {
-        let until = grant.until.max(grant.locked_at + self.policy.at_most);
         Extension {
-            until,
+            until: self.meant(grant),
             reach: limit.max(self.lease_end),
             stray: Duration::ZERO,
             query: LockQuery::Due(self.first_query(limit)),
@@ -54,8 +53,12 @@ impl Running {
     /// Returns until when at-most was extended, if it was.
     pub(super) fn extended(&self) -> Option<Timestamp> {
         let (extension, lease) = (self.extension?, self.lease?);
-        let meant = self.policy.at_most + EXTENDED;
-        (extension.until.since(lease.grant.locked_at) >= meant).then_some(extension.until)
+        (extension.until >= self.meant(lease.grant) + EXTENDED).then_some(extension.until)
+    }
+
+    /// Returns the end of at-most as the backend has it, which is later where its clock is coarse.
+    fn meant(&self, grant: Grant) -> Timestamp {
+        grant.until.max(grant.locked_at + self.policy.at_most)
     }
 
     /// Returns when the lock's end is to be asked for.

@@ -27,6 +27,8 @@ mod herd;
 mod holding;
 mod init;
 mod job;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
 mod late_takings;
 mod leases;

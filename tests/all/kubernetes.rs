@@ -1,0 +1,322 @@
+//! Leases on a real API server: rights, tokens, what others do with a Lease, and what the program says about trouble.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::support::{Finished, Place, finish, wait_until};
+use servers::stores::{KubernetesStore, Store};
+use servers::{Kubernetes, Namespace, STRANGER, certificates};
+
+const RIGHTS: &str = include_str!("../../packaging/kubernetes/rbac.yaml");
+
+/// `shedlock WORDS` with this URL.
+fn shedlock(place: &Place, url: &str, words: &[&str]) -> Command {
+    let mut command = place.shedlock(words);
+    command.env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+fn run(place: &Place, url: &str, words: &[&str]) -> Finished {
+    finish(&mut shedlock(place, url, &[&["run", "--name", "job", "--at-most", "1m"], words].concat()))
+}
+
+/// The URL of the account `shedlock` of the namespace, with a token as a pod has it.
+fn of_account(place: &Place, namespace: &Namespace) -> String {
+    fs::write(place.path("token"), namespace.token_of("shedlock")).unwrap();
+    namespace.url_at(&format!("127.0.0.1:{}", namespace.port()), place.path("token").to_str().unwrap())
+}
+
+#[test]
+fn the_role_has_all_rights_that_are_needed_and_no_more() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    let printed = finish(&mut shedlock(&place, "", &["schema", "kubernetes"]));
+    assert_eq!((printed.code(), printed.stdout.as_str()), (Some(0), RIGHTS));
+    namespace.apply(&printed.stdout);
+    let url = of_account(&place, &namespace);
+    run(&place, &url, &["--lease", "2s", "sleep", "2.5"]).is_silent_with(0);
+    run(&place, &url, &["--at-least", "30s", "true"]).is_silent_with(0);
+    run(&place, &url, &["-E", "75", "true"]).is_silent_with(75);
+    for words in [
+        &["status"][..],
+        &["history"],
+        &["check"],
+        &["init"],
+        &["unlock", "--force", "job"],
+        &["pause", "job"],
+        &["resume", "job"],
+    ] {
+        let finished = finish(&mut shedlock(&place, &url, words));
+        assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{words:?}: {finished:?}");
+    }
+    // Each verb is needed: without it something fails, and says which rights there have to be.
+    let without = |verb: &str| RIGHTS.replace(&format!("{verb}, "), "").replace(&format!(", {verb}]"), "]");
+    for (verb, name, words) in [
+        ("get", "a", &["run", "--name", "a", "--at-most", "1m", "true"][..]),
+        ("create", "b", &["run", "--name", "b", "--at-most", "1m", "true"]),
+        ("update", "job", &["run", "--name", "job", "--at-most", "1m", "true"]),
+        ("list", "", &["status"]),
+    ] {
+        let namespace = servers::kubernetes().namespace();
+        if name == "job" {
+            run(&place, &namespace.url(), &["true"]).is_silent_with(0);
+        }
+        let rights = without(verb);
+        assert_ne!(rights, RIGHTS);
+        namespace.apply(&rights);
+        let refused = finish(&mut shedlock(&place, &of_account(&place, &namespace), words));
+        refused.complains(125, &format!("cannot {verb} resource \"leases\""));
+        assert!(refused.stderr.contains("hint: the service account needs the verbs get, create, update and list"));
+    }
+}
+
+#[test]
+fn check_says_what_is_missing() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    let check = |url: &str| {
+        let finished = finish(&mut shedlock(&place, url, &["check", "--json"]));
+        let found: Value = serde_json::from_str(&finished.stdout).unwrap_or_else(|why| panic!("{why}: {finished:?}"));
+        found
+    };
+    let says = |found: &Value, grade: &str, subject: &str, seen: &str| {
+        let is_it = |one: &Value| {
+            (one["grade"] == grade && one["subject"] == subject) && one["seen"].as_str().unwrap().contains(seen)
+        };
+        assert!(found.as_array().unwrap().iter().any(is_it), "{grade} {subject} {seen}: {found:#}");
+    };
+    let good = check(&namespace.url());
+    for (subject, seen) in [
+        ("address", "answers"),
+        ("TLS", "certificate and name are verified"),
+        ("server", "Kubernetes v"),
+        ("login", "as keeper"),
+        ("namespace", &namespace.name),
+        ("rights", "get, create, update and list"),
+        ("clock", "agree"),
+        ("take", ""),
+        ("release", ""),
+    ] {
+        says(&good, "good", subject, seen);
+    }
+    let address = format!("127.0.0.1:{}", namespace.port());
+    let token = |name: &str, text: &str| {
+        fs::write(place.path(name), text).unwrap();
+        namespace.url_at(&address, place.path(name).to_str().unwrap())
+    };
+    says(&check(&token("stranger", STRANGER)), "bad", "rights", "no right to get, create, update, list Leases");
+    says(&check(&token("nobody", "of-nobody")), "bad", "login", "does not know this client");
+    let rights = servers::kubernetes().namespace();
+    rights.apply(&RIGHTS.replace(", list]", "]"));
+    says(&check(&of_account(&place, &rights)), "unwise", "rights", "no right to list");
+    let missing = check(&namespace.url().replace(&namespace.name, "no-such-namespace"));
+    says(&missing, "bad", "take", "namespaces \"no-such-namespace\" not found");
+    let strange = namespace.url().replace(&certificates().authority(), &certificates().stranger());
+    says(&check(&strange), "bad", "TLS", "certificate");
+    says(&check("kubernetes:jobs"), "bad", "login", "this is not a pod");
+}
+
+/// Kubernetes writes a pod's token anew before the old one expires; a job with a lease outlives its first token.
+#[test]
+fn a_token_that_expires_while_the_job_runs_is_read_again() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    namespace.apply(RIGHTS);
+    let url = of_account(&place, &namespace);
+    let account = format!("/api/v1/namespaces/{}/serviceaccounts/shedlock", namespace.name);
+    let words = [
+        "run",
+        "--name",
+        "job",
+        "--at-most",
+        "1m",
+        "--lease",
+        "2s",
+        "sh",
+        "-c",
+        "until [ -e go ]; do sleep 0.05; done",
+    ];
+    let job = super::support::start(&mut shedlock(&place, &url, &words));
+    let store = KubernetesStore(namespace.clone());
+    let taken = wait_until("the taking", || store.stored("job"));
+    // The tokens of an account that is deleted are void at once.
+    namespace.request("DELETE", &account, "");
+    namespace.apply(RIGHTS);
+    fs::write(place.path("next"), namespace.token_of("shedlock")).unwrap();
+    fs::rename(place.path("next"), place.path("token")).unwrap();
+    wait_until("two renewals", || (store.stored("job")?.until > taken.until + 2000).then_some(()));
+    fs::write(place.path("go"), "").unwrap();
+    super::support::finish_child(job).is_silent_with(0);
+    assert_eq!(store.history("job")[0].outcome.as_deref(), Some("success"));
+}
+
+/// A pod has nothing but what Kubernetes gives it: the variables, and here the files of the test.
+#[test]
+fn in_a_pod_the_server_is_known() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    let store = KubernetesStore(namespace.clone());
+    let files = store.url().split_once('?').unwrap().1.to_owned();
+    let url = format!("kubernetes:{}?{files}", namespace.name);
+    let mut command = shedlock(&place, &url, &["run", "--name", "job", "--at-most", "1m", "--", "sh", "-c"]);
+    command.arg("test -n \"$SHEDLOCK_LOCK_TOKEN\" && shedlock verify || exit 9");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_shedlock")).parent().unwrap();
+    command.env("PATH", format!("{}:{}", program.display(), std::env::var("PATH").unwrap()));
+    command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", namespace.port().to_string());
+    finish(&mut command).is_silent_with(0);
+    assert_eq!(store.history("job").len(), 1);
+    // Outside of a pod there is no such server, and without its files no login.
+    run(&place, &url, &["true"]).complains(125, "this is not a pod");
+    let bare = finish(
+        shedlock(&place, "kubernetes:", &["run", "--name", "job", "--at-most", "1m", "true"])
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
+    );
+    bare.complains(125, "/var/run/secrets/kubernetes.io/serviceaccount");
+    assert!(bare.stderr.contains("automountServiceAccountToken"), "{bare:?}");
+}
+
+/// Also `kubectl edit`: what others have written into the Lease stays in it.
+#[test]
+fn a_lease_keeps_what_others_have_added() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "job", "labels": {"team": "ops"}, "annotations": {"note": "ours"}},
+    });
+    namespace.request("POST", &namespace.leases(""), &lease.to_string());
+    run(&place, &namespace.url(), &["true"]).is_silent_with(0);
+    let lease = namespace.request("GET", &namespace.leases("/job"), "");
+    let metadata = &lease["metadata"];
+    assert_eq!((&metadata["labels"]["team"], &metadata["annotations"]["note"]), (&json!("ops"), &json!("ours")));
+    assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "shedlock");
+    let listed = finish(&mut shedlock(&place, &namespace.url(), &["status"]));
+    assert!(listed.stdout.contains("job"), "{listed:?}");
+}
+
+/// Many takings under a clock that tells whole seconds.
+#[test]
+fn jobs_of_milliseconds_never_overlap_under_a_clock_of_seconds() {
+    let (place, store) = (Place::new(), KubernetesStore::new());
+    let url = store.url();
+    let job = "mkdir running || echo twice >> overlaps; sleep 0.05; rmdir running; echo done >> ran";
+    let begun: Vec<_> = (0..4)
+        .map(|_| {
+            let lines = format!(
+                "for i in 1 2 3 4 5; do {} run --name job --at-most 3s --lease 1s --wait 1m sh -c '{job}' || exit; done",
+                env!("CARGO_BIN_EXE_shedlock")
+            );
+            let mut command = shedlock(&place, &url, &[]);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &lines]).current_dir(place.path(""));
+            for (key, value) in command.stdin(std::process::Stdio::null()).get_envs() {
+                match value {
+                    Some(value) => shell.env(key, value),
+                    None => shell.env_remove(key),
+                };
+            }
+            super::support::start(&mut shell)
+        })
+        .collect();
+    for run in begun {
+        super::support::finish_child(run).is_silent_with(0);
+    }
+    assert_eq!((place.lines("ran").len(), place.read("overlaps").as_str()), (20, ""));
+}
+
+/// A server that has these answers for one request after the other, and then the last again.
+fn answering(answers: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    thread::spawn(move || {
+        let next = &next;
+        thread::scope(|scope| {
+            for stream in listener.incoming().flatten() {
+                scope.spawn(move || {
+                    let mut stream = BufReader::new(stream);
+                    loop {
+                        let (mut line, mut length) = (String::from("x"), 0);
+                        while line.trim() != "" {
+                            line.clear();
+                            if stream.read_line(&mut line).unwrap_or(0) == 0 {
+                                return;
+                            }
+                            if let Some(number) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                                length = number.trim().parse().unwrap();
+                            }
+                        }
+                        let _ = stream.read_exact(&mut vec![0; length]);
+                        let number = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        let (head, body) = answers[number.min(answers.len() - 1)].split_once('|').unwrap();
+                        let date = humantime_date();
+                        let length = body.len();
+                        let text = format!("HTTP/1.1 {head}\r\nDate: {date}\r\nContent-Length: {length}\r\n\r\n{body}");
+                        if stream.get_mut().write_all(text.as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+    });
+    format!("kubernetes://{address}/jobs?sslmode=disable")
+}
+
+/// The time in the form of HTTP; date(1) has it.
+fn humantime_date() -> String {
+    let text = finish(Command::new("date").args(["-u", "+%a, %d %b %Y %H:%M:%S GMT"]).env("LC_ALL", "C"));
+    text.stdout.trim().to_owned()
+}
+
+const NONE: &str = r#"404 Not Found|{"kind":"Status","reason":"NotFound","details":{"kind":"leases"},"code":404}"#;
+
+#[test]
+fn what_the_server_refuses_is_told_with_its_reason() {
+    let place = Place::new();
+    let status = r#"{"kind":"Status","message":"because"}"#;
+    for (answer, said, hint) in [
+        ("401 Unauthorized", "the API server does not know this client", "token-file"),
+        ("403 Forbidden", "answers 403: because", "get, create, update and list"),
+        ("422 Unprocessable Entity", "answers 422: because", ""),
+        ("500 Internal Server Error", "answers 500: because", ""),
+        ("503 Service Unavailable", "answers 503: because", ""),
+        ("429 Too Many Requests", "answers 429: because", "FlowSchemas"),
+        ("410 Gone", "answers 410: because", ""),
+    ] {
+        let answers: &'static [&'static str] = Box::leak(Box::new([&*format!("{answer}|{status}").leak() as &str]));
+        let finished = run(&place, &answering(answers), &["--backend-timeout", "1s", "touch", "ran"]);
+        finished.complains(125, said);
+        assert!(finished.stderr.contains(hint), "{finished:?}");
+    }
+    run(&place, &answering(&["200 OK|<html>"]), &["--backend-timeout", "1s", "touch", "ran"])
+        .complains(125, "is not one of a Kubernetes API server");
+    assert!(!place.path("ran").exists());
+}
+
+/// The server is overloaded for a moment, loses its leader after that, and is then well.
+#[test]
+fn a_server_that_is_busy_is_asked_again_when_it_wants_to_be() {
+    let stored = r#"201 Created|{"kind":"Lease","metadata":{"name":"job"},"spec":{}}"#;
+    let busy = "429 Too Many Requests\r\nRetry-After: 1|{\"kind\":\"Status\"}";
+    let answers: &'static [&'static str] =
+        Box::leak(Box::new([busy, "503 Service Unavailable|{\"kind\":\"Status\"}", NONE, stored]));
+    let began = std::time::Instant::now();
+    // What it says that it has stored is not what it was sent.
+    let place = Place::new();
+    let finished = run(&place, &answering(answers), &["--backend-timeout", "5s", "touch", "ran"]);
+    finished.complains(125, "has stored another owner or end than it was sent");
+    assert!(began.elapsed() >= std::time::Duration::from_secs(1), "it asked before the second was over");
+    assert!(!place.path("ran").exists());
+}
+
+#[test]
+fn a_server_that_is_killed_and_started_again_has_the_lock() {
+    let server = Kubernetes::fresh(&[]);
+    let (place, store) = (Place::new(), KubernetesStore(server.namespace()));
+    run(&place, &store.url(), &["--at-least", "1m", "true"]).is_silent_with(0);
+    server.kill();
+    run(&place, &store.url(), &["--backend-timeout", "1s", "true"]).complains(125, "connection refused");
+    server.start();
+    run(&place, &store.url(), &["-E", "75", "true"]).is_silent_with(75);
+}
