@@ -119,19 +119,47 @@ fn answers() -> Vec<Vec<Vec<u8>>> {
         vec![vec![], bytes(":9223372036854775808\r\n")],
         vec![vec![], bytes("-MOVED 1 [::1\r\n")],
     ];
+    // ZooKeeper: a session and then nonsense, a server that may only be read, a session that is none, lengths that cannot be,
+    // answers to other requests, a refused login, lists without end.
+    let session = |rest: &[u8]| {
+        let greeting = [b"\0\0\0\0\0\0\x0f\xa0\0\0\0\0\0\0\0\x01\0\0\0\x10".as_slice(), &[7; 16]].concat();
+        let length = u32::try_from(greeting.len() + 1).unwrap().to_be_bytes();
+        vec![vec![], [length.as_slice(), &greeting, b"\0", rest].concat()]
+    };
+    let reply = |number: i32, error: i32, body: &[u8]| {
+        let head = [number.to_be_bytes().as_slice(), &[0; 8], &error.to_be_bytes(), body].concat();
+        [u32::try_from(head.len()).unwrap().to_be_bytes().as_slice(), &head].concat()
+    };
+    all.extend([
+        session(&noise(10, 300)),
+        session(b""),
+        session(b"\xff\xff\xff\xff"),
+        session(b"\x01\0\0\0"),
+        session(b"\0\0\0\0"),
+        session(&reply(-4, -115, b"")),
+        session(&reply(9, 0, b"")),
+        session(&[reply(-4, 0, b""), reply(1, 0, &[0xff; 68]), reply(2, 0, &[0x7f; 90]), reply(3, -101, b"")].concat()),
+        session(
+            &[reply(-4, 0, b""), reply(1, 0, &[0; 68]), reply(2, 0, b"\x7f\xff\xff\xff"), reply(3, 7, b"")].concat(),
+        ),
+        vec![vec![], b"\0\0\0\x25\0\0\0\0\0\0\x0f\xa0\0\0\0\0\0\0\0\x01\0\0\0\x10aaaaaaaaaaaaaaaa\x01".to_vec()],
+        vec![vec![], [b"\0\0\0\x25".as_slice(), &[0; 37]].concat()],
+    ]);
     all.extend((0..3).map(|seed| vec![noise(seed, 40)]));
     all.extend((0..3).map(|seed| vec![vec![], noise(100 + seed, 200)]));
     all
 }
 
 /// A URL of each backend that leads to a port, with a password where that is not one answer more to give.
-fn urls(port: u16) -> [String; 5] {
+fn urls(port: u16) -> [String; 7] {
     [
         format!("postgres://jobs:{SECRET}@127.0.0.1:{port}/x"),
         format!("mysql://jobs:{SECRET}@127.0.0.1:{port}/x"),
         format!("redis://127.0.0.1:{port}"),
         format!("rediss://:{SECRET}@127.0.0.1:{port}?sslmode=require"),
         format!("redis-cluster://:{SECRET}@127.0.0.1:{port}"),
+        format!("zookeeper://jobs:{SECRET}@127.0.0.1:{port}"),
+        format!("zookeeper://jobs:{SECRET}@127.0.0.1:{port}?sslmode=require"),
     ]
 }
 

@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::relay::{Act, Chunk, Relay};
 use super::support::process::touch;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
-use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 const NAME: &str = "late";
 /// In every taking, and only there: for MySQL in hexadecimal digits.
-const DIGITS: &str = "6c617465";
+const DIGITS: &[u8] = b"6c617465";
+/// In every write to ZooKeeper, where a lock is read before: the begin of a transaction.
+const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
 
 macro_rules! stories {
     ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident;)*) => {
         $(
             #[test]
             fn $postgres() {
-                $story(&PostgresStore::new(), NAME);
+                $story(&PostgresStore::new(), NAME.as_bytes());
             }
 
             #[test]
@@ -27,7 +29,7 @@ macro_rules! stories {
 
             #[test]
             fn $redis() {
-                $story(&RedisStore::new(), NAME);
+                $story(&RedisStore::new(), NAME.as_bytes());
             }
         )*
     };
@@ -56,6 +58,20 @@ stories! {
         redis_fails_and_says_that_it_left_a_taking_on_its_way;
 }
 
+/// A store that reads a lock before it writes it sends no taking while another holds the lock, so that there are fewer stories.
+#[test]
+fn zookeeper_refuses_a_taking_that_was_given_up() {
+    is_refused(&ZooKeeperStore::new(), TRANSACTION);
+}
+
+#[test]
+fn zookeeper_fails_and_says_that_it_left_a_taking_on_its_way() {
+    let store = ZooKeeperStore::new();
+    // Where the first node is missing, the clock is read by a transaction as well.
+    store.make_table();
+    says_so_after_trouble(&store, TRANSACTION);
+}
+
 fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {
     let mut command = place.run(NAME, arguments);
     command.env("SHEDLOCK_BACKEND", url);
@@ -65,12 +81,12 @@ fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {
 /// A relay that does `act` with the first taking, and `rest` with what comes on connections after that one.
 fn relay(
     store: &impl Store,
-    needle: &'static str,
+    needle: &'static [u8],
     act: Act,
     rest: impl Fn(&Chunk<'_>) -> Act + Send + Sync + 'static,
 ) -> (String, Relay) {
     let met = AtomicBool::new(false);
-    Relay::before(&store.url(), move |chunk| match chunk.has(needle.as_bytes()) && !met.swap(true, Ordering::SeqCst) {
+    Relay::before(&store.url(), move |chunk| match chunk.has(needle) && !met.swap(true, Ordering::SeqCst) {
         true => act,
         false if met.load(Ordering::SeqCst) => rest(chunk),
         false => Act::Pass,
@@ -88,7 +104,7 @@ fn is_free_after_the_thaw(store: &impl Store, place: &Place, relay: &Relay) {
 
 /// The relay has read all of the request and passes on nothing of it, nor that the client has hung up, until the run has ended.
 /// What gives the taking back comes by another connection.
-fn is_refused(store: &impl Store, needle: &'static str) {
+fn is_refused(store: &impl Store, needle: &'static [u8]) {
     let place = Place::new();
     // So that the history is there, and the lock once was.
     finish(&mut run(&place, &store.url(), &["true"])).is_silent_with(0);
@@ -117,7 +133,7 @@ fn while_held(store: &impl Store, place: &Place, meanwhile: impl FnOnce(&dyn Fn(
 }
 
 /// The first taking is stranded, and the second finds that another holds the lock.
-fn is_refused_after_a_skip(store: &impl Store, needle: &'static str) {
+fn is_refused_after_a_skip(store: &impl Store, needle: &'static [u8]) {
     let place = Place::new();
     let (url, relay) = relay(store, needle, Act::Strand, |_| Act::Pass);
     while_held(store, &place, |_| finish(&mut run(&place, &url, &["-E", "75", "touch", "ran"]))).is_silent_with(75);
@@ -126,7 +142,7 @@ fn is_refused_after_a_skip(store: &impl Store, needle: &'static str) {
 }
 
 /// What would refuse the first taking must not refuse the later ones of the same run.
-fn is_refused_after_a_wait(store: &impl Store, needle: &'static str) {
+fn is_refused_after_a_wait(store: &impl Store, needle: &'static [u8]) {
     let place = Place::new();
     let (url, relay) = relay(store, needle, Act::Strand, |_| Act::Pass);
     let waiter = while_held(store, &place, |end| {
@@ -141,7 +157,7 @@ fn is_refused_after_a_wait(store: &impl Store, needle: &'static str) {
 }
 
 /// Nor does what would give it back come through.
-fn says_so_after_a_skip(store: &impl Store, needle: &'static str) {
+fn says_so_after_a_skip(store: &impl Store, needle: &'static [u8]) {
     let place = Place::new();
     let rest = |chunk: &Chunk<'_>| if chunk.connection < 2 { Act::Pass } else { Act::Freeze(0) };
     let (url, _relay) = relay(store, needle, Act::Strand, rest);
@@ -152,7 +168,7 @@ fn says_so_after_a_skip(store: &impl Store, needle: &'static str) {
 }
 
 /// The usual way: nothing comes through any more.
-fn says_so_after_trouble(store: &impl Store, needle: &'static str) {
+fn says_so_after_trouble(store: &impl Store, needle: &'static [u8]) {
     let place = Place::new();
     let (url, _relay) = relay(store, needle, Act::Freeze(0), |_| Act::Freeze(0));
     let ended = finish(&mut run(&place, &url, &["--backend-timeout", "2s", "touch", "ran"]));

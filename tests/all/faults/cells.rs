@@ -176,5 +176,5 @@ fn every_cell_promises_something_or_says_why_not() {
             }
         }
     }
-    assert_eq!((cells, empty), (14 * 5 * 4, 3 * 4 + 5));
+    assert_eq!((cells, empty), (14 * 5 * 5, 3 * 5 + 5));
 }

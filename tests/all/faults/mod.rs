@@ -49,6 +49,7 @@ macro_rules! matrix {
         matrix!(@ postgres: Postgres; $($test: $fault;)*);
         matrix!(@ mariadb: MariaDb; $($test: $fault;)*);
         matrix!(@ redis: Redis; $($test: $fault;)*);
+        matrix!(@ zookeeper: ZooKeeper; $($test: $fault;)*);
     };
     (@ $module:ident: $backend:ident; $($test:ident: $fault:ident;)*) => {
         mod $module {

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use super::faults::Fault;
 use super::network::Network;
 use crate::support::{Place, finish};
-use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
-use servers::{MariaDb, Postgres, Redis, RedisDatabase, Server, unique};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::{MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -15,11 +15,15 @@ pub(super) enum Backend {
     Postgres,
     MariaDb,
     Redis,
+    ZooKeeper,
 }
 
 impl Backend {
-    pub(super) const ALL: [Self; 4] = [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis];
+    pub(super) const ALL: [Self; 5] = [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper];
 }
+
+/// The record of a lock as shedlock writes it.
+const WRITING: &[u8] = b"\"owner\":";
 
 /// A server that all tests have, or one of this test's own.
 enum Of<T: 'static> {
@@ -56,6 +60,7 @@ enum Host {
     Postgres(Of<Postgres>),
     MariaDb(Of<MariaDb>),
     Redis(Of<Redis>, RedisDatabase),
+    ZooKeeper(Of<ZooKeeper>),
 }
 
 pub(super) struct Site {
@@ -93,6 +98,12 @@ impl Site {
                 let database = server.database();
                 let store = RedisStore::of(database.clone());
                 (Host::Redis(server, database), Some(Box::new(store)))
+            }
+            Backend::ZooKeeper => {
+                let own = || ZooKeeper::fresh(&[]);
+                let server = Of::fit(fault, servers::zookeeper, own, ZooKeeper::with_moving_clock);
+                let store = ZooKeeperStore::of(&server);
+                (Host::ZooKeeper(server), Some(Box::new(store)))
             }
         };
         let network = (fault == Fault::NetworkCut).then(Network::new);
@@ -137,6 +148,7 @@ impl Site {
             Host::Postgres(server) => server,
             Host::MariaDb(server) => server,
             Host::Redis(server, _) => server,
+            Host::ZooKeeper(server) => server,
         }
     }
 
@@ -149,11 +161,12 @@ impl Site {
         self.network.as_ref()
     }
 
-    /// The words in which every request names the lock.
+    /// The words in which every request names the lock; in ZooKeeper, where a lock is read before, those of every write.
     pub(super) fn needle(&self, name: &str) -> Vec<u8> {
         match self.backend {
             // MySQL gets the name in hexadecimal digits.
             Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
+            Backend::ZooKeeper => WRITING.to_vec(),
             _ => name.as_bytes().to_vec(),
         }
     }

@@ -1,6 +1,7 @@
-//! A chroot of the shared ZooKeeper.
+//! The locks below a node of a ZooKeeper.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -13,14 +14,18 @@ const UNKNOWN: &str = "unknown";
 
 /// The locks below a node that nobody else uses.
 pub struct ZooKeeperStore {
-    server: &'static ZooKeeper,
+    port: u16,
+    client: Arc<ZooKeeperClient>,
     chroot: String,
 }
 
 impl ZooKeeperStore {
     pub fn new() -> Self {
-        let server = zookeeper();
-        Self { server, chroot: server.chroot() }
+        Self::of(zookeeper())
+    }
+
+    pub fn of(server: &ZooKeeper) -> Self {
+        Self { port: server.port(), client: Arc::clone(server.client()), chroot: server.chroot() }
     }
 
     pub fn chroot(&self) -> &str {
@@ -152,13 +157,13 @@ impl ZooKeeperLocks<'_> {
 
 impl ZooKeeperStore {
     pub fn locks(&self) -> ZooKeeperLocks<'_> {
-        ZooKeeperLocks { client: self.server.client(), chroot: &self.chroot }
+        ZooKeeperLocks { client: &self.client, chroot: &self.chroot }
     }
 }
 
 impl Store for ZooKeeperStore {
     fn url(&self) -> String {
-        format!("zookeeper://127.0.0.1:{}{}", self.server.port(), self.chroot)
+        format!("zookeeper://127.0.0.1:{}{}", self.port, self.chroot)
     }
 
     fn in_one_record(&self) -> bool {
@@ -192,7 +197,7 @@ impl Store for ZooKeeperStore {
     /// The server cannot tell the connections of its tests from each other, but the kernel can: those of processes that
     /// have this store's URL in their environment.
     fn connections(&self) -> usize {
-        let sockets = sockets_to(self.server.port());
+        let sockets = sockets_to(self.port);
         let name = self.chroot.as_bytes();
         let mut count = 0;
         for process in fs::read_dir("/proc").unwrap().flatten() {
@@ -223,13 +228,13 @@ impl Store for ZooKeeperStore {
     }
 
     fn things(&self) -> Vec<String> {
-        let names = self.server.client().request(&json!(["children", self.chroot]));
+        let names = self.client.request(&json!(["children", self.chroot]));
         names.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
     }
 
     fn carry_out(&self, schema: &str) {
         for path in schema.lines().filter_map(|line| line.strip_prefix("create ")?.strip_suffix(" \"\"")) {
-            self.server.client().request(&json!(["create", path, ""]));
+            self.client.request(&json!(["create", path, ""]));
         }
     }
 }
