@@ -176,6 +176,71 @@ fn in_a_pod_the_server_is_known() {
     assert!(bare.stderr.contains("automountServiceAccountToken"), "{bare:?}");
 }
 
+/// What a kubelet puts into a pod: the account's files, in a mount namespace of their own.
+const POD: &str = r#"
+    mount -t tmpfs none /run
+    [ -d /var/run ] || ln -s /run /var/run
+    mkdir -p /var/run/secrets/kubernetes.io
+    ln -s "$1" /var/run/secrets/kubernetes.io/serviceaccount
+    shift
+    exec "$@"
+"#;
+
+#[test]
+fn the_cron_job_of_the_examples_works_in_a_pod_with_the_role() {
+    let (place, namespace) = (Place::new(), servers::kubernetes().namespace());
+    namespace.apply(RIGHTS);
+    let manifest = include_str!("../../packaging/kubernetes/cronjob.yaml");
+    let (_, rest) = manifest.split_once("command: [shedlock, ").unwrap();
+    let (words, rest) = rest.split_once("--, report]").unwrap();
+    let words: Vec<&str> = words.split([',', ' ', '\n']).filter(|word| !word.is_empty()).collect();
+    assert!(rest.contains("- name: SHEDLOCK_BACKEND\n                  value: \"kubernetes:\"\n"));
+    assert!(manifest.contains("serviceAccountName: shedlock ") && RIGHTS.contains("kind: ServiceAccount"));
+    for (file, text) in [("token", namespace.token_of("shedlock")), ("namespace", namespace.name.clone())] {
+        fs::write(place.path(file), text).unwrap();
+    }
+    fs::copy(certificates().authority(), place.path("ca.crt")).unwrap();
+    let pod = |job: &[&str]| {
+        let mut command = shedlock(&place, "kubernetes:", &[&words, &["--"][..], job].concat());
+        command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
+        command.env("KUBERNETES_SERVICE_PORT", namespace.port().to_string());
+        let account = place.path("");
+        let launcher = ["unshare", "--mount", "sh", "-ec", POD, "sh", account.to_str().unwrap()];
+        finish(&mut super::stage::by_root(&launcher, &command))
+    };
+    let done = pod(&["sh", "-c", "echo done by $SHEDLOCK_LOCK_NAME"]);
+    assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (Some(0), "done by nightly-report\n", ""));
+    // The pod of the same firing on another node.
+    pod(&["echo", "never"]).is_silent_with(0);
+    assert_eq!(KubernetesStore(namespace).history("nightly-report").len(), 1);
+}
+
+/// Everything is known to the API server, and nothing is missing.
+#[test]
+fn the_api_server_takes_the_manifests() {
+    let namespace = servers::kubernetes().namespace();
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/kubernetes")).unwrap() {
+        let file = entry.unwrap().path();
+        for manifest in fs::read_to_string(&file).unwrap().split("\n---\n") {
+            let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
+            let group = match kind {
+                "CronJob" => "/apis/batch/v1",
+                "Role" | "RoleBinding" => "/apis/rbac.authorization.k8s.io/v1",
+                _ => "/api/v1",
+            };
+            let path = format!(
+                "{group}/namespaces/{}/{}s?fieldValidation=Strict&dryRun=All",
+                namespace.name,
+                kind.to_lowercase()
+            );
+            let (status, answer) = namespace.try_request("POST", &path, manifest);
+            assert_eq!(status, 201, "{}: {answer}", file.display());
+            let (status, _) = namespace.try_request("POST", &path, &manifest.replacen("metadata:", "metadatum:", 1));
+            assert_eq!(status, 400, "the server is strict");
+        }
+    }
+}
+
 /// Also `kubectl edit`: what others have written into the Lease stays in it.
 #[test]
 fn a_lease_keeps_what_others_have_added() {

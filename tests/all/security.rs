@@ -19,7 +19,7 @@ use super::support::process::write_script;
 use super::support::{Finished, Place, finish};
 #[cfg(feature = "redis")]
 use super::support::{is_alive, wait_until};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
 use servers::unique;
 
 const DOCUMENT: &str = "docs/security.md";
@@ -185,7 +185,7 @@ fn verify_full_is_what_check_says_it_is() {
 }
 
 /// What somebody who runs jobs does: all commands, on this backend. The first that does not do its work, if any.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
 fn hindered(url: &str) -> Option<String> {
     let place = Place::new();
     let lines = [
@@ -209,7 +209,7 @@ fn hindered(url: &str) -> Option<String> {
 }
 
 /// Somebody with these rights can do all that jobs need, and renew.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
 #[track_caller]
 fn has_enough(url: &str) {
     let place = Place::new();
@@ -222,7 +222,7 @@ fn has_enough(url: &str) {
 }
 
 /// Somebody may look, and changes nothing.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
 #[track_caller]
 fn may_only_look(url: &str) {
     let place = Place::new();
@@ -273,6 +273,34 @@ fn the_rights_in_postgres_are_enough() {
     may_only_look(&watcher);
     for (what, statements) in with_less(&statements) {
         assert!(hindered(&granted(&statements)[0]).is_some(), "{what}");
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+#[test]
+fn the_rights_in_kubernetes_are_enough() {
+    let roles = block("the_rights_in_kubernetes_are_enough");
+    let place = Place::new();
+    let granted = |roles: &str| {
+        let namespace = servers::kubernetes().namespace();
+        namespace.apply(roles);
+        ["jobs", "watcher"].map(|name| {
+            let bound = include_str!("../../packaging/kubernetes/rbac.yaml").replace("shedlock", name);
+            let (account, rest) = bound.split_once("\n---\n").unwrap();
+            namespace.apply(&format!("{account}\n---\n{}", rest.split_once("\n---\n").unwrap().1));
+            let file = place.path(&unique(name));
+            fs::write(&file, namespace.token_of(name)).unwrap();
+            namespace.url_at(&format!("127.0.0.1:{}", namespace.port()), file.to_str().unwrap())
+        })
+    };
+    let [jobs, watcher] = granted(&roles);
+    has_enough(&jobs);
+    may_only_look(&watcher);
+    for verb in ["get, ", "create, ", "update, ", ", list"] {
+        let (ours, others) = roles.split_once("\n---\n").unwrap();
+        let less = format!("{}\n---\n{others}", ours.replace(verb, ""));
+        assert_ne!(less, roles);
+        assert!(hindered(&granted(&less)[0]).is_some(), "{verb}");
     }
 }
 

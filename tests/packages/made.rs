@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 /// What goes into the program. All else in a package is compared with the sources, see `contents`.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     ".cargo",
     "Cargo.toml",
     "Cargo.lock",
@@ -15,6 +15,7 @@ const SOURCES: [&str; 8] = [
     "packaging/build",
     "packaging/examples",
     "packaging/kubernetes/cronjob.yaml",
+    "packaging/kubernetes/rbac.yaml",
 ];
 
 /// This machine, in the words of Rust and of rpm.

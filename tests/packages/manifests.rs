@@ -12,7 +12,7 @@ use super::support::process::{Started, wait_for_child, write_script};
 use super::support::{Finished, Place, kill, wait_until};
 use servers::PostgresDatabase;
 
-const MANIFESTS: [&str; 3] = ["cronjob", "cronjob-image-volume", "cronjob-init-container"];
+const MANIFESTS: [&str; 3] = ["cronjob-database", "cronjob-image-volume", "cronjob-init-container"];
 
 fn manifest(name: &str) -> Value {
     yaml(&format!("packaging/kubernetes/{name}.yaml"))
@@ -39,11 +39,11 @@ fn the_api_of_kubernetes_takes_the_manifests() {
         assert!(errors.is_empty(), "{name}: {errors:?}");
     }
     // The schema is strict enough to see a mistake.
-    let mut wrong = manifest("cronjob");
+    let mut wrong = manifest("cronjob-database");
     wrong["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["enviroment"] = json!([]);
     assert!(!validator("CronJob").is_valid(&wrong));
-    // The secret, and the rights, which tests/all/kubernetes.rs gives to a real API server.
-    assert_eq!(fs::read_dir("packaging/kubernetes").unwrap().count(), MANIFESTS.len() + 2);
+    // The secret; and the rights and the CronJob without a database, which tests/all/kubernetes.rs gives to a real API server.
+    assert_eq!(fs::read_dir("packaging/kubernetes").unwrap().count(), MANIFESTS.len() + 3);
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn the_manifests_differ_only_in_how_the_program_comes_into_the_pod() {
         manifest
     };
     for name in MANIFESTS {
-        assert_eq!(without_program(name), without_program("cronjob"), "{name}");
+        assert_eq!(without_program(name), without_program("cronjob-database"), "{name}");
     }
 }
 
 #[test]
 fn a_pod_that_is_deleted_has_the_time_that_its_job_may_take() {
-    let manifest = manifest("cronjob");
+    let manifest = manifest("cronjob-database");
     let (pod, job) = pod(&manifest);
     let words = texts(&pod["containers"][0]["command"]);
     let stop = words.windows(2).find(|pair| pair[0] == "--stop-timeout").unwrap()[1].strip_suffix('s').unwrap();
@@ -210,7 +210,7 @@ fn a_pod_runs_the_job_once_for_all_clusters() {
 #[test]
 fn a_pod_after_a_failed_one_tries_again() {
     let database = servers::postgres().database();
-    let node = Node::new("cronjob", &database, "echo tried; exit 9");
+    let node = Node::new("cronjob-database", &database, "echo tried; exit 9");
     for _ in 0..2 {
         let finished = node.run();
         assert_eq!((finished.code(), finished.stdout.as_str()), (Some(9), "tried\n"), "{finished:?}");
@@ -224,7 +224,7 @@ fn a_pod_after_a_failed_one_tries_again() {
 fn a_pod_that_is_deleted_ends_its_job_and_frees_the_lock() {
     let database = servers::postgres().database();
     let report = "trap 'echo ended; exit 3' TERM; echo begun; while :; do /busybox sleep 0.02; done";
-    let node = Node::new("cronjob", &database, report);
+    let node = Node::new("cronjob-database", &database, report);
     let started = node.start("pod");
     wait_until("the job to have begun", || (node.place.read("pod.stdout") == "begun\n").then_some(()));
     kill(wait_for_child(started.pid()), "TERM");
@@ -236,7 +236,7 @@ fn a_pod_that_is_deleted_ends_its_job_and_frees_the_lock() {
 #[test]
 fn without_a_backend_a_pod_is_told_that_a_file_excludes_nobody() {
     let database = servers::postgres().database();
-    let mut node = Node::new("cronjob", &database, "echo never");
+    let mut node = Node::new("cronjob-database", &database, "echo never");
     node.manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
     node.run().complains(125, "in a Kubernetes pod there is no default");
 }
@@ -244,7 +244,7 @@ fn without_a_backend_a_pod_is_told_that_a_file_excludes_nobody() {
 #[test]
 fn the_job_is_not_told_the_password() {
     let database = servers::postgres_tls().database_of("clerk");
-    let node = Node::new("cronjob", &database, "/busybox env; /busybox cat /proc/1/cmdline");
+    let node = Node::new("cronjob-database", &database, "/busybox env; /busybox cat /proc/1/cmdline");
     let node = Node { url: database.login("clerk:s3cret").url_at("db.example") + "?sslmode=require", ..node };
     let finished = node.run();
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
@@ -256,7 +256,7 @@ fn a_pod_after_one_that_was_killed_finds_the_lock_held_unless_it_waits() {
     for waits in [false, true] {
         let database = servers::postgres().database();
         let report = "echo begun; [ -e /opt/shedlock/once ] || exec /busybox sleep 1000";
-        let mut node = Node::new("cronjob", &database, report);
+        let mut node = Node::new("cronjob-database", &database, report);
         let pod = &mut node.manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"];
         let words = pod["containers"][0]["command"].as_array_mut().unwrap();
         let place = |words: &[Value], word: &str| words.iter().position(|other| other == word).unwrap();
@@ -287,9 +287,14 @@ fn the_documents_show_the_files() {
     let page = repository().join("docs/running.md");
     let text = fs::read_to_string(&page).unwrap();
     let mut fresh = text.clone();
-    for name in
-        ["container/job.Dockerfile", "container/compose.yaml", "kubernetes/secret.yaml", "kubernetes/cronjob.yaml"]
-    {
+    for name in [
+        "container/job.Dockerfile",
+        "container/compose.yaml",
+        "kubernetes/rbac.yaml",
+        "kubernetes/cronjob.yaml",
+        "kubernetes/secret.yaml",
+        "kubernetes/cronjob-database.yaml",
+    ] {
         let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- /generated -->");
         let (before, rest) = fresh.split_once(&begin).unwrap_or_else(|| panic!("{name} is not shown"));
         let after = rest.split_once(end).unwrap().1;
