@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::relay::{Act, Chunk, Relay};
 use super::support::process::touch;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
-use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 const NAME: &str = "late";
 /// In every taking, and only there: for MySQL in hexadecimal digits.
 const DIGITS: &[u8] = b"6c617465";
+/// etcd gets the name in base64; a write is a taking, or comes on a later connection.
+const WRITE: &[u8] = b"request_put";
 /// In every write to ZooKeeper, where a lock is read before: the begin of a transaction.
 const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
 
 macro_rules! stories {
-    ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident;)*) => {
+    ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident, $etcd:ident;)*) => {
         $(
             #[test]
             fn $postgres() {
@@ -31,6 +33,11 @@ macro_rules! stories {
             fn $redis() {
                 $story(&RedisStore::new(), NAME.as_bytes());
             }
+
+            #[test]
+            fn $etcd() {
+                $story(&EtcdStore::new(), WRITE);
+            }
         )*
     };
 }
@@ -39,23 +46,28 @@ stories! {
     is_refused:
         postgres_refuses_a_taking_that_was_given_up,
         mariadb_refuses_a_taking_that_was_given_up,
-        redis_refuses_a_taking_that_was_given_up;
+        redis_refuses_a_taking_that_was_given_up,
+        etcd_refuses_a_taking_that_was_given_up;
     is_refused_after_a_skip:
         postgres_refuses_a_taking_whose_second_try_found_the_lock_held,
         mariadb_refuses_a_taking_whose_second_try_found_the_lock_held,
-        redis_refuses_a_taking_whose_second_try_found_the_lock_held;
+        redis_refuses_a_taking_whose_second_try_found_the_lock_held,
+        etcd_refuses_a_taking_whose_second_try_found_the_lock_held;
     is_refused_after_a_wait:
         postgres_lets_a_waiter_in_whose_first_taking_is_still_on_its_way,
         mariadb_lets_a_waiter_in_whose_first_taking_is_still_on_its_way,
-        redis_lets_a_waiter_in_whose_first_taking_is_still_on_its_way;
+        redis_lets_a_waiter_in_whose_first_taking_is_still_on_its_way,
+        etcd_lets_a_waiter_in_whose_first_taking_is_still_on_its_way;
     says_so_after_a_skip:
         postgres_skips_and_says_that_it_left_a_taking_on_its_way,
         mariadb_skips_and_says_that_it_left_a_taking_on_its_way,
-        redis_skips_and_says_that_it_left_a_taking_on_its_way;
+        redis_skips_and_says_that_it_left_a_taking_on_its_way,
+        etcd_skips_and_says_that_it_left_a_taking_on_its_way;
     says_so_after_trouble:
         postgres_fails_and_says_that_it_left_a_taking_on_its_way,
         mariadb_fails_and_says_that_it_left_a_taking_on_its_way,
-        redis_fails_and_says_that_it_left_a_taking_on_its_way;
+        redis_fails_and_says_that_it_left_a_taking_on_its_way,
+        etcd_fails_and_says_that_it_left_a_taking_on_its_way;
 }
 
 /// A store that reads a lock before it writes it sends no taking while another holds the lock, so that there are fewer stories.

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod authorities;
 mod checker;
 mod checking;
@@ -15,24 +15,24 @@ mod events;
 mod every_backend;
 mod examples;
 mod exit_codes;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod faults;
 mod fencing;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod garbage;
 mod generated;
 mod handles;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod herd;
 mod holding;
 mod init;
 mod job;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod late_takings;
 mod leases;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod lost_answers;
 mod metrics;
 mod mistakes;
@@ -45,22 +45,22 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod refused_calls;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod relay;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod relay_sweep;
 mod security;
 mod servers_start;
 mod showing;
 mod signals;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod silence;
 mod site;
 mod slow_execution;
 mod sqlite;
 mod stage;
 mod support;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
 mod surroundings;
 mod sweeps;
 mod terminal;

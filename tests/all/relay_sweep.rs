@@ -7,7 +7,7 @@ use std::thread;
 
 use super::relay::{Act, Relay};
 use super::support::{Place, finish, wait_until};
-use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 /// How many places the usual run tries, for each kind of harm.
 const SAMPLE: usize = 24;
@@ -41,6 +41,7 @@ sweeps! {
     PostgresStore: postgres_survives_harm_at_a_sample_of_places, postgres_survives_harm_after_each_byte;
     MariaDbStore: mariadb_survives_harm_at_a_sample_of_places, mariadb_survives_harm_after_each_byte;
     RedisStore: redis_survives_harm_at_a_sample_of_places, redis_survives_harm_after_each_byte;
+    EtcdStore: etcd_survives_harm_at_a_sample_of_places, etcd_survives_harm_after_each_byte;
     ZooKeeperStore: zookeeper_survives_harm_at_a_sample_of_places, zookeeper_survives_harm_after_each_byte;
 }
 

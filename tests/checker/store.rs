@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::plan::NAME;
 use super::world::ADDRESS;
-use servers::{MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
+use servers::{Etcd, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";
@@ -18,6 +18,7 @@ pub(crate) enum Store {
     Postgres(Postgres, PostgresDatabase),
     MariaDb(MariaDb, MariaDbDatabase),
     Redis(Redis, RedisDatabase),
+    Etcd(Etcd),
 }
 
 impl Store {
@@ -54,6 +55,8 @@ impl Store {
                 let database = server.database();
                 Self::Redis(server, database)
             }
+            // What it has answered outlives the process also without waiting for the disk.
+            "etcd" => Self::Etcd(Etcd::for_everybody()),
             _ => return None,
         })
     }
@@ -65,6 +68,7 @@ impl Store {
             Self::Postgres(_, database) => database.url_at(ADDRESS),
             Self::MariaDb(_, database) => database.url_at(ADDRESS),
             Self::Redis(_, database) => database.url_at(ADDRESS),
+            Self::Etcd(server) => server.url().replace("127.0.0.1", ADDRESS),
         }
     }
 
@@ -75,6 +79,7 @@ impl Store {
             Self::Postgres(server, _) => Some(server.deref()),
             Self::MariaDb(server, _) => Some(server.deref()),
             Self::Redis(server, _) => Some(server.deref()),
+            Self::Etcd(server) => Some(server.deref()),
         }
     }
 
@@ -101,6 +106,7 @@ impl Store {
                 &format!("job-lock:default:{NAME}"),
                 THIEF,
             ]),
+            Self::Etcd(server) => server.client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
         };
         stolen.is_ok_and(|answer| answer.contains("done"))
     }
@@ -118,6 +124,7 @@ impl Store {
                 "set innodb_lock_wait_timeout = 1; update shedlock set lock_until = utc_timestamp(3), locked_at = locked_at where name = '{NAME}'"
             )),
             Self::Redis(_, database) => database.try_cli(&["flushall"]),
+            Self::Etcd(server) => server.client().try_delete(&format!("shedlock:default:{NAME}")),
         }
         .is_ok()
     }

@@ -20,6 +20,12 @@ pub struct Etcd {
     server: Server,
 }
 
+/// A client of the JSON gateway at a port of 127.0.0.1, without a user.
+#[derive(Debug, Clone, Copy)]
+pub struct EtcdClient {
+    pub port: u16,
+}
+
 /// Three members; a lock is granted while two are up.
 pub struct EtcdCluster {
     pub members: Vec<Etcd>,
@@ -79,6 +85,16 @@ impl Etcd {
         etcd
     }
 
+    /// One that listens on every address.
+    pub fn for_everybody() -> Self {
+        let server = Server::new(|directory, port| {
+            let mut plan = plan(&directory.file("data"), port, &[]);
+            plan.start.push(format!("--listen-client-urls=http://0.0.0.0:{port}"));
+            plan
+        });
+        Self { server }
+    }
+
     pub fn url(&self) -> String {
         format!("etcd://127.0.0.1:{}", self.port())
     }
@@ -90,10 +106,17 @@ impl Etcd {
         self.directory().run("etcdctl", &[["--endpoints", &endpoints].as_slice(), arguments].concat())
     }
 
+    /// A client of its gateway.
+    pub fn client(&self) -> EtcdClient {
+        EtcdClient { port: self.port() }
+    }
+}
+
+impl EtcdClient {
     /// Sends a request to the gateway; the error is etcd's.
     pub fn try_ask(&self, path: &str, body: &Value) -> Result<Value, String> {
         let body = body.to_string();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).map_err(|error| error.to_string())?;
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).map_err(|error| error.to_string())?;
         let head = format!(
             "POST /v3/{path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -112,6 +135,19 @@ impl Etcd {
     #[track_caller]
     pub fn ask(&self, path: &str, body: &Value) -> Value {
         self.try_ask(path, body).unwrap_or_else(|error| panic!("{path} {body}: {error}"))
+    }
+
+    /// Gives a key with a lock to another owner until the same time, if it is there; the answer says so.
+    pub fn try_steal(&self, key: &str, owner: &str) -> Result<String, String> {
+        let entry = self.try_ask("kv/range", &json!({"key": encoded(key)}))?;
+        let Some(entry) = entry["kvs"].get(0).map(EtcdEntry::of) else { return Ok(String::new()) };
+        let value = format!("{}@{owner}", entry.value.split_once('@').unwrap().0);
+        let put = json!({"key": encoded(key), "value": encoded(&value), "lease": entry.lease.to_string()});
+        self.try_ask("kv/put", &put).map(|_| "done".to_owned())
+    }
+
+    pub fn try_delete(&self, key: &str) -> Result<String, String> {
+        self.try_ask("kv/deleterange", &json!({"key": encoded(key)})).map(|answer| answer.to_string())
     }
 
     /// The keys from this one to before `end`, with their values.
@@ -260,7 +296,7 @@ impl EtcdCluster {
         let begun = Instant::now();
         loop {
             for (number, member) in self.members.iter().enumerate() {
-                let Ok(status) = member.try_ask("maintenance/status", &json!({})) else { continue };
+                let Ok(status) = member.client().try_ask("maintenance/status", &json!({})) else { continue };
                 let leads = status["leader"].as_str().filter(|leader| *leader != "0");
                 if leads.is_some() && leads == status["header"]["member_id"].as_str() {
                     return number;

@@ -62,7 +62,7 @@ mod zookeeper;
 use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
-pub use etcd::{Etcd, EtcdCluster, EtcdEntry};
+pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use pgbouncer::PgBouncer;

@@ -142,7 +142,7 @@ impl Admin for Etcd {
                 return Ok(Kept::Kept);
             }
         }
-        Err(BackendError::transient("others keep changing the lock"))
+        Err(self.forestalled())
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {

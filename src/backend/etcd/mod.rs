@@ -173,7 +173,7 @@ impl Etcd {
                 }
             }
         }
-        Err(BackendError::transient("others keep changing the lock"))
+        Err(self.forestalled())
     }
 
     /// Returns the key of the record that an earlier taking by this owner left, whose answer was lost.
@@ -275,6 +275,10 @@ impl Etcd {
         Ok(ours.find(|(run, _)| run.owner == owner).and_then(|(run, key)| Some((key, run.started_at?))))
     }
 
+    fn forestalled(&mut self) -> BackendError {
+        BackendError::transient("other clients keep changing the lock").of(&self.client.http().server())
+    }
+
     /// Removes the oldest records, if there are more than the history keeps.
     fn prune(&mut self, claim: &Claim, outcome: &Outcome) -> Result<(), BackendError> {
         let surplus = outcome.ranges.last().map_or(0, |range| range.count).saturating_sub(u64::from(claim.keep));
@@ -344,7 +348,7 @@ impl Backend for Etcd {
         let _ = self.client.revoke(lease);
         match state {
             Some(state) => Ok(Acquired::Held(state).into()),
-            None => Err(BackendError::transient("the lock has just become free")),
+            None => Err(self.forestalled()),
         }
     }
 
@@ -382,7 +386,7 @@ impl Backend for Etcd {
                 }
             }
         }
-        Err(BackendError::transient("others keep changing the lock"))
+        Err(self.forestalled())
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
@@ -430,7 +434,7 @@ impl Backend for Etcd {
                 }
             }
         }
-        Err(BackendError::transient("others keep changing the lock"))
+        Err(self.forestalled())
     }
 
     fn disconnect(&mut self) {

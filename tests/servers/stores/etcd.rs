@@ -6,11 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::super::{EtcdEntry, etcd, unique};
+use super::super::{Etcd, EtcdClient, EtcdEntry, etcd, unique};
 use super::{Run, Store, Stored, epoch};
 
-/// An environment of the shared etcd.
+/// An environment of an etcd.
 pub struct EtcdStore {
+    url: String,
+    etcd: EtcdClient,
     environment: String,
     /// The leases of what Java took, by the lock's name and its owner.
     leases: Mutex<BTreeMap<(String, String), i64>>,
@@ -18,7 +20,13 @@ pub struct EtcdStore {
 
 impl EtcdStore {
     pub fn new() -> Self {
-        Self { environment: unique("locks"), leases: Mutex::default() }
+        Self::of(etcd())
+    }
+
+    /// An environment of another server.
+    pub fn of(server: &Etcd) -> Self {
+        let (url, etcd) = (server.url(), server.client());
+        Self { url, etcd, environment: unique("locks"), leases: Mutex::default() }
     }
 
     fn key(&self, kind: &str, name: &str) -> String {
@@ -28,7 +36,7 @@ impl EtcdStore {
 
 impl Store for EtcdStore {
     fn url(&self) -> String {
-        format!("{}?environment={}", etcd().url(), self.environment)
+        format!("{}?environment={}", self.url, self.environment)
     }
 
     fn deletes_free_locks(&self) -> bool {
@@ -39,11 +47,11 @@ impl Store for EtcdStore {
     /// key not before it, and not much later. Java's locks have the end of their lease.
     fn stored(&self, name: &str) -> Option<Stored> {
         // At one instant, or a renewal between the two would count as the lock's.
-        let (entry, state) = etcd().get_both(&self.key("", name), &self.key("-state", name));
+        let (entry, state) = self.etcd.get_both(&self.key("", name), &self.key("-state", name));
         let entry = entry?;
         let now = millis_now();
         // The lease of a lock that was taken anew in between may be revoked already.
-        let Some(left) = etcd().time_left(entry.lease) else { return self.stored(name) };
+        let Some(left) = self.etcd.time_left(entry.lease) else { return self.stored(name) };
         let state: Value = state.map_or(Value::Null, |state| serde_json::from_str(&state.value).unwrap());
         let after = millis_now();
         let (since, owner) = entry.value.strip_prefix("ADDED:")?.split_once('@')?;
@@ -66,21 +74,21 @@ impl Store for EtcdStore {
     }
 
     fn delete(&self, name: &str) {
-        etcd().delete(&self.key("", name));
+        self.etcd.delete(&self.key("", name));
     }
 
     fn steal(&self, name: &str, owner: &str) {
-        let entry = etcd().get(&self.key("", name)).unwrap();
+        let entry = self.etcd.get(&self.key("", name)).unwrap();
         let added = entry.value.split_once('@').unwrap().0;
-        etcd().put(&self.key("", name), &format!("{added}@{owner}"), entry.lease);
+        self.etcd.put(&self.key("", name), &format!("{added}@{owner}"), entry.lease);
         self.leases.lock().unwrap().insert((name.to_owned(), owner.to_owned()), entry.lease);
     }
 
     fn shift(&self, name: &str, by: Duration) {
-        let entry = etcd().get(&self.key("", name)).unwrap();
+        let entry = self.etcd.get(&self.key("", name)).unwrap();
         let owner = entry.value.split_once('@').unwrap().1;
         let added = humantime::format_rfc3339_millis(SystemTime::now() + by);
-        etcd().put(&self.key("", name), &format!("ADDED:{added}@{owner}"), entry.lease);
+        self.etcd.put(&self.key("", name), &format!("ADDED:{added}@{owner}"), entry.lease);
     }
 
     fn connections(&self) -> usize {
@@ -92,7 +100,7 @@ impl Store for EtcdStore {
                 String::from_utf8_lossy(&text).contains(&self.environment)
             })
         };
-        let port = format!(":{:04X}", etcd().port());
+        let port = format!(":{:04X}", self.etcd.port);
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let open: Vec<String> = table
             .lines()
@@ -113,9 +121,9 @@ impl Store for EtcdStore {
     fn make_table(&self) {}
 
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
-        let lease = etcd().grant(at_most.as_millis().div_ceil(1000).try_into().unwrap());
+        let lease = self.etcd.grant(at_most.as_millis().div_ceil(1000).try_into().unwrap());
         let (key, value) = (encode(&self.key("", name)), encode(&format!("ADDED:2026-01-31T18:00:00.000Z@{owner}")));
-        let taken = etcd().ask(
+        let taken = self.etcd.ask(
             "kv/txn",
             &json!({
                 "compare": [{"key": key, "target": "VERSION", "result": "EQUAL", "version": "0"}],
@@ -124,7 +132,7 @@ impl Store for EtcdStore {
             }),
         );
         if taken["succeeded"] != json!(true) {
-            etcd().revoke(lease);
+            self.etcd.revoke(lease);
             return false;
         }
         self.leases.lock().unwrap().insert((name.to_owned(), owner.to_owned()), lease);
@@ -136,12 +144,12 @@ impl Store for EtcdStore {
         let mut leases = self.leases.lock().unwrap();
         let Some(lease) = leases.remove(&(name.to_owned(), owner.to_owned())) else { return };
         if !rest.is_zero() {
-            let next = etcd().grant(rest.as_millis().div_ceil(1000).try_into().unwrap());
-            etcd().put(&self.key("", name), &format!("ADDED:2026-01-31T18:00:00.000Z@{owner}"), next);
+            let next = self.etcd.grant(rest.as_millis().div_ceil(1000).try_into().unwrap());
+            self.etcd.put(&self.key("", name), &format!("ADDED:2026-01-31T18:00:00.000Z@{owner}"), next);
             leases.insert((name.to_owned(), owner.to_owned()), next);
         }
-        if etcd().time_left(lease).is_some() {
-            etcd().revoke(lease);
+        if self.etcd.time_left(lease).is_some() {
+            self.etcd.revoke(lease);
         }
     }
 
@@ -161,7 +169,7 @@ impl Store for EtcdStore {
             }
         };
         let mut runs: Vec<Run> =
-            etcd().range(&format!("{start}\0"), &format!("{start}\x01")).into_iter().map(read).collect();
+            self.etcd.range(&format!("{start}\0"), &format!("{start}\x01")).into_iter().map(read).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.token));
         runs
     }
@@ -169,7 +177,7 @@ impl Store for EtcdStore {
     fn things(&self) -> Vec<String> {
         let of_kind = |kind: &str| {
             let start = format!("shedlock{kind}:{}", self.environment);
-            etcd().range(&format!("{start}:"), &format!("{start};"))
+            self.etcd.range(&format!("{start}:"), &format!("{start};"))
         };
         ["", "-state", "-history"].into_iter().flat_map(of_kind).map(|entry| entry.key).collect()
     }
