@@ -70,3 +70,5 @@ mod unchanged;
 mod unread;
 mod upgrade;
 mod variables;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 
 use super::plan::NAME;
 use super::world::ADDRESS;
-use servers::{Etcd, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server};
+use servers::stores::{Store as _, ZooKeeperStore};
+use servers::{Etcd, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server, ZooKeeper};
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";
@@ -19,6 +20,7 @@ pub(crate) enum Store {
     MariaDb(MariaDb, MariaDbDatabase),
     Redis(Redis, RedisDatabase),
     Etcd(Etcd),
+    ZooKeeper(ZooKeeper, ZooKeeperStore),
 }
 
 impl Store {
@@ -57,6 +59,11 @@ impl Store {
             }
             // What it has answered outlives the process also without waiting for the disk.
             "etcd" => Self::Etcd(Etcd::for_everybody()),
+            "zookeeper" => {
+                let server = ZooKeeper::fresh(&["clientPortAddress=0.0.0.0"]);
+                let store = ZooKeeperStore::of(&server);
+                Self::ZooKeeper(server, store)
+            }
             _ => return None,
         })
     }
@@ -69,6 +76,7 @@ impl Store {
             Self::MariaDb(_, database) => database.url_at(ADDRESS),
             Self::Redis(_, database) => database.url_at(ADDRESS),
             Self::Etcd(server) => server.url().replace("127.0.0.1", ADDRESS),
+            Self::ZooKeeper(_, store) => store.url().replace("127.0.0.1", ADDRESS),
         }
     }
 
@@ -80,6 +88,7 @@ impl Store {
             Self::MariaDb(server, _) => Some(server.deref()),
             Self::Redis(server, _) => Some(server.deref()),
             Self::Etcd(server) => Some(server.deref()),
+            Self::ZooKeeper(server, _) => Some(server.deref()),
         }
     }
 
@@ -107,6 +116,7 @@ impl Store {
                 THIEF,
             ]),
             Self::Etcd(server) => server.client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
+            Self::ZooKeeper(_, store) => store.locks().try_steal(NAME, THIEF),
         };
         stolen.is_ok_and(|answer| answer.contains("done"))
     }
@@ -125,6 +135,8 @@ impl Store {
             )),
             Self::Redis(_, database) => database.try_cli(&["flushall"]),
             Self::Etcd(server) => server.client().try_delete(&format!("shedlock:default:{NAME}")),
+            // As an application of the Java library does that releases too late.
+            Self::ZooKeeper(_, store) => store.locks().try_free(NAME),
         }
         .is_ok()
     }

@@ -5,15 +5,18 @@ Each line of the input is a request, a JSON list; the answer is a line of JSON: 
 """
 
 import json
+import logging
 import sys
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError, NodeExistsError
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, Id
+from kazoo.security import ACL, Id, make_digest_acl_credential
 
 RETRY = {"max_tries": -1, "delay": 0.02, "max_delay": 0.2}
 
+# Servers come and go here, of which it would tell.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
 login = [("digest", word) for word in sys.argv[2:]]
 client = KazooClient(
     hosts=sys.argv[1],
@@ -60,8 +63,8 @@ def write(path, data, version):
 
 def write_all(nodes):
     transaction = client.transaction()
-    for path, data in nodes:
-        transaction.set_data(path, data.encode())
+    for path, data, version in nodes:
+        transaction.set_data(path, data.encode(), version)
     for answer in transaction.commit():
         if isinstance(answer, Exception):
             raise answer
@@ -76,9 +79,15 @@ def delete(path):
     return True
 
 
+def identity(scheme, who):
+    if scheme == "login":
+        return Id("digest", make_digest_acl_credential(*who.split(":")))
+    return Id(scheme, who)
+
+
 def protect(path, rights):
-    """Gives a node rights: a list of [SCHEME, ID, NUMBER]."""
-    client.set_acls(path, [ACL(number, Id(scheme, who)) for scheme, who, number in rights])
+    """Gives a node rights: a list of [SCHEME, ID, NUMBER], or ["login", USER:PASSWORD, NUMBER]."""
+    client.set_acls(path, [ACL(number, identity(scheme, who)) for scheme, who, number in rights])
     return True
 
 

@@ -19,8 +19,23 @@ use super::server::{CommandLine, Plan, Server};
 
 /// Where Debian keeps the libraries of Java, and those that the server needs.
 const LIBRARIES: &str = "/usr/share/java";
-const JARS: [&str; 7] =
-    ["zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "metrics-core", "netty-all", "snappy-java"];
+const JARS: [&str; 14] = [
+    "zookeeper",
+    "zookeeper-jute",
+    "slf4j-api",
+    "slf4j-simple",
+    "metrics-core",
+    "snappy-java",
+    // What TLS is done with; Debian's netty-all has not all of it.
+    "netty-buffer",
+    "netty-codec",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-native-epoll",
+    "netty-transport-native-unix-common",
+];
 
 /// What every server is configured with. A tick is the unit of its timeouts.
 const ALWAYS: &str = "tickTime=200\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::super::{BackendError, ErrorClass, network, tls};
+use super::super::tls::{self, Tls};
+use super::super::{BackendError, ErrorClass, network};
 use crate::system::error_text;
 
 pub(super) const NO_NODE: i32 = -101;
@@ -13,8 +14,8 @@ pub(super) const NODE_EXISTS: i32 = -110;
 /// The first bytes of a TLS alert.
 const ALERT: [u8; 2] = [21, 3];
 /// Hint where the server closes a connection before it has answered.
-const CLOSED: &str = "the server may be starting, without a majority of its ensemble, or have too many connections from \
-                      this host (maxClientCnxns); name all servers of the ensemble in the URL";
+const CLOSED: &str = "the server may be starting, lack a majority of its ensemble, have too many connections from this \
+                      host (maxClientCnxns), or speak TLS on this port; name all servers of the ensemble in the URL";
 
 /// Explains why the system cannot connect.
 pub(super) fn of_connecting(error: &io::Error) -> BackendError {
@@ -25,8 +26,14 @@ pub(super) fn of_connecting(error: &io::Error) -> BackendError {
 }
 
 /// Explains an error before the session was open.
-pub(super) fn of_greeting(error: &io::Error, with_tls: bool) -> BackendError {
+pub(super) fn of_greeting(error: &io::Error, tls: Option<&Tls>) -> BackendError {
+    let with_tls = tls.is_some();
     match error.kind() {
+        // This is how TLS 1.2 calls none.
+        _ if tls.is_some_and(|tls| tls.identity.is_none()) && error.to_string().contains("BadCertificate") => {
+            BackendError::permanent("the server requires a client certificate")
+                .hint("name one with sslcert=FILE&sslkey=FILE")
+        }
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => network::said_nothing(),
         kind if is_closed(kind) && with_tls => {
             BackendError::transient("the server closed the connection before the TLS handshake was over")

@@ -77,8 +77,9 @@ impl Link {
         }
         // The server reads no further until it has opened the session.
         opening.extend(link.messages(requests));
-        link.stream.send(&opening).map_err(|error| link.of_greeting(&error))?;
-        let answer = link.stream.receive(deadline).map_err(|error| link.of_greeting(&error))?;
+        link.stream.send(&opening).map_err(|error| errors::of_greeting(&error, terms.tls.as_ref()))?;
+        let answer = link.stream.receive(deadline);
+        let answer = answer.map_err(|error| errors::of_greeting(&error, terms.tls.as_ref()))?;
         match wire::read_greeting(&answer) {
             Some(Greeting::Session) => note_reached(),
             Some(Greeting::ReadOnly) => return Err(errors::read_only()),
@@ -132,10 +133,6 @@ impl Link {
             }
         }
         Ok(answers)
-    }
-
-    fn of_greeting(&self, error: &io::Error) -> BackendError {
-        errors::of_greeting(error, matches!(self.stream, Stream::Tls(_)))
     }
 
     /// Returns the version of TLS that was negotiated.

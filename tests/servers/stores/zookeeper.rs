@@ -101,8 +101,27 @@ impl ZooKeeperLocks<'_> {
         if nodes.state.is_null() {
             self.client.request(&json!(["create", format!("{path}/.shedlock"), ""]));
         }
-        let both = [[path.clone(), time(stored.until + by)], [format!("{path}/.shedlock"), record.to_string()]];
+        let both =
+            [json!([path, time(stored.until + by), -1]), json!([format!("{path}/.shedlock"), record.to_string(), -1])];
         self.client.request(&json!(["write_all", both]));
+    }
+
+    /// Gives a lock that is held to another owner, unless it is written meanwhile; says `done`.
+    pub fn try_steal(&self, name: &str, owner: &str) -> Result<String, String> {
+        let Some(nodes) = self.nodes(name).filter(|nodes| nodes.until() > now()) else { return Ok(String::new()) };
+        let Some(mut record) = nodes.record() else { return Ok(String::new()) };
+        record["owner"] = json!(owner);
+        let (path, versions) = (self.path(name), [&nodes.lock["version"], &nodes.state["version"]]);
+        let both = [
+            json!([path, nodes.lock["data"], versions[0]]),
+            json!([format!("{path}/.shedlock"), record.to_string(), versions[1]]),
+        ];
+        self.client.try_request(&json!(["write_all", both])).map(|_| "done".to_owned())
+    }
+
+    /// Frees a lock, whoever holds it.
+    pub fn try_free(&self, name: &str) -> Result<String, String> {
+        self.client.try_request(&json!(["write", self.path(name), time(now()), -1])).map(|_| String::new())
     }
 
     pub fn delete(&self, name: &str) {
