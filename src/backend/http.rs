@@ -198,6 +198,7 @@ impl Http {
         let sent = self.progress.is_connected();
         let found = match error {
             ureq::Error::HostNotFound => return network::no_address(self.hosts.first()),
+            ureq::Error::Timeout(Timeout::Connect) if self.progress.is_accepted() => return network::said_nothing(),
             ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => return network::silence(),
             ureq::Error::Timeout(_) => network::said_nothing(),
             ureq::Error::Io(error) => match of_tls(&error.to_string()) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::relay::{Act, Chunk, Relay};
 use super::support::process::touch;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
-use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 const NAME: &str = "late";
 /// In every taking, and only there: for MySQL in hexadecimal digits.
@@ -15,6 +15,9 @@ const DIGITS: &[u8] = b"6c617465";
 const WRITE: &[u8] = b"request_put";
 /// In every write to ZooKeeper, where a lock is read before: the begin of a transaction.
 const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
+
+/// In every write to a Lease, and only there.
+const HOLDER: &[u8] = b"holderIdentity";
 
 macro_rules! stories {
     ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident, $etcd:ident;)*) => {
@@ -82,6 +85,16 @@ fn zookeeper_fails_and_says_that_it_left_a_taking_on_its_way() {
     // Where the first node is missing, the clock is read by a transaction as well.
     store.make_table();
     says_so_after_trouble(&store, TRANSACTION);
+}
+
+#[test]
+fn kubernetes_refuses_a_taking_that_was_given_up() {
+    is_refused(&KubernetesStore::plain(), HOLDER);
+}
+
+#[test]
+fn kubernetes_fails_and_says_that_it_left_a_taking_on_its_way() {
+    says_so_after_trouble(&KubernetesStore::plain(), HOLDER);
 }
 
 fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {

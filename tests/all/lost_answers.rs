@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::support::{Place, finish};
-use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Run, Store, ZooKeeperStore};
+use servers::stores::{
+    EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Run, Store, ZooKeeperStore,
+};
 
 /// Which requests for the lock lose their answers, counted from 0.
 type Plan = fn(usize) -> bool;
@@ -135,6 +137,16 @@ fn plain() -> Vec<u8> {
     NAME.as_bytes().to_vec()
 }
 
+/// Each request has it once, and the record of a Lease does not.
+fn asking() -> Vec<u8> {
+    b"authorization: ".to_vec()
+}
+
+/// In each write of a Lease.
+fn holding() -> Vec<u8> {
+    b"holderIdentity".to_vec()
+}
+
 /// MySQL gets the name in hexadecimal digits.
 fn in_digits() -> Vec<u8> {
     NAME.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
@@ -171,6 +183,30 @@ on_every_server! {
     a_release_whose_answers_are_all_lost_has_freed_the_lock: |request| request >= 1;
     a_person_does_not_notice_that_answers_are_lost: |request| request % 2 == 1;
     who_does_not_know_whether_it_is_paused_is_told_so: |request| request >= 1;
+}
+
+macro_rules! on_kubernetes {
+    ($($test:ident: $needle:ident, $plan:expr;)*) => {
+        mod kubernetes {
+            use super::{KubernetesStore, Site, asking, holding};
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(&Site::new(KubernetesStore::plain(), $needle(), $plan));
+                }
+            )*
+        }
+    };
+}
+
+on_kubernetes! {
+    a_taking_whose_answer_is_lost_is_found_to_be_ours: holding, |request| request == 0;
+    a_taking_that_is_given_up_is_given_back: holding, |_| true;
+    a_release_whose_answer_is_lost_is_repeated_without_a_word: holding, |request| request == 1;
+    // A taking is two requests, and the third reads what is to be released.
+    a_release_whose_answers_are_all_lost_has_freed_the_lock: asking, |request| request >= 3;
+    a_person_does_not_notice_that_answers_are_lost: holding, |request| request % 2 == 1;
+    who_does_not_know_whether_it_is_paused_is_told_so: asking, |request| request >= 2;
 }
 
 /// Is in every request that writes a lock in etcd, which gets the name in base64.

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::relay::{Act, Relay};
 use super::support::{Place, finish, wait_until};
-use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 /// How many places the usual run tries, for each kind of harm.
 const SAMPLE: usize = 24;
@@ -42,6 +42,7 @@ sweeps! {
     MariaDbStore: mariadb_survives_harm_at_a_sample_of_places, mariadb_survives_harm_after_each_byte;
     RedisStore: redis_survives_harm_at_a_sample_of_places, redis_survives_harm_after_each_byte;
     EtcdStore: etcd_survives_harm_at_a_sample_of_places, etcd_survives_harm_after_each_byte;
+    KubernetesStore: kubernetes_survives_harm_at_a_sample_of_places, kubernetes_survives_harm_after_each_byte;
     ZooKeeperStore: zookeeper_survives_harm_at_a_sample_of_places, zookeeper_survives_harm_after_each_byte;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::relay::{Act, Chunk, Relay};
 use super::support::{Place, finish};
-use servers::stores::{EtcdStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 macro_rules! on_every_server {
     ($($test:ident)*) => {
@@ -14,6 +14,7 @@ macro_rules! on_every_server {
         on_every_server!(mariadb: MariaDbStore, $($test)*);
         on_every_server!(redis: RedisStore, $($test)*);
         on_every_server!(etcd: EtcdStore, $($test)*);
+        on_every_server!(kubernetes: KubernetesStore, $($test)*);
         on_every_server!(zookeeper: ZooKeeperStore, $($test)*);
     };
     ($server:ident: $store:ident, $($test:ident)*) => {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -20,6 +21,8 @@ pub const STRANGER: &str = "stranger-token";
 
 /// An API server. Its data are in its etcd, and outlive `kill`.
 pub struct Kubernetes {
+    /// A port without TLS before it, as of `kubectl proxy`, once somebody has asked for it.
+    plain: OnceLock<Server>,
     // Ends before its store.
     server: Server,
     pub etcd: Etcd,
@@ -30,6 +33,8 @@ pub struct Kubernetes {
 pub struct Namespace {
     pub name: String,
     port: u16,
+    /// The port without TLS.
+    plain: Option<u16>,
     /// The file of the keeper's token.
     token: String,
 }
@@ -39,17 +44,40 @@ impl Kubernetes {
     pub fn fresh(arguments: &[&str]) -> Self {
         let etcd = Etcd::fresh();
         let server = Server::new(|directory, port| plan(directory, port, etcd.port(), arguments));
-        Self { server, etcd }
+        Self { plain: OnceLock::new(), server, etcd }
     }
 
     /// A new namespace.
     pub fn namespace(&self) -> Namespace {
         let name = program::unique("jobs").replace('_', "-");
-        let namespace =
-            Namespace { name: name.clone(), port: self.port(), token: self.directory().file("keeper.token") };
+        let namespace = Namespace {
+            name: name.clone(),
+            port: self.port(),
+            plain: None,
+            token: self.directory().file("keeper.token"),
+        };
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         namespace.request("POST", "/api/v1/namespaces", &body.to_string());
         namespace
+    }
+}
+
+impl Kubernetes {
+    /// A new namespace that is reached by a port without TLS, where a relay can look into requests.
+    pub fn plain_namespace(&self) -> Namespace {
+        let plain = self.plain.get_or_init(|| {
+            Server::new(|_, port| {
+                let server = format!("OPENSSL:127.0.0.1:{},cafile={}", self.port(), certificates().authority());
+                let start = ["socat", &format!("TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork"), &server];
+                let ask = ["curl", "--silent", "--fail", &format!("http://127.0.0.1:{port}/readyz")];
+                Plan {
+                    start: start.map(str::to_owned).into(),
+                    ask: ask.map(str::to_owned).into(),
+                    stop: Signal::SIGTERM,
+                }
+            })
+        });
+        Namespace { plain: Some(plain.port()), ..self.namespace() }
     }
 }
 
@@ -64,7 +92,12 @@ impl Deref for Kubernetes {
 impl Namespace {
     /// The URL by which the keeper reaches it.
     pub fn url(&self) -> String {
-        self.url_at(&format!("127.0.0.1:{}", self.port), &self.token)
+        match self.plain {
+            None => self.url_at(&format!("127.0.0.1:{}", self.port), &self.token),
+            Some(port) => {
+                format!("kubernetes://127.0.0.1:{port}/{}?sslmode=disable&token-file={}", self.name, self.token)
+            }
+        }
     }
 
     /// The URL with another address and file of a token.

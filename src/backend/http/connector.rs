@@ -27,6 +27,8 @@ pub(super) struct Progress(Arc<State>);
 struct State {
     /// Set while a connection is opened: the request was not sent yet.
     connecting: AtomicBool,
+    /// Set once the server, or its kernel, has accepted the connection.
+    accepted: AtomicBool,
     tls_version: Mutex<Option<&'static str>>,
 }
 
@@ -41,12 +43,22 @@ impl Progress {
         !self.0.connecting.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the connection was accepted, so that silence is the server's.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.0.accepted.load(Ordering::Relaxed)
+    }
+
     pub(super) fn tls_version(&self) -> Option<&'static str> {
         *self.0.tls_version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connecting(&self) {
         self.0.connecting.store(true, Ordering::Relaxed);
+        self.0.accepted.store(false, Ordering::Relaxed);
+    }
+
+    fn accepted(&self) {
+        self.0.accepted.store(true, Ordering::Relaxed);
     }
 
     fn connected(&self, tls_version: Option<&'static str>) {
@@ -94,6 +106,7 @@ impl Connect for Connector {
         let Some(tcp) = self.tcp.connect(details, None::<()>)?.map(Transport::boxed) else {
             return Ok(None);
         };
+        self.progress.accepted();
         let Some(config) = &self.tls else {
             self.progress.connected(None);
             return Ok(Some(tcp));

@@ -28,7 +28,7 @@ pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, 
     let (status, body) = (answer.status, &answer.body);
     let about = |kind: &str| body.pointer("/details/kind").and_then(Value::as_str) == Some(kind);
     match status {
-        200 | 201 if body["kind"] == kind => Ok(Told::Object(body.clone())),
+        200 | 201 if body["kind"] == kind && body["metadata"].is_object() => Ok(Told::Object(body.clone())),
         404 if about("leases") => Ok(Told::Missing),
         409 if body["kind"] == "Status" && effect == Effect::Writes => Ok(Told::Conflict),
         _ => Err(error(status, body, effect)),
@@ -131,6 +131,7 @@ mod tests {
         for (code, body) in [
             (200, json!("<html>")),
             (200, json!({"kind": "Pod"})),
+            (200, json!({"kind": "Lease", "metadata": []})),
             (404, json!("404 page not found")),
             (302, json!(null)),
         ] {
