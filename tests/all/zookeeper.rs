@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::site::Site;
 use super::stage::Holder;
-use super::support::{Place, finish, wait_until};
+use super::support::{Place, finish, markdown, wait_until};
 use servers::stores::{Store, ZooKeeperLocks, ZooKeeperStore};
 use servers::{ZooKeeper, ZooKeeperEnsemble, certificates, zookeeper, zookeeper_mutual_tls, zookeeper_tls};
 
@@ -162,13 +162,13 @@ fn a_client_certificate_is_shown_to_a_server_that_wants_one() {
 }
 
 #[test]
-fn what_a_user_makes_is_the_user_s_alone() {
+fn what_a_user_makes_only_this_user_may_write() {
     let (chroot, place) = space();
     let url = format!("zookeeper://clerk:s3cret@{place}");
     works(&Place::new(), &url);
     for path in ["", "/works", "/works/.shedlock"] {
-        let [right] = &rights_as(&format!("{chroot}/shedlock{path}"))[..] else { panic!("there is not one") };
-        assert_eq!((&right[0], &right[2]), (&json!("digest"), &json!(31)));
+        let [right, reading] = &rights_as(&format!("{chroot}/shedlock{path}"))[..] else { panic!("there are not two") };
+        assert_eq!((&right[0], &right[2], reading), (&json!("digest"), &json!(31), &json!(["world", "anyone", 1])));
         assert!(right[1].as_str().unwrap().starts_with("clerk:"), "{right}");
     }
     let root = format!("{chroot}/shedlock");
@@ -198,24 +198,51 @@ fn what_nobody_is_logged_in_for_is_open_as_java_s() {
     }
 }
 
-/// docs/security.md names them.
+/// The commands of docs/security.md, carried out by the server's own client.
 #[test]
-fn the_least_rights_are_to_write_and_create_and_to_read_for_those_who_look() {
+fn the_rights_in_zookeeper_are_enough() {
     let (chroot, place) = space();
     let (root, site) = (format!("{chroot}/shedlock"), Place::new());
+    let [commands] = &markdown::run_by("docs/security.md", "zookeeper::the_rights_in_zookeeper_are_enough")[..] else {
+        panic!("there is not one block")
+    };
+    let client = site.path("zkCli.sh");
+    std::fs::write(&client, zookeeper().command_line_client()).unwrap();
+    std::fs::set_permissions(&client, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let commands = commands.replace("HOST:2181", &place.replace(&chroot, "")).replace("/shedlock", &root);
+    let path = format!("{}:{}", site.path("").display(), std::env::var("PATH").unwrap());
+    let carried_out = finish(Command::new("sh").args(["-ec", &commands]).env("PATH", path));
+    assert_eq!(carried_out.code(), Some(0), "{carried_out:?}");
+
     let url = |user: &str| format!("zookeeper://{user}@{place}");
-    zookeeper().client().request(&json!(["create", root, ""]));
-    let (read, write, create) = (1, 2, 4);
-    protect(&root, &[("clerk:s3cret", write | create), ("reader:s3cret", read), ("late:s3cret", write)]);
-    works(&site, &url("clerk:s3cret"));
+    works(&site, &url("jobs:PASSWORD"));
     let looks = |user: &str| finish(site.shedlock(["status"]).env("SHEDLOCK_BACKEND", url(user)));
-    looks("clerk:s3cret").complains(125, &format!("the user lacks rights to the node {root}"));
-    // Neither is enough alone.
-    fails(&url("late:s3cret"), "the user lacks rights to the node", "getAcl");
-    fails(&url("reader:s3cret"), "the user lacks rights to the node", "getAcl");
+    for user in ["jobs:PASSWORD", "watcher:PASSWORD"] {
+        assert!(looks(user).stdout.contains("works"), "{:?}", looks(user));
+    }
+    looks("stranger:PASSWORD").complains(125, &format!("the user lacks rights to the node {root}"));
+    for other in ["watcher:PASSWORD", "stranger:PASSWORD"] {
+        fails(&url(other), "the user lacks rights to the node", "getAcl");
+    }
+}
+
+/// Less than docs/security.md grants is not enough.
+#[test]
+fn the_rights_to_write_and_to_create_are_both_needed() {
+    let (chroot, place) = space();
+    let (root, site) = (format!("{chroot}/shedlock"), Place::new());
+    let url = format!("zookeeper://clerk:s3cret@{place}");
+    zookeeper().client().request(&json!(["create", root, ""]));
+    let (write, create) = (2, 4);
+    for lacking in [write, create] {
+        protect(&root, &[("clerk:s3cret", lacking)]);
+        fails(&url, "the user lacks rights to the node", "getAcl");
+    }
+    protect(&root, &[("clerk:s3cret", write | create)]);
+    works(&site, &url);
     // A lock that exists needs no right to create.
-    protect(&root, &[("clerk:s3cret", write), ("reader:s3cret", read)]);
-    works(&site, &url("clerk:s3cret"));
+    protect(&root, &[("clerk:s3cret", write)]);
+    works(&site, &url);
 }
 
 #[test]

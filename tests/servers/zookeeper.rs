@@ -161,6 +161,12 @@ impl ZooKeeper {
         path
     }
 
+    /// A script that is the server's own client for the command line, whose name is zkCli.sh.
+    pub fn command_line_client(&self) -> String {
+        let jars = [jars(), vec![format!("{LIBRARIES}/commons-cli.jar")]].concat().join(":");
+        format!("#!/bin/sh\nexec java -Xmx64m -cp {jars} org.apache.zookeeper.ZooKeeperMain \"$@\"\n")
+    }
+
     /// What it answers to a command of four letters.
     pub fn four_letters(&self, command: &str) -> String {
         let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{} && printf {command} >&3 && cat <&3", self.plain);
@@ -269,14 +275,19 @@ fn start(directory: &Directory, lines: &str) -> CommandLine {
     directory.run("mkdir", &["-p", "data"]);
     let file = directory.file("zoo.cfg");
     fs::write(&file, format!("{ALWAYS}dataDir={data}\n{lines}")).unwrap();
+    let small = "-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.net.preferIPv4Stack=true \
+                 -Dorg.slf4j.simpleLogger.showDateTime=true";
+    let start =
+        format!("java {small} -cp {} org.apache.zookeeper.server.quorum.QuorumPeerMain {file}", jars().join(":"));
+    start.split(' ').map(str::to_owned).collect()
+}
+
+fn jars() -> Vec<String> {
     let jars: Vec<String> = JARS.iter().map(|jar| format!("{LIBRARIES}/{jar}.jar")).collect();
     for jar in &jars {
         assert!(Path::new(jar).exists(), "{jar} is not installed; tests/run installs what the tests need");
     }
-    let small = "-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.net.preferIPv4Stack=true \
-                 -Dorg.slf4j.simpleLogger.showDateTime=true";
-    let start = format!("java {small} -cp {} org.apache.zookeeper.server.quorum.QuorumPeerMain {file}", jars.join(":"));
-    start.split(' ').map(str::to_owned).collect()
+    jars
 }
 
 /// A client that succeeds when the answer to a command of four letters has this in it.

@@ -17,6 +17,7 @@ pub(super) const UNASKED: [i32; 2] = [-2, -1];
 const MULTI: i32 = 14;
 const ERROR: i32 = -1;
 const ALL_RIGHTS: i32 = 31;
+const READING: i32 = 1;
 /// The rights to write a node, and to create and delete those below it.
 pub(super) const WRITING: i32 = 2 | 4 | 8;
 
@@ -27,12 +28,12 @@ pub(super) struct Request {
     body: Vec<u8>,
 }
 
-/// The users who may do everything with a new node.
+/// The users who may do everything with a new node, and who may read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Everybody, as the Java library's nodes.
     Open,
-    /// The user who is logged in.
+    /// The user who is logged in; everybody may read.
     Creator,
 }
 
@@ -88,11 +89,14 @@ impl Request {
 
     /// Creates a persistent node.
     pub(super) fn create(path: &str, data: &[u8], access: Access) -> Self {
-        let (scheme, user) = match access {
-            Access::Open => ("world", "anyone"),
-            Access::Creator => ("auth", ""),
+        let rights: &[(i32, &str, &str)] = match access {
+            Access::Open => &[(ALL_RIGHTS, "world", "anyone")],
+            Access::Creator => &[(ALL_RIGHTS, "auth", ""), (READING, "world", "anyone")],
         };
-        Self::of(1, |body| body.text(path).buffer(data).number(1).number(ALL_RIGHTS).text(scheme).text(user).number(0))
+        let right =
+            |body: Bytes, (number, scheme, user): &(i32, &str, &str)| body.number(*number).text(scheme).text(user);
+        let count = i32::try_from(rights.len()).unwrap_or(0);
+        Self::of(1, |body| rights.iter().fold(body.text(path).buffer(data).number(count), right).number(0))
     }
 
     pub(super) fn delete(path: &str) -> Self {
