@@ -193,6 +193,19 @@ impl Http {
         Ok(self.agent.insert(agent).clone())
     }
 
+    /// Explains an error of TLS; returns `None` for any other.
+    fn of_tls(&self, text: &str) -> Option<BackendError> {
+        if text.contains("corrupt message") {
+            return Some(
+                BackendError::permanent("the server does not speak TLS")
+                    .hint("check the port, or leave the parameters of TLS out of the URL"),
+            );
+        }
+        // Servers written in Go before 1.21 say so of a certificate that is missing.
+        let has_none = self.tls.as_ref().is_some_and(|tls| tls.identity.is_none());
+        tls::complaint(if has_none && text.contains("BadCertificate") { "CertificateRequired" } else { text })
+    }
+
     /// Explains why there is no answer.
     fn explain(&self, error: &ureq::Error) -> BackendError {
         let sent = self.progress.is_connected();
@@ -201,7 +214,7 @@ impl Http {
             ureq::Error::Timeout(Timeout::Connect) if self.progress.is_accepted() => return network::said_nothing(),
             ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => return network::silence(),
             ureq::Error::Timeout(_) => network::said_nothing(),
-            ureq::Error::Io(error) => match of_tls(&error.to_string()) {
+            ureq::Error::Io(error) => match self.of_tls(&error.to_string()) {
                 // The handshake ends with the first answer: in TLS 1.3 a server refuses a client only then.
                 Some(complaint) => return complaint,
                 None if sent => of_connection(error),
@@ -297,16 +310,6 @@ fn of_connection(error: &io::Error) -> BackendError {
         io::ErrorKind::TimedOut => network::said_nothing(),
         _ => BackendError::transient(error_text(error)),
     }
-}
-
-fn of_tls(text: &str) -> Option<BackendError> {
-    if text.contains("corrupt message") {
-        return Some(
-            BackendError::permanent("the server does not speak TLS")
-                .hint("check the port, or leave the parameters of TLS out of the URL"),
-        );
-    }
-    tls::complaint(text)
 }
 
 fn one_line(text: &str) -> String {

@@ -132,7 +132,7 @@ fn by_hand(section: &str) -> Vec<String> {
     let (_, section) = page.split_once(&format!("# {section}\n")).unwrap();
     let section = section.split("\n# ").next().unwrap();
     let lines = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let commands = ["sqlite3 ", "SELECT ", "UPDATE ", "redis-cli "];
+    let commands = ["sqlite3 ", "SELECT ", "UPDATE ", "redis-cli ", "etcdctl "];
     let lines: Vec<String> =
         lines.filter(|line| commands.iter().any(|word| line.starts_with(word))).map(str::to_owned).collect();
     assert!(lines.len() >= 3, "{lines:?}");
@@ -157,6 +157,13 @@ fn is_shown_and_freed(section: &str, url: &str, client: impl Fn(&Place, &str) ->
 #[test]
 fn a_lock_in_sqlite_is_shown_and_freed_by_hand() {
     is_shown_and_freed("SQLITE", "sqlite:by-hand.db", |place, line| output(place, &line.replace("FILE", "by-hand.db")));
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn a_lock_in_etcd_is_shown_and_freed_by_hand() {
+    let server = servers::Etcd::fresh();
+    is_shown_and_freed("ETCD", &server.url(), |_, line| server.etcdctl(&line.split(' ').skip(1).collect::<Vec<_>>()));
 }
 
 #[cfg(feature = "postgres")]

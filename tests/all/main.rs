@@ -11,6 +11,8 @@ mod configuration;
 mod contention;
 mod cron;
 mod documents;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod events;
 mod every_backend;
 mod examples;

@@ -276,6 +276,32 @@ fn the_rights_in_postgres_are_enough() {
     }
 }
 
+#[cfg(feature = "etcd")]
+#[test]
+fn the_rights_in_etcd_are_enough() {
+    let lines = block("the_rights_in_etcd_are_enough");
+    let place = Place::new();
+    let server = servers::Etcd::fresh_with_users("");
+    let client = finish(Command::new("sh").args(["-c", "command -v etcdctl"])).stdout;
+    let login = format!("--endpoints 127.0.0.1:{} --user root:s3cret", server.port());
+    write_script(&place, "etcdctl", &format!("#!/bin/sh\nexec {} {login} \"$@\"\n", client.trim()));
+    let granted = |lines: &str| {
+        let [jobs, watcher] = ["jobs", "watcher"].map(unique);
+        let lines = lines.replace("jobs", &jobs).replace("watcher", &watcher);
+        let said = finish(&mut script(&place, &format!("set -e\nPATH=.:$PATH\n{lines}")));
+        assert_eq!((said.code(), said.stderr.as_str()), (Some(0), ""), "{said:?}");
+        [jobs, watcher].map(|user| server.url().replace("//", &format!("//{user}:PASSWORD@")))
+    };
+    let [jobs, watcher] = granted(&lines);
+    has_enough(&jobs);
+    may_only_look(&watcher);
+    for key in ["shedlock:default:", "shedlock-state:default:", "shedlock-history:default:"] {
+        let less = lines.replace(&format!("readwrite {key}"), &format!("read {key}"));
+        assert_ne!(less, lines);
+        assert!(hindered(&granted(&less)[0]).is_some(), "{key}");
+    }
+}
+
 #[cfg(feature = "kubernetes")]
 #[test]
 fn the_rights_in_kubernetes_are_enough() {

@@ -27,6 +27,7 @@ impl Certificates {
         let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"];
         certificates.make("authority", "shedlock test authority", &authority, None);
         certificates.make("stranger", "an authority that signed nothing", &authority, None);
+        // Also for a client: the gateway of etcd shows it to etcd itself.
         let leaf = [
             "basicConstraints=critical,CA:FALSE",
             &format!("subjectAltName=DNS:localhost,DNS:{SERVICE},DNS:{SERVICE}.{CLUSTER},IP:127.0.0.1"),
@@ -34,7 +35,7 @@ impl Certificates {
         certificates.make(
             "server",
             "localhost",
-            &[&leaf, ["extendedKeyUsage=serverAuth"].as_slice()].concat(),
+            &[&leaf, ["extendedKeyUsage=serverAuth,clientAuth"].as_slice()].concat(),
             Some("authority"),
         );
         let client = ["basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth"];

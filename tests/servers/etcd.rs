@@ -164,6 +164,15 @@ impl EtcdClient {
         answer["kvs"].as_array().into_iter().flatten().map(EtcdEntry::of).next()
     }
 
+    pub fn try_get(&self, key: &str) -> Result<Option<EtcdEntry>, String> {
+        let answer = self.try_ask("kv/range", &json!({"key": encoded(key)}))?;
+        Ok(answer["kvs"].get(0).map(EtcdEntry::of))
+    }
+
+    pub fn try_put(&self, key: &str, value: &str) -> Result<Value, String> {
+        self.try_ask("kv/put", &json!({"key": encoded(key), "value": encoded(value)}))
+    }
+
     /// Two keys at one instant.
     #[track_caller]
     pub fn get_both(&self, one: &str, other: &str) -> (Option<EtcdEntry>, Option<EtcdEntry>) {

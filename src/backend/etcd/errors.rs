@@ -22,8 +22,8 @@ const PASSING: [(&str, &str); 11] = [
     ("raft proposal dropped", "the cluster dropped the request"),
     ("learner", "the server is a learner, and grants no locks"),
     ("revision of auth store is old", "the users of the cluster have just changed"),
-    ("mvcc: database space exceeded", "the server has no space left for its data (quota-backend-bytes)"),
-    ("etcdserver: no space", "the server has no space left for its data (quota-backend-bytes)"),
+    ("mvcc: database space exceeded", NO_SPACE),
+    ("etcdserver: no space", NO_SPACE),
 ];
 
 /// Remedies for errors that do not always pass by themselves.
@@ -38,6 +38,14 @@ fn advice(sign: &str) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// The message of an error about space.
+const NO_SPACE: &str = "the server has no space left for its data (quota-backend-bytes)";
+
+/// Returns whether the server refused to write because it has no space.
+pub(super) fn is_of_space(error: &BackendError) -> bool {
+    error.message.ends_with(NO_SPACE)
 }
 
 /// Returns whether etcd has forgotten the login of this connection.
@@ -93,6 +101,12 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
         ))
         .hint("check the port, and that etcd is 3.4 or later and has its gateway turned on (enable-grpc-gateway)");
     }
+    // The gateway is a client of its own server, to which it shows the server's certificate.
+    if has("connection closed") || has("transport") || has("SubConns") {
+        return BackendError::transient("the server's gateway does not reach its own server")
+            .hint("if etcd requires client certificates, the server's own has to be for clients as well (clientAuth)")
+            .ambiguous();
+    }
     let shown = one_line(said);
     let shown = if shown.is_empty() { format!("status {}", answer.status) } else { shown };
     // A proxy between us and etcd may answer for it when it has sent the request on.
@@ -133,6 +147,7 @@ mod tests {
             (503, "etcdserver: rpc not supported for learner", false),
             (429, "etcdserver: mvcc: database space exceeded", false),
             (502, "bad gateway", true),
+            (503, "connection closed", true),
         ] {
             let error = of(status, said);
             assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, ambiguous), "{said}: {error:?}");

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::http::Http;
 use super::network::{Authority, Host};
 use super::tls::{Mode, Tls};
-use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Reply, Url};
+use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Grant, LockState, Locks, Purpose};
 use crate::system::Timestamp;
 use layout::{Held, Look, Space, State, seconds, taken, value};
@@ -421,7 +421,14 @@ impl Backend for Etcd {
             } else {
                 Kept::Lost
             };
-            match self.write(name, &look, &operations)? {
+            let (written, unrecorded) = match self.write(name, &look, &operations) {
+                // A server without space deletes, and writes nothing: the lock is freed, and its record stays open.
+                Err(error) if errors::is_of_space(&error) && held.is_some() && hold.is_zero() => {
+                    (self.write(name, &look, &operations[..1])?, Some(error))
+                }
+                answer => (answer?, None),
+            };
+            match written {
                 Err(_) => (look, clock) = self.look(name)?,
                 Ok(outcome) => {
                     self.known = None;
@@ -430,7 +437,7 @@ impl Backend for Etcd {
                         let _ = self.client.revoke(lock.lease);
                     }
                     let _ = self.prune(claim, &outcome);
-                    return Ok(kept.into());
+                    return Ok(Reply { answer: kept, remark: Remark { unrecorded, cut: None } });
                 }
             }
         }

@@ -1,0 +1,149 @@
+//! What is special to etcd: members that fail, logins that end, TLS, leases.
+
+use std::process::Command;
+
+use super::site::Site;
+use super::stage::Holder;
+use super::support::{Place, finish};
+use servers::stores::{EtcdStore, Store};
+use servers::{ClientCertificates, Etcd, EtcdCluster};
+
+fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {
+    let mut command = place.run("job", arguments);
+    command.env("SHEDLOCK_BACKEND", url);
+    command
+}
+
+/// The URL with a user and a password.
+fn with_login(server: &Etcd, login: &str) -> String {
+    server.url().replace("//", &format!("//{login}@"))
+}
+
+/// One of three members is enough to find the others gone, and two are enough for locks.
+#[test]
+fn a_job_does_not_notice_that_the_leader_dies() {
+    let (place, cluster) = (Place::new(), EtcdCluster::fresh());
+    let url = cluster.url();
+    let holder = Holder::start(&place, &mut run(&place, &url, &["--lease", "6s"]), "exit 7");
+    let leader = cluster.leader();
+    let before = cluster.members[leader].client().get("shedlock:default:job").unwrap().lease;
+    cluster.members[leader].kill();
+    let survivor = &cluster.members[(leader + 1) % 3];
+    // The lock is renewed by the other members.
+    super::support::wait_until("a renewal", || {
+        let entry = survivor.client().try_get("shedlock:default:job").ok().flatten()?;
+        (entry.lease != before).then_some(())
+    });
+    finish(&mut run(&place, &url, &["-E", "75", "true"])).is_silent_with(75);
+    holder.end().is_silent_with(7);
+    finish(&mut run(&place, &url, &["-E", "75", "true"])).is_silent_with(0);
+    // Without a majority no lock is granted, and the reason is said.
+    cluster.members[(leader + 1) % 3].kill();
+    let ended = finish(&mut run(&place, &url, &["--backend-timeout", "2s", "true"]));
+    assert_eq!(ended.code(), Some(125), "{ended:?}");
+    assert!(ended.stderr.contains("backend etcd://127.0.0.1:"), "{ended:?}");
+}
+
+/// etcd forgets a login that is not used, here after two seconds.
+#[test]
+fn a_login_that_etcd_has_forgotten_is_renewed() {
+    let schema = finish(&mut Place::new().shedlock(["schema", "etcd://clerk@x"])).stdout;
+    let (place, server) = (Place::new(), Etcd::fresh_with_users(&schema));
+    let url = with_login(&server, "clerk:s3cret");
+    finish(&mut run(&place, &url, &["sleep", "4"])).is_silent_with(0);
+    finish(&mut run(&place, &url, &["--lease", "9s", "sleep", "7"])).is_silent_with(0);
+    let history = finish(place.shedlock(["history", "job"]).env("SHEDLOCK_BACKEND", &url));
+    assert_eq!(history.stdout.matches("success").count(), 2, "{history:?}");
+}
+
+#[test]
+fn who_may_not_log_in_is_told_why_and_no_password_is_shown() {
+    let (place, server) = (Place::new(), Etcd::fresh_with_users(""));
+    for (url, why) in [
+        (with_login(&server, "root:hunter2"), "rejects this user and password"),
+        (with_login(&server, "nobody:hunter2"), "rejects this user and password"),
+        (server.url(), "requires a user and a password"),
+        (with_login(servers::etcd(), "root:hunter2"), "has no users"),
+    ] {
+        let ended = finish(&mut run(&place, &url, &["true"]));
+        ended.complains(125, why);
+        assert!(!ended.stderr.contains("hunter2") && ended.stderr.contains("hint: "), "{ended:?}");
+    }
+    let mut by_variable = run(&place, &with_login(&server, "root"), &["true"]);
+    finish(by_variable.env("SHEDLOCK_BACKEND_PASSWORD", "s3cret")).is_silent_with(0);
+}
+
+#[test]
+fn tls_and_a_client_s_certificate_are_used() {
+    let (place, server) = (Place::new(), servers::etcd_mutual_tls());
+    let files = servers::certificates();
+    let url = format!("etcd://localhost:{}", server.port());
+    let authority = format!("{url}?sslrootcert={}", files.authority());
+    let client = format!("{authority}&sslcert={}&sslkey={}", files.client(), files.client_key());
+    finish(&mut run(&place, &client, &["true"])).is_silent_with(0);
+    let checked = finish(place.shedlock(["check"]).env("SHEDLOCK_BACKEND", &client));
+    assert!(checked.stdout.contains("certificate and name are verified"), "{checked:?}");
+    finish(&mut run(&place, &authority, &["true"])).complains(125, "requires a client certificate");
+    let stranger = client.replace(&files.authority(), &files.stranger());
+    finish(&mut run(&place, &stranger, &["true"])).complains(125, "an authority that is not trusted");
+    let plain = run(&place, &url, &["--backend-timeout", "1s", "true"]);
+    let ended = finish(&mut { plain });
+    assert!(ended.code() == Some(125) && ended.stderr.contains("TLS"), "{ended:?}");
+    let other = Etcd::fresh_with_tls(ClientCertificates::Ignored);
+    let url = format!("etcd://127.0.0.1:{}?sslmode=verify-full&sslrootcert={}", other.port(), files.authority());
+    finish(&mut run(&place, &url, &["true"])).is_silent_with(0);
+}
+
+/// A request for a lock goes to a host of the URL, whatever the environment says of proxies.
+#[test]
+fn no_proxy_is_used() {
+    let place = Place::new();
+    let mut command = run(&place, &EtcdStore::new().url(), &["true"]);
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env(name, "http://127.0.0.1:1");
+    }
+    finish(&mut command).is_silent_with(0);
+}
+
+/// The lease of a lock that is kept outlives its exact end, by which the next run goes.
+#[test]
+fn a_lock_that_is_kept_after_its_job_ends_before_its_lease() {
+    let site = Site::new(EtcdStore::new());
+    finish(&mut site.run("job", &["--at-least", "1s", "true"])).is_silent_with(0);
+    loop {
+        // Its key is there in any case.
+        let stored = site.stored("job");
+        let next = finish(&mut site.run_or_75("job", &["true"]));
+        if next.code() == Some(0) {
+            assert!(stored.owner.ends_with(":ended"), "{stored:?}");
+            return;
+        }
+        next.is_silent_with(75);
+    }
+}
+
+#[test]
+fn neither_a_run_nor_a_skip_leaves_a_lease() {
+    let (place, server) = (Place::new(), Etcd::fresh());
+    let holder = Holder::start(&place, &mut run(&place, &server.url(), &[]), "true");
+    assert_eq!(server.client().leases(), 1);
+    for _ in 0..3 {
+        finish(&mut run(&place, &server.url(), &["-E", "75", "true"])).is_silent_with(75);
+    }
+    assert_eq!(server.client().leases(), 1);
+    holder.end().is_silent_with(0);
+    assert_eq!(server.client().leases(), 0);
+}
+
+/// It refuses every write but a deletion.
+#[test]
+fn a_server_without_space_says_so_and_still_frees_locks() {
+    let (place, server) = (Place::new(), Etcd::with(&["--quota-backend-bytes=200000"]));
+    let holder = Holder::start(&place, &mut run(&place, &server.url(), &[]), "true");
+    let filler = "x".repeat(20_000);
+    while server.client().try_put("filler", &filler).is_ok() {}
+    let ended = finish(place.run("other", ["--backend-timeout", "1s", "true"]).env("SHEDLOCK_BACKEND", server.url()));
+    ended.complains(125, "no space left");
+    assert_eq!(holder.end().code(), Some(0));
+    assert_eq!(server.client().try_get("shedlock:default:job"), Ok(None));
+}
