@@ -10,6 +10,8 @@ mod setup;
 mod sqlite;
 mod strangers;
 mod words;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::fmt;
 use std::process::Command;
