@@ -39,7 +39,7 @@ impl BackendError {
     }
 
     /// Returns the error for a taking that arrives after its owner gave the lock back.
-    #[cfg(feature = "tls")]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
     pub(crate) fn given_up() -> Self {
         Self::permanent("this request was given up before it arrived")
     }

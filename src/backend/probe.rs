@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) use super::Tell;
 use super::network::Host;
 use super::tls::{Checks, Mode, Tls};
-use super::{BackendError, Finding, Grade, Reached};
+use super::{BackendError, Finding};
 use crate::duration::brief;
 use crate::system::Moment;
 #[cfg(feature = "http")]
@@ -111,8 +111,9 @@ pub(super) fn subject(error: &BackendError) -> &'static str {
 
 /// Decides from the finding about writing if the check goes on. It stops at a read-only server, because a write would
 /// wait for the server to become writable.
-pub(super) fn reached(writing: &Finding) -> Reached {
-    if writing.grade == Grade::Bad { Reached::No } else { Reached::Yes }
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+pub(super) fn reached(writing: &Finding) -> super::Reached {
+    if writing.grade == super::Grade::Bad { super::Reached::No } else { super::Reached::Yes }
 }
 
 /// Judges the protection of a connection. `version` is the TLS version, if TLS is on.
@@ -237,7 +238,7 @@ pub(super) fn version(text: &str) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Url;
+    use super::super::{Grade, Url};
     use super::*;
 
     #[test]
