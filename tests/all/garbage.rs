@@ -187,6 +187,7 @@ fn answers() -> Vec<Vec<Vec<u8>>> {
         vec![
             vec![],
             http("404 Not Found", "{\"kind\":\"Status\",\"details\":{\"kind\":\"leases\"}}"),
+            http("200 OK", "{\"kind\":\"LeaseList\",\"metadata\":{\"resourceVersion\":[]}}"),
             http("201 Created", "{\"kind\":\"Lease\",\"metadata\":7,\"spec\":[]}"),
         ],
         vec![

@@ -334,6 +334,7 @@ fn humantime_date() -> String {
     text.stdout.trim().to_owned()
 }
 
+const LIST: &str = r#"200 OK|{"kind":"LeaseList","metadata":{"resourceVersion":"7"},"items":[]}"#;
 const NONE: &str = r#"404 Not Found|{"kind":"Status","reason":"NotFound","details":{"kind":"leases"},"code":404}"#;
 
 #[test]
@@ -365,7 +366,7 @@ fn a_server_that_is_busy_is_asked_again_when_it_wants_to_be() {
     let stored = r#"201 Created|{"kind":"Lease","metadata":{"name":"job"},"spec":{}}"#;
     let busy = "429 Too Many Requests\r\nRetry-After: 1|{\"kind\":\"Status\"}";
     let answers: &'static [&'static str] =
-        Box::leak(Box::new([busy, "503 Service Unavailable|{\"kind\":\"Status\"}", NONE, stored]));
+        Box::leak(Box::new([busy, "503 Service Unavailable|{\"kind\":\"Status\"}", NONE, LIST, stored]));
     let began = std::time::Instant::now();
     // What it says that it has stored is not what it was sent.
     let place = Place::new();

@@ -65,6 +65,11 @@ impl Kubernetes {
 impl Kubernetes {
     /// A new namespace that is reached by a port without TLS, where a relay can look into requests.
     pub fn plain_namespace(&self) -> Namespace {
+        Namespace { plain: Some(self.plain_port()), ..self.namespace() }
+    }
+
+    /// The port without TLS. It stays when the server is killed.
+    pub fn plain_port(&self) -> u16 {
         let plain = self.plain.get_or_init(|| {
             Server::new(|_, port| {
                 let server = format!("OPENSSL:127.0.0.1:{},cafile={}", self.port(), certificates().authority());
@@ -77,7 +82,7 @@ impl Kubernetes {
                 }
             })
         });
-        Namespace { plain: Some(plain.port()), ..self.namespace() }
+        plain.port()
     }
 }
 

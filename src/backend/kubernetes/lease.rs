@@ -12,8 +12,8 @@ const NAME: &str = "shedlock/name";
 const RECORD: &str = "shedlock/record";
 const WRITES: &str = "shedlock/writes";
 
-/// 2020-01-01. Tokens of a new Lease begin with the seconds since then, which fit into its `leaseTransitions` until 2088.
-const FIRST_TOKEN: u64 = 1_577_836_800;
+/// 2020-01-01.
+const EPOCH: u64 = 1_577_836_800;
 const MOST: u64 = i32::MAX as u64;
 const SECOND: u64 = 1000;
 
@@ -25,9 +25,14 @@ pub(in crate::backend) struct Lease {
     pub(super) read: Timestamp,
 }
 
-/// Returns the token of a taking that finds no earlier one: a Lease that was deleted has taken its tokens with it.
-pub(super) fn floor(now: Timestamp) -> u64 {
-    (now.0 / SECOND).saturating_sub(FIRST_TOKEN).min(MOST)
+/// Returns the version of a list, which is that of the whole store. It is a number on every server that there is.
+pub(super) fn revision(list: &Value) -> Option<u64> {
+    list["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+/// Returns a number that grows with the time, and that `leaseTransitions` has room for until 2088.
+pub(super) fn by_clock(now: Timestamp) -> u64 {
+    (now.0 / SECOND).saturating_sub(EPOCH).min(MOST)
 }
 
 /// Returns the name of the lock that a Lease is for; `None` if this is no Lease.
@@ -233,9 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn a_token_fits_for_sixty_years() {
-        assert_eq!(floor(NOW), 212_163_200);
-        assert_eq!(floor(Timestamp::parse("2088-01-01T00:00:00Z").unwrap()), 2_145_916_800);
-        assert_eq!((floor(Timestamp(0)), floor(Timestamp(u64::MAX))), (0, MOST));
+    fn a_number_by_the_clock_fits_for_sixty_years() {
+        assert_eq!(by_clock(NOW), 212_163_200);
+        assert_eq!(by_clock(Timestamp::parse("2088-01-01T00:00:00Z").unwrap()), 2_145_916_800);
+        assert_eq!((by_clock(Timestamp(0)), by_clock(Timestamp(u64::MAX))), (0, MOST));
+    }
+
+    /// A busy cluster counts further than the field does.
+    #[test]
+    fn a_token_that_the_field_has_no_room_for_is_kept_beside_it() {
+        assert_eq!(revision(&json!({"metadata": {"resourceVersion": "7000000000"}})), Some(7_000_000_000));
+        let taken = Record { token: 7_000_000_001, ..held(1000) };
+        let lease = with(&taken, "jobs", "a job", None);
+        assert_eq!(lease["spec"]["leaseTransitions"], MOST);
+        assert_eq!(record(&lease, "a job").token, 7_000_000_001);
+        assert_eq!(revision(&json!({"metadata": {"resourceVersion": "w-7"}})), None);
     }
 }

@@ -106,6 +106,17 @@ impl Kubernetes {
         }
     }
 
+    /// Returns a number that has grown by one at least with each write: the tokens of a new Lease begin there, since one of
+    /// this name may have been deleted together with the last token. Without the right to list, it is the clock.
+    fn revision(&mut self, now: Timestamp) -> Result<u64, BackendError> {
+        let answer = self.ask(Verb::Get, "?limit=1", None)?;
+        match told(&answer, "LeaseList", Effect::Reads) {
+            Ok(Told::Object(list)) => Ok(lease::revision(&list).unwrap_or_else(|| lease::by_clock(now))),
+            Err(error) if answer.status != 403 => Err(error),
+            _ => Ok(lease::by_clock(now)),
+        }
+    }
+
     /// Sends a request, and once more with a new token if the server does not know the old one.
     fn send(&mut self, method: Verb, path: &str, body: Option<&Value>) -> Result<Answer, BackendError> {
         if self.respite.is_some_and(|respite| respite > Moment::now()) {
@@ -162,11 +173,10 @@ impl CasStore for Kubernetes {
         let answer = self.ask(Verb::Get, &format!("/{}", name::of_lock(lock)), None)?;
         let told = told(&answer, "Lease", Effect::Reads)?;
         let now = clock(&answer)?;
-        let found = match told {
-            Told::Object(body) => Some((lease::record(&body, lock), Lease { body, read: now })),
-            Told::Missing | Told::Conflict => None,
+        let Told::Object(body) = told else {
+            return Ok(Read { now, floor: self.revision(now)?, found: None });
         };
-        Ok(Read { now, floor: lease::floor(now), found })
+        Ok(Read { now, floor: 0, found: Some((lease::record(&body, lock), Lease { body, read: now })) })
     }
 
     fn write(&mut self, lock: &str, record: &Record, version: Option<&Lease>) -> Result<Written, BackendError> {

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use super::faults::Fault;
 use super::network::Network;
 use crate::support::{Place, finish};
-use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
-use servers::{MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
+use servers::stores::{KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::{Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -16,14 +16,18 @@ pub(super) enum Backend {
     MariaDb,
     Redis,
     ZooKeeper,
+    Kubernetes,
 }
 
 impl Backend {
-    pub(super) const ALL: [Self; 5] = [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper, Self::Kubernetes];
 }
 
 /// The record of a lock as shedlock writes it.
 const WRITING: &[u8] = b"\"owner\":";
+/// In each write of a Lease.
+const HOLDING: &[u8] = b"holderIdentity";
 
 /// A server that all tests have, or one of this test's own.
 enum Of<T: 'static> {
@@ -61,6 +65,7 @@ enum Host {
     MariaDb(Of<MariaDb>),
     Redis(Of<Redis>, RedisDatabase),
     ZooKeeper(Of<ZooKeeper>),
+    Kubernetes(Of<Kubernetes>),
 }
 
 pub(super) struct Site {
@@ -105,6 +110,13 @@ impl Site {
                 let store = ZooKeeperStore::of(&server);
                 (Host::ZooKeeper(server), Some(Box::new(store)))
             }
+            Backend::Kubernetes => {
+                let own = || Kubernetes::fresh(&[]);
+                // Its clock is that of the machine.
+                let server = Of::fit(fault, servers::kubernetes, own, || Kubernetes::fresh(&[]));
+                let store = KubernetesStore(server.plain_namespace());
+                (Host::Kubernetes(server), Some(Box::new(store)))
+            }
         };
         let network = (fault == Fault::NetworkCut).then(Network::new);
         let place = Place::new();
@@ -139,7 +151,10 @@ impl Site {
     }
 
     pub(super) fn port(&self) -> u16 {
-        self.server().port()
+        match &self.host {
+            Host::Kubernetes(server) => server.plain_port(),
+            _ => self.server().port(),
+        }
     }
 
     pub(super) fn server(&self) -> &Server {
@@ -149,6 +164,7 @@ impl Site {
             Host::MariaDb(server) => server,
             Host::Redis(server, _) => server,
             Host::ZooKeeper(server) => server,
+            Host::Kubernetes(server) => server,
         }
     }
 
@@ -161,12 +177,13 @@ impl Site {
         self.network.as_ref()
     }
 
-    /// The words in which every request names the lock; in ZooKeeper, where a lock is read before, those of every write.
+    /// The words in which every request names the lock; where a lock is read before, those of every write.
     pub(super) fn needle(&self, name: &str) -> Vec<u8> {
         match self.backend {
             // MySQL gets the name in hexadecimal digits.
             Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
             Backend::ZooKeeper => WRITING.to_vec(),
+            Backend::Kubernetes => HOLDING.to_vec(),
             _ => name.as_bytes().to_vec(),
         }
     }
