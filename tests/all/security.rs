@@ -19,7 +19,7 @@ use super::support::process::write_script;
 use super::support::{Finished, Place, finish};
 #[cfg(feature = "redis")]
 use super::support::{is_alive, wait_until};
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "kubernetes"))]
 use servers::unique;
 
 const DOCUMENT: &str = "docs/security.md";
@@ -185,7 +185,7 @@ fn verify_full_is_what_check_says_it_is() {
 }
 
 /// What somebody who runs jobs does: all commands, on this backend. The first that does not do its work, if any.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "kubernetes"))]
 fn hindered(url: &str) -> Option<String> {
     let place = Place::new();
     let lines = [
@@ -209,7 +209,7 @@ fn hindered(url: &str) -> Option<String> {
 }
 
 /// Somebody with these rights can do all that jobs need, and renew.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "kubernetes"))]
 #[track_caller]
 fn has_enough(url: &str) {
     let place = Place::new();
@@ -222,7 +222,7 @@ fn has_enough(url: &str) {
 }
 
 /// Somebody may look, and changes nothing.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "kubernetes"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "kubernetes"))]
 #[track_caller]
 fn may_only_look(url: &str) {
     let place = Place::new();

@@ -41,11 +41,6 @@ impl Etcd {
         Self { server: Server::new(|directory, port| plan(&directory.file("data"), port, arguments)) }
     }
 
-    /// With a clock that is off by so much, such as `-1h`.
-    pub fn with_clock(offset: &str) -> Self {
-        Self { server: Server::new(|directory, port| plan(&directory.file("data"), port, &[]).with_clock(offset)) }
-    }
-
     /// With TLS, and nothing without.
     pub fn fresh_with_tls(clients: ClientCertificates) -> Self {
         let server = Server::new(|directory, port| {

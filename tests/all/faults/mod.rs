@@ -51,6 +51,7 @@ macro_rules! matrix {
         matrix!(@ redis: Redis; $($test: $fault;)*);
         matrix!(@ zookeeper: ZooKeeper; $($test: $fault;)*);
         matrix!(@ kubernetes: Kubernetes; $($test: $fault;)*);
+        matrix!(@ etcd: Etcd; $($test: $fault;)*);
     };
     (@ $module:ident: $backend:ident; $($test:ident: $fault:ident;)*) => {
         mod $module {

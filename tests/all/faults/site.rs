@@ -6,8 +6,8 @@ use std::ops::Deref;
 use super::faults::Fault;
 use super::network::Network;
 use crate::support::{Place, finish};
-use servers::stores::{KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
-use servers::{Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
+use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+use servers::{Etcd, Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -17,11 +17,12 @@ pub(super) enum Backend {
     Redis,
     ZooKeeper,
     Kubernetes,
+    Etcd,
 }
 
 impl Backend {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper, Self::Kubernetes];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper, Self::Kubernetes, Self::Etcd];
 }
 
 /// The record of a lock as shedlock writes it.
@@ -66,6 +67,7 @@ enum Host {
     Redis(Of<Redis>, RedisDatabase),
     ZooKeeper(Of<ZooKeeper>),
     Kubernetes(Of<Kubernetes>),
+    Etcd(Of<Etcd>),
 }
 
 pub(super) struct Site {
@@ -103,6 +105,12 @@ impl Site {
                 let database = server.database();
                 let store = RedisStore::of(database.clone());
                 (Host::Redis(server, database), Some(Box::new(store)))
+            }
+            Backend::Etcd => {
+                // Its clock is never moved.
+                let server = Of::fit(fault, servers::etcd, Etcd::fresh, Etcd::fresh);
+                let store = EtcdStore::of(&server);
+                (Host::Etcd(server), Some(Box::new(store)))
             }
             Backend::ZooKeeper => {
                 let own = || ZooKeeper::fresh(&[]);
@@ -165,6 +173,7 @@ impl Site {
             Host::Redis(server, _) => server,
             Host::ZooKeeper(server) => server,
             Host::Kubernetes(server) => server,
+            Host::Etcd(server) => server,
         }
     }
 
@@ -184,6 +193,8 @@ impl Site {
             Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
             Backend::ZooKeeper => WRITING.to_vec(),
             Backend::Kubernetes => HOLDING.to_vec(),
+            // etcd gets the name in base64.
+            Backend::Etcd => b"request_put".to_vec(),
             _ => name.as_bytes().to_vec(),
         }
     }
