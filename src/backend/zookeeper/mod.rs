@@ -55,6 +55,10 @@ pub(super) struct Version {
 impl ZooKeeper {
     /// Parses the URL, without connecting to a server.
     pub(super) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
+        Ok(Opened::server(CasLocks::new(Self::of_url(url, access)?), url))
+    }
+
+    fn of_url(url: &Url, access: &Access) -> Result<Self, String> {
         let Authority { user, password, hosts, path } = Authority::parse(url)?;
         if hosts.is_empty() || hosts.iter().any(network::Host::is_path) {
             return Err("names no host; write zookeeper://HOST".to_owned());
@@ -71,7 +75,7 @@ impl ZooKeeper {
         if user.is_none() && password.is_some() {
             return Err("has a password and no user; write zookeeper://USER@HOST".to_owned());
         }
-        let store = Self {
+        Ok(Self {
             label: format!("backend zookeeper://{}{chroot}", network::list(&hosts)),
             hosts: Hosts::new(hosts, access.patience),
             terms: Terms {
@@ -82,8 +86,7 @@ impl ZooKeeper {
             link: None,
             root: format!("{chroot}{own}"),
             chroot,
-        };
-        Ok(Opened::server(CasLocks::new(store), url))
+        })
     }
 
     /// Sends requests in one round trip, and returns their answers. The error is ambiguous if they were sent.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lock::RunRecord;
+use servers::stores::Store;
 
 crate::backend::conformance::conformance!(servers::stores::ZooKeeperStore::new);
 
@@ -41,6 +42,30 @@ fn what_cannot_be_meant_is_refused() {
         let error = open(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
         assert!(error.contains(why), "{bad}: {error}");
     }
+}
+
+/// The record is another node, which the Java library does not touch: only the version of the lock's node tells.
+#[test]
+fn a_write_meets_what_java_has_written_since_the_reading() {
+    let store = servers::stores::ZooKeeperStore::new();
+    let access = Access { password: None, patience: Duration::from_secs(10) };
+    let mut zookeeper = ZooKeeper::of_url(&Url::parse(&store.url()).unwrap(), &access).unwrap();
+    let free = Record::default();
+    let version = |zookeeper: &mut ZooKeeper| zookeeper.read("job").unwrap().found.unwrap().1;
+    // Before there is a record.
+    assert!(store.java_take("job", "", Duration::ZERO));
+    assert_eq!(zookeeper.write("job", &free, None).unwrap(), Written::Conflict);
+    let read = version(&mut zookeeper);
+    store.java_release("job", "", Duration::from_secs(60));
+    assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Conflict);
+    // And with one.
+    let read = version(&mut zookeeper);
+    assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Done);
+    assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Conflict);
+    let read = version(&mut zookeeper);
+    assert!(store.java_take("job", "", Duration::from_secs(60)));
+    assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Conflict);
+    assert!(store.stored("job").unwrap().is_held());
 }
 
 fn written(data: &str, by: u64) -> Node {
