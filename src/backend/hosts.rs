@@ -38,7 +38,7 @@ impl Hosts {
     }
 
     /// Returns the first host to try.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http"))]
     pub(super) fn first(&self) -> &Host {
         &self.all[self.first]
     }

@@ -108,6 +108,7 @@ impl Http {
     }
 
     /// Lets the next request try another host: this one may be cut off from the others, or must not be written to.
+    #[cfg(feature = "etcd")]
     pub(super) fn look_elsewhere(&mut self) {
         self.hosts.pass_over();
         self.failed();

@@ -19,8 +19,6 @@ use crate::system::error_text;
 const TRIPS: usize = 7;
 /// Difference of clocks from which two hosts may both run a job that only one should run.
 const MUCH: Duration = Duration::from_secs(1);
-/// The remedy for clocks that differ by as much.
-pub(super) const APART: &str = "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference";
 /// Uncertainty below which no measurement is reported.
 const LEAST: Duration = Duration::from_micros(100);
 /// Round trip from which a lease of some seconds is hard to keep.
@@ -147,6 +145,7 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
 
 /// Reads the server's clock several times with `ask`, in microseconds since 1970, and reports the round trip and the
 /// difference of the clocks.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
 pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, BackendError>, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut trips = Vec::new();
     for _ in 0..TRIPS {
@@ -197,16 +196,18 @@ fn difference_of_seconds(server: Timestamp, here: Timestamp) -> Finding {
     }
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
 fn host_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
 fn half_micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX)
 }
 
-pub(super) fn round_trip(median: Duration) -> Finding {
+fn round_trip(median: Duration) -> Finding {
     let seen = format!("{}, the median of {TRIPS}", brief(median));
     match median > SLOW {
         false => Finding::good("round trip", seen),
@@ -225,7 +226,11 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
     let seen = format!("the server's is {} {side} this host's, give or take {within}", brief(apart));
     match apart > MUCH {
         false => Finding::good("clock", seen),
-        true => Finding::unwise("clock", seen, APART),
+        true => Finding::unwise(
+            "clock",
+            seen,
+            "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference",
+        ),
     }
 }
 

@@ -8,8 +8,10 @@ use rusqlite::Connection;
 
 use super::plan::NAME;
 use super::world::ADDRESS;
-use servers::stores::{Store as _, ZooKeeperStore};
-use servers::{Etcd, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server, ZooKeeper};
+use servers::stores::{KubernetesStore, Store as _, ZooKeeperStore};
+use servers::{
+    Etcd, Kubernetes, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server, ZooKeeper,
+};
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";
@@ -21,6 +23,7 @@ pub(crate) enum Store {
     Redis(Redis, RedisDatabase),
     Etcd(Etcd),
     ZooKeeper(ZooKeeper, ZooKeeperStore),
+    Kubernetes(Kubernetes, KubernetesStore),
 }
 
 impl Store {
@@ -64,6 +67,11 @@ impl Store {
                 let store = ZooKeeperStore::of(&server);
                 Self::ZooKeeper(server, store)
             }
+            "kubernetes" => {
+                let server = Kubernetes::fresh(&["--bind-address=0.0.0.0", &format!("--advertise-address={ADDRESS}")]);
+                let store = KubernetesStore(server.namespace());
+                Self::Kubernetes(server, store)
+            }
             _ => return None,
         })
     }
@@ -77,6 +85,8 @@ impl Store {
             Self::Redis(_, database) => database.url_at(ADDRESS),
             Self::Etcd(server) => server.url().replace("127.0.0.1", ADDRESS),
             Self::ZooKeeper(_, store) => store.url().replace("127.0.0.1", ADDRESS),
+            // The certificate is for other addresses.
+            Self::Kubernetes(_, store) => store.url().replace("127.0.0.1", ADDRESS) + "&sslmode=verify-ca",
         }
     }
 
@@ -89,6 +99,7 @@ impl Store {
             Self::Redis(server, _) => Some(server.deref()),
             Self::Etcd(server) => Some(server.deref()),
             Self::ZooKeeper(server, _) => Some(server.deref()),
+            Self::Kubernetes(server, _) => Some(server.deref()),
         }
     }
 
@@ -117,6 +128,7 @@ impl Store {
             ]),
             Self::Etcd(server) => server.client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
             Self::ZooKeeper(_, store) => store.locks().try_steal(NAME, THIEF),
+            Self::Kubernetes(_, store) => store.try_steal(NAME, THIEF),
         };
         stolen.is_ok_and(|answer| answer.contains("done"))
     }
@@ -137,6 +149,7 @@ impl Store {
             Self::Etcd(server) => server.client().try_delete(&format!("shedlock:default:{NAME}")),
             // As an application of the Java library does that releases too late.
             Self::ZooKeeper(_, store) => store.locks().try_free(NAME),
+            Self::Kubernetes(_, store) => store.try_free(NAME),
         }
         .is_ok()
     }

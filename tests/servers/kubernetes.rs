@@ -121,19 +121,26 @@ impl Namespace {
     }
 
     /// Sends a request as the keeper; the status and the answer.
+    #[track_caller]
     pub fn try_request(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        self.ask(method, path, body).unwrap_or_else(|complaint| panic!("curl: {complaint}"))
+    }
+
+    /// The same for a server that may be down or frozen.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, Value), String> {
         let url = format!("https://127.0.0.1:{}{path}", self.port);
         let kind = if body.starts_with('{') { "application/json" } else { "application/yaml" };
         let mut command = program::command("curl");
         command.args(["--silent", "--show-error", "--cacert", &certificates().authority(), "--request", method]);
-        command.args(["--header", &format!("Authorization: Bearer {KEEPER}")]);
+        command.args(["--max-time", "20", "--header", &format!("Authorization: Bearer {KEEPER}")]);
         command.args(["--header", &format!("Content-Type: {kind}"), "--write-out", "\n%{http_code}"]);
         if !body.is_empty() {
             command.args(["--data-binary", body]);
         }
-        let said = program::output(command.arg(url)).unwrap_or_else(|complaint| panic!("curl: {complaint}"));
-        let (answer, status) = said.rsplit_once('\n').unwrap();
-        (status.parse().unwrap(), serde_json::from_str(answer).unwrap_or(Value::Null))
+        let said = program::output(command.arg(url))?;
+        let (answer, status) = said.rsplit_once('\n').ok_or("curl says nothing")?;
+        let status = status.parse().map_err(|_| format!("no status: {status}"))?;
+        Ok((status, serde_json::from_str(answer).unwrap_or(Value::Null)))
     }
 
     /// Sends what has to succeed.

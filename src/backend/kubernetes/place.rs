@@ -10,7 +10,6 @@ use crate::system::error_text;
 /// Where Kubernetes puts what a pod needs to reach its API server.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub(super) const PORT: u16 = 443;
-const PARAMETERS: [&str; 5] = ["token-file", "sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /// What a URL says, or leaves to the pod.
 pub(super) struct Place {
@@ -53,7 +52,7 @@ impl Place {
             (None, None) if tls.identity.is_some() => Token::None,
             (None, None) => in_pod("token").map_or(Token::None, |path| Token::File(path.into())),
         };
-        url.nothing_left(&PARAMETERS)?;
+        url.nothing_left(&[&["token-file"], Tls::PARAMETERS.as_slice()].concat())?;
         Ok(Self { host, tls: Some(tls).filter(|tls| tls.mode > Mode::Prefer), token, namespace })
     }
 

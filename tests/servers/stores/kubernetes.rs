@@ -38,6 +38,46 @@ impl KubernetesStore {
             .cloned()
     }
 
+    /// Gives a lock that is held to another owner, if the server answers and nobody else writes; says `done` if it did.
+    pub fn try_steal(&self, name: &str, owner: &str) -> Result<String, String> {
+        self.try_change(name, |lease| {
+            let held = Self::read(lease).is_some_and(|lock| lock.is_held());
+            lease["spec"]["holderIdentity"] = json!(owner);
+            held
+        })
+    }
+
+    /// Has the server forget that a lock is held, as a person does.
+    pub fn try_free(&self, name: &str) -> Result<String, String> {
+        self.try_change(name, |lease| {
+            lease["spec"]["holderIdentity"] = json!("");
+            true
+        })
+    }
+
+    fn try_change(&self, name: &str, change: impl Fn(&mut Value) -> bool) -> Result<String, String> {
+        let path = self.0.leases(&format!("/{}", lease_name(name)));
+        let (status, mut lease) = self.0.ask("GET", &path, "")?;
+        if status != 200 || !change(&mut lease) {
+            return Ok(String::new());
+        }
+        match self.0.ask("PUT", &path, &lease.to_string())? {
+            (200, _) => Ok("done".to_owned()),
+            (status, answer) => Err(format!("{status} {answer}")),
+        }
+    }
+
+    fn read(lease: &Value) -> Option<Stored> {
+        let spec = &lease["spec"];
+        let renewed = epoch(spec["renewTime"].as_str()?);
+        Some(Stored {
+            owner: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
+            since: epoch(spec["acquireTime"].as_str()?),
+            until: renewed + spec["leaseDurationSeconds"].as_i64()? * 1000,
+            now: whole_second(now()),
+        })
+    }
+
     /// Has a Lease changed, as by an editor: whatever it is now.
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
         loop {
@@ -67,15 +107,7 @@ impl Store for KubernetesStore {
     }
 
     fn stored(&self, name: &str) -> Option<Stored> {
-        let lease = self.lease(name)?;
-        let spec = &lease["spec"];
-        let renewed = epoch(spec["renewTime"].as_str()?);
-        Some(Stored {
-            owner: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
-            since: epoch(spec["acquireTime"].as_str()?),
-            until: renewed + spec["leaseDurationSeconds"].as_i64()? * 1000,
-            now: whole_second(now()),
-        })
+        Self::read(&self.lease(name)?)
     }
 
     fn delete(&self, name: &str) {
