@@ -35,6 +35,7 @@ kinds! {
     "etcd": super::etcd::Etcd::open, ["etcd"], "etcd://HOST";
     "kubernetes": super::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
     "zookeeper": super::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
+    "mongodb": super::mongodb::MongoDb::open, ["mongodb"], "mongodb://HOST/DATABASE";
 }
 
 /// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,
@@ -94,7 +95,7 @@ mod tests {
         let error = from_url("oracle://scott:tiger@db/x", &Access::default()).err().unwrap();
         assert_eq!(
             error,
-            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, etcd://HOST, kubernetes:, zookeeper://HOST, trial:PATH"
+            "has the unknown scheme `oracle:`; known are sqlite:PATH, postgres://HOST/DATABASE, mysql://HOST/DATABASE, redis://HOST, etcd://HOST, kubernetes:, zookeeper://HOST, mongodb://HOST/DATABASE, trial:PATH"
         );
     }
 

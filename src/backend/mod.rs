@@ -18,6 +18,8 @@ mod http;
 mod kinds;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "tls")]

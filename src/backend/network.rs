@@ -108,13 +108,13 @@ pub(super) fn no_address(host: &Host) -> BackendError {
 }
 
 /// Formats the hosts for messages.
-#[cfg(any(test, feature = "postgres", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(test, feature = "postgres", feature = "mysql", feature = "zookeeper", feature = "mongodb"))]
 pub(super) fn list(hosts: &[Host]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the error for a server that, itself or by its kernel, accepted the connection but has not replied.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
 pub(super) fn said_nothing() -> BackendError {
     BackendError::transient("no answer in time: the server accepted the connection but did not reply").hint(
         "check that the server is healthy and not overloaded, and that the port is right; --backend-timeout sets how long to try",

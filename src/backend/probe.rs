@@ -145,7 +145,7 @@ pub(super) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
 
 /// Reads the server's clock several times with `ask`, in microseconds since 1970, and reports the round trip and the
 /// difference of the clocks.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
 pub(super) fn clock(mut ask: impl FnMut() -> Result<u64, BackendError>, tell: Tell<'_>) -> Result<(), BackendError> {
     let mut trips = Vec::new();
     for _ in 0..TRIPS {
@@ -196,13 +196,13 @@ fn difference_of_seconds(server: Timestamp, here: Timestamp) -> Finding {
     }
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
 fn host_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
 fn half_micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX)
 }

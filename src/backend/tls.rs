@@ -115,7 +115,7 @@ impl Tls {
     }
 
     /// Reads the named files, for a driver that reads them too but does not say which one is wrong.
-    #[cfg(any(feature = "mysql", feature = "redis"))]
+    #[cfg(any(feature = "mysql", feature = "redis", feature = "mongodb"))]
     pub(super) fn judge_files(&self) -> Result<(), BackendError> {
         match (&self.roots, &self.identity) {
             (None | Some(Roots::System), None) => Ok(()),

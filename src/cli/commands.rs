@@ -281,7 +281,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[Word {
             name: "BACKEND",
             count: Count::AtMostOne,
-            help: "sqlite, postgres, mysql, redis, etcd, kubernetes, zookeeper, or a URL; the configured backend if omitted",
+            help: "sqlite, postgres, mysql, redis, etcd, kubernetes, zookeeper, mongodb, or a URL; the configured backend if omitted",
         }],
         own: &[],
         shared: BACKEND,

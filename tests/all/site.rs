@@ -77,6 +77,8 @@ macro_rules! on_every_backend {
         $crate::site::on_every_backend!(redis: RedisStore; $($test)*);
         #[cfg(feature = "etcd")]
         $crate::site::on_every_backend!(etcd: EtcdStore; $($test)*);
+        #[cfg(feature = "mongodb")]
+        $crate::site::on_every_backend!(mongodb: MongoDbStore; $($test)*);
         #[cfg(feature = "kubernetes")]
         $crate::site::on_every_backend!(kubernetes: KubernetesStore; $($test)*);
         #[cfg(feature = "zookeeper")]

@@ -27,6 +27,7 @@
 //! | `pgbouncer()` | transaction mode, before `postgres()`: `url(&database)` |
 //! | `kubernetes()` | the API server with RBAC: a database is a `namespace()`, `request(…)` asks as its keeper |
 //! | `zookeeper()` | without TLS: `chroot()` is a node of a test's own; `client()` is what the tests ask it by |
+//! | `mongodb()` | a stand-in for MongoDB: `client()` is what the tests ask it by |
 //! | `zookeeper_tls()`, `zookeeper_mutual_tls()` | TLS on `port()`; the second wants the client certificate |
 //! | `certificates()` | files: `authority()`, `stranger()`, `server()`, `client()`, `client_key()` |
 //!
@@ -51,11 +52,14 @@ mod directory;
 mod etcd;
 mod kubernetes;
 mod mariadb;
+mod mongodb;
 mod pgbouncer;
 mod postgres;
 mod program;
 mod redis;
+mod script;
 mod server;
+mod sockets;
 pub mod stores;
 mod zookeeper;
 
@@ -65,12 +69,14 @@ pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
+pub use mongodb::MongoDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use program::unique;
 pub use redis::{ClientCertificates, Redis, RedisCluster, RedisDatabase, RedisSentinel};
+pub use script::Script;
 pub use server::Server;
-pub use zookeeper::{ZooKeeper, ZooKeeperClient, ZooKeeperEnsemble};
+pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};
 
 /// PostgreSQL that trusts everybody.
 pub fn postgres() -> &'static Postgres {
@@ -154,6 +160,12 @@ pub fn pgbouncer() -> &'static PgBouncer {
 pub fn kubernetes() -> &'static Kubernetes {
     static SERVER: OnceLock<Kubernetes> = OnceLock::new();
     SERVER.get_or_init(|| Kubernetes::fresh(&[]))
+}
+
+/// A server that speaks MongoDB's protocol.
+pub fn mongodb() -> &'static MongoDb {
+    static SERVER: OnceLock<MongoDb> = OnceLock::new();
+    SERVER.get_or_init(MongoDb::fresh)
 }
 
 /// ZooKeeper without TLS.

@@ -3,11 +3,13 @@
 
 mod etcd;
 mod kubernetes;
+mod mongodb;
 mod zookeeper;
 
 use std::time::Duration;
 
 pub use kubernetes::KubernetesStore;
+pub use mongodb::MongoDbStore;
 use serde_json::Value;
 pub use zookeeper::{ZooKeeperLocks, ZooKeeperStore};
 

@@ -1,20 +1,19 @@
 //! ZooKeeper: alone, with TLS, and an ensemble of three.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::certificates::certificates;
 use super::directory::Directory;
 use super::program::{self, unique};
 use super::redis::ClientCertificates;
+use super::script::Script;
 use super::server::{CommandLine, Plan, Server};
 
 /// Where Debian keeps the libraries of Java, and those that the server needs.
@@ -53,16 +52,7 @@ pub struct ZooKeeper {
     server: Server,
     /// The port without TLS.
     plain: u16,
-    client: OnceLock<Arc<ZooKeeperClient>>,
-}
-
-/// A connection of the tests to a server, which is a process of its own.
-pub struct ZooKeeperClient(Mutex<Helper>);
-
-struct Helper {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    client: OnceLock<Arc<Script>>,
 }
 
 /// Three servers that elect one of them.
@@ -145,13 +135,13 @@ impl ZooKeeper {
     }
 
     /// What the tests ask of it, at its root.
-    pub fn client(&self) -> &Arc<ZooKeeperClient> {
-        self.client.get_or_init(|| Arc::new(ZooKeeperClient::new(&[&format!("127.0.0.1:{}", self.plain)])))
+    pub fn client(&self) -> &Arc<Script> {
+        self.client.get_or_init(|| Arc::new(Script::new(CLIENT, &[&format!("127.0.0.1:{}", self.plain)])))
     }
 
     /// A client of the tests that is logged in, as `USER:PASSWORD`.
-    pub fn client_of(&self, login: &str) -> ZooKeeperClient {
-        ZooKeeperClient::new(&[&format!("127.0.0.1:{}", self.plain), login])
+    pub fn client_of(&self, login: &str) -> Script {
+        Script::new(CLIENT, &[&format!("127.0.0.1:{}", self.plain), login])
     }
 
     /// A node that no other test uses, as the chroot of a URL.
@@ -217,47 +207,6 @@ impl ZooKeeperEnsemble {
             assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}; its log:\n{}", self.members[0].log());
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-impl ZooKeeperClient {
-    fn new(arguments: &[&str]) -> Self {
-        let python = Path::new("/usr/bin/python3");
-        assert!(python.exists(), "{} is not installed; tests/run installs what the tests need", python.display());
-        let mut command = program::command("/usr/bin/python3");
-        command.args(["-c", CLIENT]).args(arguments).current_dir("/");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self(Mutex::new(Helper { child, input, output }))
-    }
-
-    /// Carries out a request: see `zookeeper.py`. The answer may be an error's name.
-    pub fn try_request(&self, request: &Value) -> Result<Value, String> {
-        let mut helper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answer = String::new();
-        writeln!(helper.input.as_mut().unwrap(), "{request}").unwrap();
-        helper.output.read_line(&mut answer).unwrap();
-        assert!(!answer.is_empty(), "the client of the tests has ended; is python3-kazoo installed? tests/run does it");
-        let answer: Value = serde_json::from_str(&answer).unwrap();
-        match answer.get("error").and_then(Value::as_str) {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(answer),
-        }
-    }
-
-    /// Like `try_request`, for what has to succeed.
-    #[track_caller]
-    pub fn request(&self, request: &Value) -> Value {
-        self.try_request(request).unwrap_or_else(|error| panic!("{request}: {error}"))
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        // The end of its input ends it, at the latest when it notices; nobody waits for that.
-        self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::{Etcd, EtcdClient, EtcdEntry, etcd, unique};
 use super::{Run, Store, Stored, epoch};
+use crate::sockets::connections;
 
 /// An environment of an etcd.
 pub struct EtcdStore {
@@ -92,30 +93,7 @@ impl Store for EtcdStore {
     }
 
     fn connections(&self) -> usize {
-        // The server cannot tell them apart, but the processes of this store have its name in their command line or
-        // environment.
-        let is_ours = |pid: &str| {
-            ["cmdline", "environ"].iter().any(|file| {
-                let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-                String::from_utf8_lossy(&text).contains(&self.environment)
-            })
-        };
-        let port = format!(":{:04X}", self.etcd.port);
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let open: Vec<String> = table
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>())
-            .filter(|fields| fields.len() > 9 && fields[2].ends_with(&port) && fields[3] == "01")
-            .map(|fields| format!("socket:[{}]", fields[9]))
-            .collect();
-        let names = |path: &str| std::fs::read_dir(path).into_iter().flatten().flatten();
-        let processes = names("/proc").filter(|process| process.file_name().to_str().is_some_and(is_ours));
-        let files =
-            processes.flat_map(|process| names(&format!("{}/fd", process.path().display())).collect::<Vec<_>>());
-        let targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-        targets
-            .filter(|target| target.to_str().is_some_and(|target| open.iter().any(|socket| socket == target)))
-            .count()
+        connections(self.etcd.port, &self.environment)
     }
 
     fn make_table(&self) {}

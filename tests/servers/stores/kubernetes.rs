@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Run, Store, Stored, epoch};
+use crate::sockets::connections;
 use crate::{Namespace, kubernetes};
 
 /// A namespace of the shared API server of Kubernetes.
@@ -131,24 +132,7 @@ impl Store for KubernetesStore {
 
     /// The server does not tell, but the kernel: those of the processes that have this namespace in their environment.
     fn connections(&self) -> usize {
-        let port = format!(":{:04X}", self.0.port());
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let sockets: Vec<String> = table
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>())
-            .filter(|fields| fields.len() > 9 && fields[2].ends_with(&port) && fields[3] == "01")
-            .map(|fields| format!("socket:[{}]", fields[9]))
-            .collect();
-        let ours = |process: &std::path::Path| {
-            let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-            environment.windows(self.0.name.len()).any(|part| part == self.0.name.as_bytes())
-        };
-        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        let open = processes.filter(|process| ours(process)).flat_map(|process| {
-            let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-            files.filter_map(|file| std::fs::read_link(file.path()).ok()).collect::<Vec<_>>()
-        });
-        open.filter(|file| sockets.iter().any(|socket| file.as_os_str() == socket.as_str())).count()
+        connections(self.0.port(), &self.0.name)
     }
 
     fn make_table(&self) {}

@@ -1,13 +1,13 @@
 //! The locks below a node of a ZooKeeper.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
 use super::{Run, Store, Stored, epoch};
-use crate::{ZooKeeper, ZooKeeperClient, zookeeper};
+use crate::sockets::connections;
+use crate::{Script, ZooKeeper, zookeeper};
 
 /// The owner that shedlock shows for a lock of the Java library, which leaves no name.
 const UNKNOWN: &str = "unknown";
@@ -15,7 +15,7 @@ const UNKNOWN: &str = "unknown";
 /// The locks below a node that nobody else uses.
 pub struct ZooKeeperStore {
     port: u16,
-    client: Arc<ZooKeeperClient>,
+    client: Arc<Script>,
     chroot: String,
 }
 
@@ -35,7 +35,7 @@ impl ZooKeeperStore {
 
 /// What the tests do with the locks below a node of any server.
 pub struct ZooKeeperLocks<'a> {
-    pub client: &'a ZooKeeperClient,
+    pub client: &'a Script,
     pub chroot: &'a str,
 }
 
@@ -216,18 +216,7 @@ impl Store for ZooKeeperStore {
     /// The server cannot tell the connections of its tests from each other, but the kernel can: those of processes that
     /// have this store's URL in their environment.
     fn connections(&self) -> usize {
-        let sockets = sockets_to(self.port);
-        let name = self.chroot.as_bytes();
-        let mut count = 0;
-        for process in fs::read_dir("/proc").unwrap().flatten() {
-            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            if environment.windows(name.len()).any(|part| part == name) {
-                let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-                let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-                count += targets.filter(|target| sockets.iter().any(|socket| target.as_os_str() == &**socket)).count();
-            }
-        }
-        count
+        connections(self.port, &self.chroot)
     }
 
     fn make_table(&self) {
@@ -274,14 +263,6 @@ fn node(name: &str) -> String {
         format!("%:{}", part.bytes().map(byte).collect::<String>())
     };
     name.split('/').map(part).collect::<Vec<_>>().join("/")
-}
-
-/// What /proc calls the sockets of this host that are connected to a port.
-fn sockets_to(port: u16) -> Vec<String> {
-    let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let is_ours = |fields: &Vec<&str>| fields[2].ends_with(&format!(":{port:04X}")) && fields[9] != "0";
-    lines.filter(is_ours).map(|fields| format!("socket:[{}]", fields[9])).collect()
 }
 
 fn now() -> i64 {

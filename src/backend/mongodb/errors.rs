@@ -1,0 +1,123 @@
+//! The meaning of the errors that the driver and the server report.
+
+use ::mongodb::bson::Document;
+use ::mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
+
+use super::document;
+use crate::backend::{BackendError, ErrorClass};
+use crate::system::Timestamp;
+
+/// Characters shown of a text of the driver's.
+const SHOWN: usize = 300;
+const DUPLICATE_KEY: i32 = 11000;
+const NAMESPACE_EXISTS: i32 = 48;
+
+/// The effect of an operation: one that writes may be carried out although its answer is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Reads,
+    Writes,
+}
+
+/// Returns the server's clock.
+pub(super) fn clock(hello: &Document) -> Result<Timestamp, BackendError> {
+    let time = hello.get_datetime("localTime").ok().and_then(document::timestamp);
+    time.ok_or_else(|| BackendError::permanent("the server does not tell its time (localTime)"))
+}
+
+/// Returns the error for a driver that cannot be run.
+pub(super) fn no_runtime(why: &str) -> BackendError {
+    BackendError::transient(format!("the driver cannot be started: {why}"))
+}
+
+/// Returns whether a document with this `_id` was there already.
+pub(super) fn is_duplicate(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(error)) if error.code == DUPLICATE_KEY)
+}
+
+/// Returns whether the collection was there already.
+pub(super) fn is_there(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Command(error) if error.code == NAMESPACE_EXISTS)
+}
+
+/// Returns whether the server has answered, so that the connection can go on.
+pub(super) fn is_answer(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Command(_) | ErrorKind::Write(_)) && of_kind(error).class == ErrorClass::Permanent
+}
+
+/// Explains why an operation failed.
+pub(super) fn explain(error: &Error, effect: Effect) -> BackendError {
+    let found = of_kind(error);
+    // A connection is found before anything is sent.
+    let is_sent = !matches!(&*error.kind, ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. });
+    match found.class {
+        ErrorClass::Transient if is_sent && effect == Effect::Writes => found.ambiguous(),
+        _ => found,
+    }
+}
+
+fn of_kind(error: &Error) -> BackendError {
+    match &*error.kind {
+        ErrorKind::Authentication { .. } => BackendError::permanent("the server rejects this user and password").hint(
+            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
+        ),
+        ErrorKind::ServerSelection { message, .. } => of_selection(message),
+        ErrorKind::Command(error) => of_command(error),
+        ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
+            BackendError::transient(format!("the write did not reach a majority in time: {}", one_line(&error.message)))
+                .hint("check the members of the replica set with rs.status()")
+        }
+        ErrorKind::Write(WriteFailure::WriteError(error)) => {
+            BackendError::permanent(format!("the server refuses: {}", one_line(&error.message)))
+        }
+        ErrorKind::Io(error) => BackendError::transient(one_line(&error.to_string())),
+        ErrorKind::ConnectionPoolCleared { .. } => BackendError::transient("the connection to the server broke"),
+        ErrorKind::DnsResolve { message, .. } => BackendError::transient(one_line(message)),
+        ErrorKind::InvalidTlsConfig { message, .. } => {
+            BackendError::permanent(format!("TLS cannot be set up: {}", one_line(message)))
+        }
+        kind => {
+            BackendError::permanent(one_line(&kind.to_string())).hint("check that host and port are those of a MongoDB")
+        }
+    }
+}
+
+/// Explains why there is no server to write to: the driver lists what each of them said.
+fn of_selection(message: &str) -> BackendError {
+    if let Some(complaint) = crate::backend::tls::complaint(message) {
+        return complaint;
+    }
+    if message.contains("Authentication failed") || message.contains("SCRAM failure") {
+        return BackendError::permanent("the server rejects this user and password").hint(
+            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
+        );
+    }
+    if message.contains("reports wire version") {
+        return BackendError::permanent(one_line(message)).hint("MongoDB 4.4 or later is needed");
+    }
+    let why = message.split("Error: ").nth(1).map(|rest| rest.split([',', '}']).next().unwrap_or(rest).trim());
+    let why = why.map_or_else(|| "there is no primary server".to_owned(), one_line);
+    BackendError::transient(format!("no server can be written to: {why}"))
+        .hint("check that the servers are running, that host and port are right, and rs.status()")
+}
+
+fn of_command(error: &CommandError) -> BackendError {
+    let said = one_line(&error.message);
+    match error.code {
+        13 => BackendError::permanent(format!("the user lacks rights: {said}"))
+            .hint("`shedlock schema` prints the role that the user needs"),
+        18 => BackendError::permanent("the server rejects this user and password").hint(
+            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
+        ),
+        // Stepping down, shutting down, recovering, or out of time.
+        50 | 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436 => {
+            BackendError::transient(format!("the server grants no locks now: {said}"))
+        }
+        64 | 79 | 100 => BackendError::transient(format!("the write did not reach a majority in time: {said}")),
+        _ => BackendError::permanent(format!("the server refuses: {said}")),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect()
+}

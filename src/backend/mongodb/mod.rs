@@ -1,0 +1,235 @@
+//! Locks in MongoDB: a document for each lock, as the Java library writes it, with fields of shedlock's own beside.
+//!
+//! The clock is the server's `localTime`, asked on the connection that reads the document. A write names the values that
+//! were read, so that one in between by anybody is a conflict.
+
+mod connect;
+mod document;
+mod errors;
+
+use std::time::Duration;
+
+use ::mongodb::Database;
+use ::mongodb::bson::{Document, doc};
+
+use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
+use super::hosts::Attempts;
+use super::network::{self, Host};
+use super::probe::{self, Distance, Tell};
+use super::{Access, BackendError, Finding, Opened, Reached, Url, note_reached};
+use crate::system::{Moment, Timestamp};
+use connect::{PORT, Place};
+use errors::Effect;
+
+/// The documents of a collection.
+pub(super) struct MongoDb {
+    place: Place,
+    attempts: Attempts,
+    session: Option<Session>,
+}
+
+/// The driver and what runs it.
+struct Session {
+    database: Option<Database>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The driver starts tasks when it goes.
+        let _inside = self.runtime.enter();
+        self.database = None;
+    }
+}
+
+impl MongoDb {
+    pub(super) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
+        let place = Place::parse(url, access)?;
+        let store = Self { place, attempts: Attempts::new(access.patience), session: None };
+        Ok(Opened::server(CasLocks::new(store), url))
+    }
+
+    /// Performs an operation within the time of one attempt. After an error the connection is closed.
+    fn ask<T>(
+        &mut self,
+        effect: Effect,
+        operation: impl AsyncFnOnce(&Database) -> ::mongodb::error::Result<T>,
+    ) -> Result<T, BackendError> {
+        let bound = self.attempts.begin(Moment::now());
+        let limit = bound.each(1);
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => Session::new(&self.place, limit)?,
+        };
+        let Some(database) = &session.database else { return Err(errors::no_runtime("no driver")) };
+        let answer = session.runtime.block_on(async { tokio::time::timeout(limit, operation(database)).await });
+        let failure = match answer {
+            Ok(Ok(answer)) => {
+                note_reached();
+                self.attempts.succeeded();
+                self.session = Some(session);
+                return Ok(answer);
+            }
+            Ok(Err(error)) if errors::is_answer(&error) => {
+                self.attempts.succeeded();
+                self.session = Some(session);
+                return Err(errors::explain(&error, effect));
+            }
+            Ok(Err(error)) => errors::explain(&error, effect),
+            Err(_) if effect == Effect::Writes => network::said_nothing().ambiguous(),
+            Err(_) => network::said_nothing(),
+        };
+        self.attempts.failed(bound, Moment::now());
+        Err(failure)
+    }
+
+    /// Reads the server's clock, and what else it says of itself. It is `hello` by its old name, which every server knows.
+    fn hello(&mut self) -> Result<(Timestamp, Document), BackendError> {
+        let hello = self.ask(Effect::Reads, async |database| database.run_command(doc! { "isMaster": 1 }).await)?;
+        Ok((errors::clock(&hello)?, hello))
+    }
+
+    fn probe(&mut self, tell: Tell<'_>) -> Result<Reached, BackendError> {
+        let hosts: &[Host] = &self.place.hosts;
+        let distance = probe::hosts(hosts, PORT, self.place.patience, |host| host.name.clone().into(), tell);
+        if distance == Distance::Unreached {
+            return Ok(Reached::No);
+        }
+        self.attempts.make_one();
+        let (_, hello) = self.hello()?;
+        tell(probe::tls(self.place.tls.as_ref(), self.place.tls.is_some().then_some("TLS"), distance));
+        let info = self.ask(Effect::Reads, async |database| database.run_command(doc! { "buildInfo": 1 }).await)?;
+        tell(Finding::good("server", format!("version {}", info.get_str("version").unwrap_or("unknown"))));
+        tell(match hello.get_str("setName") {
+            Ok(set) => Finding::good("replicas", format!("replica set {set}; writes wait for a majority")),
+            Err(_) => Finding::unwise(
+                "replicas",
+                "a single server: while it is down, nobody gets a lock",
+                "use a replica set of three members",
+            ),
+        });
+        // Reading shows whether the login is good and the user may read.
+        self.list()?;
+        tell(Finding::good(
+            "login",
+            match &self.place.login {
+                Some((user, _)) => format!("as {user}"),
+                None => "without a user".to_owned(),
+            },
+        ));
+        probe::clock(|| self.hello().map(|(now, _)| now.0 * 1000), tell)?;
+        Ok(Reached::Yes)
+    }
+}
+
+impl Session {
+    fn new(place: &Place, limit: Duration) -> Result<Self, BackendError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| errors::no_runtime(&error.to_string()))?;
+        let database = {
+            let _inside = runtime.enter();
+            let client = ::mongodb::Client::with_options(place.options(limit)?);
+            client.map_err(|error| errors::explain(&error, Effect::Reads))?.database(&place.database)
+        };
+        Ok(Self { database: Some(database), runtime })
+    }
+}
+
+impl CasStore for MongoDb {
+    /// The values that a write has to find unchanged.
+    type Version = Document;
+
+    const GRAIN: Duration = Duration::from_millis(1);
+    const RUNS: u32 = 1000;
+
+    fn label(&self) -> String {
+        self.place.label.clone()
+    }
+
+    fn read(&mut self, name: &str) -> Result<Read<Document>, BackendError> {
+        let (now, _) = self.hello()?;
+        let collection = self.place.collection.clone();
+        let found = self.ask(Effect::Reads, async |database| {
+            database.collection::<Document>(&collection).find_one(doc! { "_id": name }).await
+        })?;
+        let found = found.map(|found| (document::record(&found, name), document::version(&found)));
+        Ok(Read { now, floor: now.0, found })
+    }
+
+    fn write(&mut self, name: &str, record: &Record, version: Option<&Document>) -> Result<Written, BackendError> {
+        let fields = document::fields(record, version);
+        let collection = self.place.collection.clone();
+        let Some(version) = version else {
+            let mut made = doc! { "_id": name };
+            made.extend(fields);
+            let inserted = self.ask(Effect::Writes, async |database| {
+                match database.collection(&collection).insert_one(made).await {
+                    Err(error) if errors::is_duplicate(&error) => Ok(Written::Conflict),
+                    inserted => inserted.map(|_| Written::Done),
+                }
+            });
+            return inserted;
+        };
+        let mut found = version.clone();
+        found.insert("_id", name);
+        let updated = self.ask(Effect::Writes, async |database| {
+            database.collection::<Document>(&collection).update_one(found, doc! { "$set": fields }).await
+        })?;
+        Ok(if updated.matched_count == 1 { Written::Done } else { Written::Conflict })
+    }
+
+    fn list(&mut self) -> Result<Listed, BackendError> {
+        let (now, _) = self.hello()?;
+        let collection = self.place.collection.clone();
+        let found = self.ask(Effect::Reads, async |database| {
+            let mut cursor = database.collection::<Document>(&collection).find(doc! {}).await?;
+            let mut found = Vec::new();
+            while cursor.advance().await? {
+                found.push(cursor.deserialize_current()?);
+            }
+            Ok(found)
+        })?;
+        let named = |found: &Document| {
+            let name = found.get_str("_id").ok()?;
+            Some((name.to_owned(), document::record(found, name)))
+        };
+        Ok(Listed { now, records: found.iter().filter_map(named).collect() })
+    }
+
+    fn disconnect(&mut self) {
+        self.session = None;
+    }
+
+    fn make(&mut self) -> Result<Vec<String>, BackendError> {
+        let collection = self.place.collection.clone();
+        let made = self.ask(Effect::Writes, async |database| match database.create_collection(&collection).await {
+            Err(error) if errors::is_there(&error) => Ok(false),
+            made => made.map(|()| true),
+        })?;
+        let name = &self.place.collection;
+        Ok(vec![if made {
+            format!("created the collection {name}")
+        } else {
+            format!("the collection {name} is there")
+        }])
+    }
+
+    fn schema(&self) -> String {
+        self.place.schema()
+    }
+
+    fn check(&mut self, tell: Tell<'_>) -> Reached {
+        match self.probe(tell) {
+            Ok(reached) => reached,
+            Err(error) => {
+                tell(Finding::of_trouble(probe::subject(&error), error));
+                Reached::No
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    crate::backend::conformance::conformance!(servers::stores::MongoDbStore::new);
+}

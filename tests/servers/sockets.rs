@@ -1,0 +1,30 @@
+//! The connections that the program has to a server which cannot tell them apart itself.
+
+use std::fs;
+
+/// How many connections to this port the processes have that have a name in their command line or environment: a store's,
+/// in its URL.
+pub(crate) fn connections(port: u16, name: &str) -> usize {
+    let (sockets, name) = (sockets_to(port), name.as_bytes());
+    let mut count = 0;
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let has_name = |file: &str| {
+            let text = fs::read(process.path().join(file)).unwrap_or_default();
+            text.windows(name.len()).any(|part| part == name)
+        };
+        if has_name("environ") || has_name("cmdline") {
+            let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+            let targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+            count += targets.filter(|target| sockets.iter().any(|socket| target.as_os_str() == &**socket)).count();
+        }
+    }
+    count
+}
+
+/// What /proc calls the sockets of this host that are connected to a port.
+fn sockets_to(port: u16) -> Vec<String> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let is_ours = |fields: &Vec<&str>| fields[2].ends_with(&format!(":{port:04X}")) && fields[9] != "0";
+    lines.filter(is_ours).map(|fields| format!("socket:[{}]", fields[9])).collect()
+}
