@@ -18,6 +18,10 @@ const SPREAD: f64 = 0.5;
 pub(super) struct Hosts {
     pub(super) all: Vec<Host>,
     /// The index of the first host to try: the one that worked last.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),
+        expect(dead_code, reason = "MongoDB's driver tries the hosts itself")
+    )]
     first: usize,
     pub(super) attempts: Attempts,
 }
@@ -28,10 +32,12 @@ impl Hosts {
         Self { all, first: 0, attempts: Attempts::new(patience) }
     }
 
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper"))]
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper"))]
     /// Makes the next host the first to try, because the present one cannot be written to.
     pub(super) fn pass_over(&mut self) {
         self.first = (self.first + 1) % self.all.len();

@@ -69,7 +69,15 @@ impl Timestamp {
     }
 
     /// Parses `2026-01-31T18:00:00.000Z`; `None` for any other text.
-    #[cfg(any(test, feature = "sqlite", feature = "tls"))]
+    #[cfg(any(
+        test,
+        feature = "sqlite",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis",
+        feature = "http",
+        feature = "zookeeper"
+    ))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         humantime::parse_rfc3339_weak(text).ok().map(Self::from)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[cfg(any(test, feature = "kubernetes", feature = "zookeeper"))]
 use serde_json::{Value, json};
 
 use crate::backend::FOR_EVER;
@@ -144,6 +145,7 @@ impl Record {
     }
 
     /// Writes the record as one line of JSON, for a store that keeps text.
+    #[cfg(any(test, feature = "kubernetes", feature = "zookeeper"))]
     pub(in crate::backend) fn to_json(&self) -> String {
         let time = |time: Option<Timestamp>| time.map(|time| time.0);
         let runs = self.runs.iter().map(|run| {
@@ -156,6 +158,7 @@ impl Record {
     }
 
     /// Reads what [`Self::to_json`] wrote; `None` for any other text. A run that cannot be read is left out.
+    #[cfg(any(test, feature = "kubernetes", feature = "zookeeper"))]
     pub(in crate::backend) fn parse(text: &str, name: &str) -> Option<Self> {
         let read: Value = serde_json::from_str(text).ok()?;
         let time = |value: &Value| value.as_u64().map(Timestamp);

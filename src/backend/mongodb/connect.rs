@@ -7,6 +7,7 @@ use ::mongodb::options::{
     WriteConcern,
 };
 
+use crate::backend::hosts::Hosts;
 use crate::backend::network::{Authority, Host, list};
 use crate::backend::tls::{Checks, Mode, Roots, Tls};
 use crate::backend::{Access, BackendError, Url};
@@ -19,7 +20,7 @@ const SELECTION: f64 = 0.8;
 
 /// The place of the locks, and how to get there.
 pub(super) struct Place {
-    pub(super) hosts: Vec<Host>,
+    pub(super) hosts: Hosts,
     /// User and password.
     pub(super) login: Option<(String, String)>,
     pub(super) database: String,
@@ -38,7 +39,7 @@ impl Place {
         let collection = url.take("collection").unwrap_or_else(|| "shedLock".to_owned());
         let (source, replica_set) = (url.take("authSource"), url.take("replicaSet"));
         let tls = Tls::take(url, |_| None, Mode::Disable)?;
-        url.nothing_left(&PARAMETERS)?;
+        url.nothing_left(&[&PARAMETERS[..], &Tls::PARAMETERS[..]].concat())?;
         let Authority { user, password, hosts, path } = Authority::parse(url)?;
         if path.is_empty() || path.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
             return Err("names no database; write mongodb://HOST/DATABASE".to_owned());
@@ -62,6 +63,7 @@ impl Place {
         let login = user.map(|user| (user, password.unwrap_or_default()));
         let label = format!("backend mongodb://{}/{path}", list(&hosts));
         let patience = access.patience;
+        let hosts = Hosts::new(hosts, patience);
         Ok(Self { hosts, login, database: path, collection, tls, patience, label, source, replica_set })
     }
 
@@ -70,10 +72,10 @@ impl Place {
         let mut options = ClientOptions::default();
         let address =
             |host: &Host| ServerAddress::Tcp { host: host.name.clone(), port: Some(host.port.unwrap_or(PORT)) };
-        options.hosts = self.hosts.iter().map(address).collect();
+        options.hosts = self.hosts.all.iter().map(address).collect();
         options.app_name = Some("shedlock".to_owned());
         options.repl_set_name = self.replica_set.clone();
-        options.direct_connection = Some(self.replica_set.is_none() && self.hosts.len() == 1);
+        options.direct_connection = Some(self.replica_set.is_none() && self.hosts.all.len() == 1);
         options.credential = self.login.as_ref().map(|(user, password)| {
             let source = self.source.clone().unwrap_or_else(|| "admin".to_owned());
             Credential::builder().username(user.clone()).password(password.clone()).source(source).build()

@@ -13,7 +13,6 @@ use ::mongodb::Database;
 use ::mongodb::bson::{Document, doc};
 
 use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
-use super::hosts::Attempts;
 use super::network::{self, Host};
 use super::probe::{self, Distance, Tell};
 use super::{Access, BackendError, Finding, Opened, Reached, Url, note_reached};
@@ -24,7 +23,6 @@ use errors::Effect;
 /// The documents of a collection.
 pub(super) struct MongoDb {
     place: Place,
-    attempts: Attempts,
     session: Option<Session>,
 }
 
@@ -45,7 +43,7 @@ impl Drop for Session {
 impl MongoDb {
     pub(super) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let place = Place::parse(url, access)?;
-        let store = Self { place, attempts: Attempts::new(access.patience), session: None };
+        let store = Self { place, session: None };
         Ok(Opened::server(CasLocks::new(store), url))
     }
 
@@ -55,7 +53,7 @@ impl MongoDb {
         effect: Effect,
         operation: impl AsyncFnOnce(&Database) -> ::mongodb::error::Result<T>,
     ) -> Result<T, BackendError> {
-        let bound = self.attempts.begin(Moment::now());
+        let bound = self.place.hosts.attempts.begin(Moment::now());
         let limit = bound.each(1);
         let session = match self.session.take() {
             Some(session) => session,
@@ -66,12 +64,12 @@ impl MongoDb {
         let failure = match answer {
             Ok(Ok(answer)) => {
                 note_reached();
-                self.attempts.succeeded();
+                self.place.hosts.attempts.succeeded();
                 self.session = Some(session);
                 return Ok(answer);
             }
             Ok(Err(error)) if errors::is_answer(&error) => {
-                self.attempts.succeeded();
+                self.place.hosts.attempts.succeeded();
                 self.session = Some(session);
                 return Err(errors::explain(&error, effect));
             }
@@ -79,7 +77,7 @@ impl MongoDb {
             Err(_) if effect == Effect::Writes => network::said_nothing().ambiguous(),
             Err(_) => network::said_nothing(),
         };
-        self.attempts.failed(bound, Moment::now());
+        self.place.hosts.attempts.failed(bound, Moment::now());
         Err(failure)
     }
 
@@ -90,12 +88,12 @@ impl MongoDb {
     }
 
     fn probe(&mut self, tell: Tell<'_>) -> Result<Reached, BackendError> {
-        let hosts: &[Host] = &self.place.hosts;
+        let hosts: &[Host] = &self.place.hosts.all;
         let distance = probe::hosts(hosts, PORT, self.place.patience, |host| host.name.clone().into(), tell);
         if distance == Distance::Unreached {
             return Ok(Reached::No);
         }
-        self.attempts.make_one();
+        self.place.hosts.attempts.make_one();
         let (_, hello) = self.hello()?;
         tell(probe::tls(self.place.tls.as_ref(), self.place.tls.is_some().then_some("TLS"), distance));
         let info = self.ask(Effect::Reads, async |database| database.run_command(doc! { "buildInfo": 1 }).await)?;
