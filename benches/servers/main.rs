@@ -18,7 +18,7 @@ use std::process::Stdio;
 use load::{converse, keep_busy};
 use measure::{SHEDLOCK, command, hold, measure, print_machine, print_waiting, quantile, run, words};
 use relay::{Conversation, Flight, Relay};
-use servers::{Etcd, MariaDb, Postgres, Server};
+use servers::{MariaDb, Postgres, Server};
 
 const ROUNDS: usize = 200;
 const WARM_UP: usize = 5;
@@ -84,6 +84,7 @@ fn places() -> Vec<Place> {
         at("MariaDB", mariadb.database().url(), mariadb),
         over_tls("MariaDB, TLS", secure_mariadb.url(), servers::mariadb_tls(), "verify-full"),
         at("Redis", redis.database().url(), redis),
+        at("etcd", servers::etcd().url(), servers::etcd()),
         over_tls("Redis, TLS", servers::redis_tls().database().url(), servers::redis_tls(), "verify-full"),
     ];
     places.retain(|place| {
@@ -107,7 +108,7 @@ fn print_times(rounds: usize, places: &[Place]) {
         subjects.push(Subject::new(&format!("a skip, {}", place.name), run(&place.url, HELD, &["true"])));
     }
     let (postgres, mariadb) = (servers::postgres().port(), servers::mariadb().port());
-    let (redis, etcd) = (servers::redis().port(), Etcd::fresh());
+    let (redis, etcd) = (servers::redis().port(), servers::etcd().port());
     // Debian's psql in PATH is a script that looks for this one.
     let psql = newest_psql();
     let login = format!("-h 127.0.0.1 -p {postgres} -U postgres");
@@ -122,7 +123,7 @@ fn print_times(rounds: usize, places: &[Place]) {
         .push(Subject::new("redis-cli SET k v NX PX 1000", words(&format!("redis-cli -p {redis} SET k v NX PX 1000"))));
     subjects.push(Subject::new(
         "etcdctl lock NAME true",
-        words(&format!("etcdctl --endpoints http://127.0.0.1:{} lock bench true", etcd.port())),
+        words(&format!("etcdctl --endpoints http://127.0.0.1:{etcd} lock bench true")),
     ));
     for round in 0..WARM_UP + rounds {
         for subject in &mut subjects {

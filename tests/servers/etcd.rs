@@ -1,4 +1,4 @@
-//! etcd: one member or three, with TLS, with users; and a client of its own for the JSON gateway.
+//! etcd, or in its place the server that `TESTS_ETCD` names: one member or three, with TLS, with users; and a client of its own for the JSON gateway.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -121,7 +121,8 @@ impl EtcdClient {
         stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
         let (_, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
         let answer: Value = serde_json::from_str(body).map_err(|error| format!("{error}: {answer}"))?;
-        match answer.get("error") {
+        // Under `error` as well, up to etcd 3.5.
+        match answer.get("message") {
             Some(error) => Err(error.to_string()),
             None => Ok(answer),
         }
@@ -241,8 +242,9 @@ fn encoded(text: &str) -> String {
 fn plan(data: &str, port: u16, arguments: &[&str]) -> Plan {
     let peer = program::free_port();
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    let program = program::instead("TESTS_ETCD").unwrap_or_else(|| "etcd".to_owned());
     let start = format!(
-        "etcd --name=bench --unsafe-no-fsync --data-dir={data} --listen-client-urls={client} \
+        "{program} --name=bench --unsafe-no-fsync --data-dir={data} --listen-client-urls={client} \
          --advertise-client-urls={client} --listen-peer-urls={peer} --initial-advertise-peer-urls={peer} \
          --initial-cluster=bench={peer}"
     );
