@@ -21,6 +21,8 @@ const CLOSED: &str = "the server may be starting, lack a majority of its ensembl
 pub(super) fn of_connecting(error: &io::Error) -> BackendError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => network::silence(),
+        // The server was so quick that the system knows of it before it says that it is connected.
+        kind if is_closed(kind) => closed(),
         kind => network::of_system(kind, "").unwrap_or_else(|| BackendError::transient(error_text(error))),
     }
 }
@@ -39,9 +41,7 @@ pub(super) fn of_greeting(error: &io::Error, tls: Option<&Tls>) -> BackendError 
             BackendError::transient("the server closed the connection before the TLS handshake was over")
                 .hint("check that the port is that for TLS, secureClientPort")
         }
-        kind if is_closed(kind) => {
-            BackendError::transient("the server closed the connection before it answered").hint(CLOSED)
-        }
+        kind if is_closed(kind) => closed(),
         _ => of_connection(error),
     }
 }
@@ -69,6 +69,10 @@ const TOO_LONG: &str = "too long";
 /// Returns what an announced length says that cannot be one.
 pub(super) fn too_long(length: [u8; 4]) -> &'static str {
     if length.starts_with(&ALERT) { TLS_SPOKEN } else { TOO_LONG }
+}
+
+fn closed() -> BackendError {
+    BackendError::transient("the server closed the connection before it answered").hint(CLOSED)
 }
 
 fn is_closed(kind: io::ErrorKind) -> bool {
@@ -150,5 +154,12 @@ mod tests {
         let told = |length| of_connection(&io::Error::new(io::ErrorKind::InvalidData, too_long(length)));
         assert!(told([21, 3, 3, 0]).message.contains("speaks TLS"));
         assert!(told(*b"HTTP").message.contains("not one of ZooKeeper's"));
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_at_once_is_told_alike_wherever_that_shows() {
+        let quick = of_connecting(&io::ErrorKind::BrokenPipe.into());
+        assert_eq!(quick, of_greeting(&io::ErrorKind::UnexpectedEof.into(), None));
+        assert!(quick.hint.unwrap().contains("maxClientCnxns"));
     }
 }

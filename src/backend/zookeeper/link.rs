@@ -38,6 +38,8 @@ pub(super) struct Link {
     stream: Stream,
     /// The number of the last request.
     last: i32,
+    /// What was read beyond the last message.
+    unread: Vec<u8>,
 }
 
 enum Stream {
@@ -70,7 +72,7 @@ impl Link {
         let left = deadline.since(Moment::now()).max(Duration::from_millis(1));
         let set_up = socket.set_nodelay(true).and_then(|()| limit_answers(&socket, left));
         set_up.map_err(|error| errors::of_connecting(&error))?;
-        let mut link = Self { stream: Stream::new(socket, host, terms)?, last: 0 };
+        let mut link = Self { stream: Stream::new(socket, host, terms)?, last: 0, unread: Vec::new() };
         let mut opening = wire::greeting(SESSION);
         if let Some((user, password)) = &terms.login {
             opening.extend(wire::login(user, password));
@@ -78,7 +80,7 @@ impl Link {
         // The server reads no further until it has opened the session.
         opening.extend(link.messages(requests));
         link.stream.send(&opening).map_err(|error| errors::of_greeting(&error, terms.tls.as_ref()))?;
-        let answer = link.stream.receive(deadline);
+        let answer = link.receive(deadline);
         let answer = answer.map_err(|error| errors::of_greeting(&error, terms.tls.as_ref()))?;
         match wire::read_greeting(&answer) {
             Some(Greeting::Session) => note_reached(),
@@ -120,7 +122,7 @@ impl Link {
         let mut answers = Vec::with_capacity(count);
         let mut expected = first;
         while answers.len() < count {
-            let message = self.stream.receive(deadline).map_err(|error| errors::of_connection(&error))?;
+            let message = self.receive(deadline).map_err(|error| errors::of_connection(&error))?;
             match wire::read_reply(&message).ok_or_else(errors::strange)? {
                 (wire::LOGIN, Ok(_)) => {}
                 (wire::LOGIN, Err(_)) => return Err(errors::refused_login()),
@@ -133,6 +135,33 @@ impl Link {
             }
         }
         Ok(answers)
+    }
+
+    /// Reads a message without its length. The time limit of the socket is for each read; a server that sends a byte now
+    /// and then meets the deadline. Memory grows with what has come, not with what was announced.
+    fn receive(&mut self, deadline: Moment) -> io::Result<Vec<u8>> {
+        let mut part = [0; 4096];
+        loop {
+            if let Some((length, rest)) = self.unread.split_first_chunk() {
+                let Some(end) = usize::try_from(i32::from_be_bytes(*length)).ok().filter(|end| *end <= wire::LONGEST)
+                else {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, errors::too_long(*length)));
+                };
+                if let Some(message) = rest.get(..end).map(<[u8]>::to_vec) {
+                    self.unread.drain(..length.len() + end);
+                    return Ok(message);
+                }
+            }
+            if !self.unread.is_empty() && Moment::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.unread.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Returns the version of TLS that was negotiated.
@@ -164,34 +193,6 @@ impl Stream {
             Self::Plain(socket) => socket.write_all(bytes),
             Self::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
-    }
-
-    /// Reads a message without its length. The time limit of the socket is for each read; a server that sends a byte now
-    /// and then meets the deadline.
-    fn receive(&mut self, deadline: Moment) -> io::Result<Vec<u8>> {
-        let length: [u8; 4] = self.fill(4, deadline)?.try_into().unwrap_or_default();
-        match usize::try_from(i32::from_be_bytes(length)) {
-            Ok(length) if length <= wire::LONGEST => self.fill(length, deadline),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, errors::too_long(length))),
-        }
-    }
-
-    /// Reads this many bytes. Memory grows with what has come, not with what was announced.
-    fn fill(&mut self, length: usize, deadline: Moment) -> io::Result<Vec<u8>> {
-        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
-        while bytes.len() < length {
-            let wanted = part.len().min(length - bytes.len());
-            match self.read(&mut part[..wanted]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => bytes.extend_from_slice(&part[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            if bytes.len() < length && Moment::now() >= deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
-        Ok(bytes)
     }
 }
 

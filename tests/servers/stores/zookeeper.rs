@@ -64,9 +64,14 @@ impl ZooKeeperLocks<'_> {
 
     fn nodes(&self, name: &str) -> Option<Nodes> {
         let path = self.path(name);
-        let lock = self.client.request(&json!(["get", path]));
-        let state = self.client.request(&json!(["get", format!("{path}/.shedlock")]));
-        (!lock.is_null()).then_some(Nodes { lock, state })
+        loop {
+            let lock = self.client.request(&json!(["get", path]));
+            let state = self.client.request(&json!(["get", format!("{path}/.shedlock")]));
+            // A renewal may come between the two.
+            if self.client.request(&json!(["get", path])) == lock {
+                return (!lock.is_null()).then_some(Nodes { lock, state });
+            }
+        }
     }
 
     /// The server's clock, in milliseconds since the epoch.
