@@ -107,7 +107,9 @@ impl Record {
         released.keep(claim.keep.max(going_on));
         if self.is_held(clock) && is_ours {
             // Not later: `every` ends with a minute of the clock, at which cron starts the next run.
-            released.until = Some((self.since.unwrap_or(clock.now) + hold).max(clock.now));
+            let held_until = (self.since.unwrap_or(clock.now) + hold).max(clock.now);
+            // Without a hold it frees by the present clock, which may have been set back since the taking.
+            released.until = Some(if hold.is_zero() { clock.now } else { held_until });
             released.owner = claim.owner.ended();
         }
         released

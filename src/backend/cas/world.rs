@@ -353,3 +353,13 @@ fn a_stored_end_that_is_no_time_holds_for_ever() {
     assert!(odd.is_held(clock) && odd.state(clock).left == crate::backend::FOR_EVER);
     assert!(!Record::default().is_held(clock));
 }
+
+/// The clock has been set back by an hour since the taking.
+#[test]
+fn a_release_without_a_hold_frees_the_lock_by_the_present_clock() {
+    let claim = Story::new().clients[0].claim.clone();
+    let clock = |now| Clock { now: Timestamp(now), grain: SECOND };
+    let (taken, _) = Record::default().taken(&claim, clock(7_200_000), 0);
+    let released = taken.released(&claim, Duration::ZERO, Closing::Unused, clock(3_600_000));
+    assert!(!released.is_held(clock(3_600_000)), "{released:?}");
+}
