@@ -3,7 +3,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod authorities;
 mod checker;
 mod checking;
@@ -17,24 +24,59 @@ mod events;
 mod every_backend;
 mod examples;
 mod exit_codes;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod faults;
 mod fencing;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod garbage;
 mod generated;
 mod handles;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod herd;
 mod holding;
 mod init;
 mod job;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod late_takings;
 mod leases;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod lost_answers;
 mod metrics;
 mod mistakes;
@@ -47,22 +89,50 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod refused_calls;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod relay;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod relay_sweep;
 mod security;
 mod servers_start;
 mod showing;
 mod signals;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod silence;
 mod site;
 mod slow_execution;
 mod sqlite;
 mod stage;
 mod support;
-#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod surroundings;
 mod sweeps;
 mod terminal;
