@@ -28,6 +28,9 @@ use crate::system::Signal;
 pub(crate) const NAME: &str = "shedlock-guardian";
 const ARGUMENT: &std::ffi::CStr = c"shedlock-guardian";
 const PROGRAM: &std::ffi::CStr = c"/proc/self/exe";
+/// The longest wait for a new guardian to execute its program. On an overloaded machine that takes longer than a tenth of
+/// a second, and the job is worse off without a guardian than a third of a second late.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// The longest wait for a killed guardian to end.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -78,7 +81,7 @@ impl Guardian {
             argv: [ARGUMENT.as_ptr(), ptr::null()],
             envp: [ptr::null()],
         };
-        let launched = launch(become_guardian, plan)?;
+        let launched = launch(become_guardian, plan, PATIENCE)?;
         let pid = launched.pid.as_raw();
         let id = executed(&launched);
         let guardian = Self { id: *id.as_ref().unwrap_or(&Id { pid, start: 0 }), pipe: ours, unrelated_children };

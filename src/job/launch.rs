@@ -16,9 +16,6 @@ use nix::unistd::Pid;
 
 const STACK: usize = 64 * 1024;
 
-/// The time within which a child executes its program, unless the file hangs or the machine is overloaded.
-const PATIENCE: Duration = Duration::from_millis(100);
-
 /// Where [`execve`] does not leave errno alone we stand still after all.
 const FLAGS: c_int = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
     libc::CLONE_VM | libc::SIGCHLD
@@ -49,9 +46,9 @@ struct Signs {
     error: AtomicI32,
 }
 
-/// Starts a child that runs `action` on `plan`, and waits a moment until it is another program or has ended. The
-/// action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
-pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P) -> io::Result<Launched<P>> {
+/// Starts a child that runs `action` on `plan`, and waits until it is another program or has ended, but not longer than
+/// `patience`. The action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
+pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P, patience: Duration) -> io::Result<Launched<P>> {
     let stack = vec![0; STACK / size_of::<u128>()];
     let signs = Signs { inside: AtomicU32::new(1), error: AtomicI32::new(0) };
     let shared = Shared { signs, action, plan, stack };
@@ -68,7 +65,7 @@ pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P) -> io::Result<Launch
         launched.signs().inside.store(0, Ordering::Release);
     }
     launched.pid = Pid::from_raw(result?);
-    launched.wait();
+    launched.wait(patience);
     Ok(launched)
 }
 
@@ -89,8 +86,8 @@ impl<P> Launched<P> {
     }
 
     /// Waits until the child has left our memory, but not for ever.
-    fn wait(&self) {
-        let until = Instant::now() + PATIENCE;
+    fn wait(&self, patience: Duration) {
+        let until = Instant::now() + patience;
         while !self.has_left() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -35,6 +35,8 @@ const TOO_LATE: i32 = libc::ETIME;
 /// Commands of the shell that are no files, or of no use as one, and that people write into crontabs.
 const BUILTINS: [&str; 14] =
     [".", ":", "alias", "cd", "eval", "exec", "exit", "export", "read", "set", "source", "ulimit", "umask", "unset"];
+/// The time within which a child executes its program, unless the file hangs or the machine is overloaded.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// The longest wait for the end of a child that could not execute its file.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -101,7 +103,8 @@ impl Command {
             die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
             before,
         };
-        let launched = launch(execute, plan).map_err(|error| self.explain(SpawnErrorKind::NoProcess, &error))?;
+        let launched =
+            launch(execute, plan, PATIENCE).map_err(|error| self.explain(SpawnErrorKind::NoProcess, &error))?;
         // Nobody else is interested in how it ended.
         if let Some(error) = launched.spawn_error().filter(|_| wait::reap_within(launched.pid, FAREWELL)) {
             return Err(error);

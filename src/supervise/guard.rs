@@ -11,9 +11,9 @@ pub(super) enum Guard {
     /// No guardian was needed so far.
     Unneeded,
     Running(Guardian),
-    /// The guardian was lost, and no other could be started so far.
+    /// The guardian was lost or could not be started, and no other could be started so far.
     Lost,
-    /// The first guardian could not be started, or it was dismissed: there will be no other.
+    /// The guardian was dismissed: there will be no other.
     Over,
 }
 
@@ -48,7 +48,7 @@ impl Guard {
                 (Self::Lost, Some(Notice::GuardianLost(why)))
             }
             (Err(_), None) if reported => (Self::Lost, None),
-            (Err(error), None) => (Self::Over, Some(Notice::Unguarded(error_text(&error)))),
+            (Err(error), None) => (Self::Lost, Some(Notice::Unguarded(error_text(&error)))),
         };
         *self = state;
         notice

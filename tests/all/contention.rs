@@ -2,6 +2,7 @@
 
 use std::process::{Child, Stdio};
 
+#[cfg(feature = "kubernetes")]
 use super::support::process::under;
 use super::support::{Place, finish_child, start, turn_of_a_herd};
 
