@@ -53,15 +53,16 @@ fn an_extension_from_outside_counts_too<S: Store>(site: &Site<S>) {
     assert!(!site.is_held("job"));
 }
 
+/// It asks for less than it has, also where a busy machine is slow to start it.
 fn a_job_that_was_not_extended_is_stopped_in_time<S: Store>(site: &Site<S>) {
-    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "3s", "-k", "0"]);
+    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "8s", "-k", "0"]);
     let script = format!("$PROGRAM extend 1s; {}", heartbeat("beats"));
     run.args(["bash", "-c", &script]).env("PROGRAM", env!("CARGO_BIN_EXE_shedlock"));
     let started = detached(&site.place, "run", &run);
     site.place.wait_for_lines("beats", 1);
     let stored = site.stored("job");
     let finished = started.finish();
-    finished.complains(124, "the job is stopped because --at-most 3s is used up");
+    finished.complains(124, "the job is stopped because --at-most 8s is used up");
     let last = last_beat(&site.place, "beats");
     assert!(last < stored.until, "{last} {stored:?}");
 }
