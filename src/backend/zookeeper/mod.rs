@@ -31,6 +31,8 @@ use wire::{ANY, Answer, Node, Request, Stat};
 pub(super) const UNKNOWN: &str = "unknown";
 /// The node above the locks, by the Java library's default.
 const ROOT: &str = "/shedlock";
+/// The record's field with the name of the node that says when it was created.
+const BIRTH: &str = "birth";
 /// Minimum time limit of an answer.
 const SHORTEST: Duration = Duration::from_secs(2);
 
@@ -39,6 +41,8 @@ pub(super) struct ZooKeeper {
     hosts: Hosts,
     terms: Terms,
     link: Option<Link>,
+    /// The number of the last transaction that told the time.
+    last: u64,
     /// The node under which everything of the URL is; empty for the root of ZooKeeper.
     chroot: String,
     /// The node above the locks.
@@ -47,9 +51,14 @@ pub(super) struct ZooKeeper {
 }
 
 /// What a write expects: the versions of the lock's node and of that with the record, if there is one.
+///
+/// Versions begin at 0 in every new node, so those of a lock that was deleted and taken anew can be the same. A node below
+/// the record, which is named for the taking that created it, makes the difference.
 pub(super) struct Version {
     lock: i32,
     state: Option<i32>,
+    /// The name of that node.
+    birth: Option<String>,
 }
 
 impl ZooKeeper {
@@ -84,6 +93,7 @@ impl ZooKeeper {
                 share: share.max(SHORTEST),
             },
             link: None,
+            last: 0,
             root: format!("{chroot}{own}"),
             chroot,
         })
@@ -200,9 +210,12 @@ impl CasStore for ZooKeeper {
         };
         let (found, state) = (self.node(found, &lock)?, self.node(state, &own)?);
         let found = found.map(|found| {
-            let version = Version { lock: found.stat.version, state: state.as_ref().map(|state| state.stat.version) };
+            let birth = state.as_ref().and_then(|state| birth(&state.data));
+            let version =
+                Version { lock: found.stat.version, state: state.as_ref().map(|state| state.stat.version), birth };
             (record(name, &found, state.as_ref()), version)
         });
+        self.last = time.written_by;
         Ok(Read { now: time.written_at, floor: time.written_by, found })
     }
 
@@ -210,17 +223,25 @@ impl CasStore for ZooKeeper {
         let lock = self.lock(name);
         let own = format!("{lock}/{}", path::STATE);
         let end = record.until.unwrap_or(Timestamp(u64::MAX)).to_string();
-        let (end, text, access) = (end.as_bytes(), record.to_json(), self.access());
-        let both = match version {
-            None => [Request::create(&lock, end, access), Request::create(&own, text.as_bytes(), access)],
-            Some(Version { lock: version, state }) => [
-                Request::set(&lock, end, *version),
-                match state {
-                    Some(version) => Request::set(&own, text.as_bytes(), *version),
-                    None => Request::create(&own, text.as_bytes(), access),
-                },
-            ],
-        };
+        let is_new = version.is_none_or(|version| version.state.is_none());
+        let birth = version
+            .filter(|_| !is_new)
+            .map_or_else(|| Some(format!("{:x}", self.last)), |version| version.birth.clone());
+        let (end, text, access) = (end.as_bytes(), with_birth(record, birth.as_deref()), self.access());
+        let mut both = vec![
+            match version {
+                None => Request::create(&lock, end, access),
+                Some(version) => Request::set(&lock, end, version.lock),
+            },
+            match version.and_then(|version| version.state) {
+                None => Request::create(&own, text.as_bytes(), access),
+                Some(version) => Request::set(&own, text.as_bytes(), version),
+            },
+        ];
+        both.extend(birth.map(|birth| match is_new {
+            true => Request::create(&format!("{own}/{birth}"), &[], access),
+            false => Request::set(&format!("{own}/{birth}"), &[], ANY),
+        }));
         let mut answer = self.transact(&both)?;
         if version.is_none() && answer.is_err_and(|refused| refused.place == 0 && refused.error == errors::NO_NODE) {
             self.make_above(&lock)?;
@@ -256,6 +277,22 @@ impl CasStore for ZooKeeper {
     fn check(&mut self, tell: Tell<'_>) -> Reached {
         self.probe(tell)
     }
+}
+
+/// Writes the record, and the name of the node that says when it was created.
+fn with_birth(record: &Record, birth: Option<&str>) -> String {
+    let text = record.to_json();
+    match birth {
+        Some(birth) => format!("{{\"{BIRTH}\":\"{birth}\",{}", text.trim_start_matches('{')),
+        None => text,
+    }
+}
+
+/// Reads the name of the node that says when a record was created.
+fn birth(data: &[u8]) -> Option<String> {
+    let read: serde_json::Value = serde_json::from_slice(data).ok()?;
+    let birth = read.get(BIRTH)?.as_str()?;
+    birth.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| birth.to_owned()).filter(|birth| !birth.is_empty())
 }
 
 /// Reads a lock. What is shedlock's own counts if it was written in the same transaction as the lock; otherwise another

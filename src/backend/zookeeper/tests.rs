@@ -68,6 +68,26 @@ fn a_write_meets_what_java_has_written_since_the_reading() {
     assert!(store.stored("job").unwrap().is_held());
 }
 
+/// Both have the versions of new nodes.
+#[test]
+fn a_write_meets_a_lock_that_was_deleted_and_taken_anew() {
+    let store = servers::stores::ZooKeeperStore::new();
+    let access = Access { password: None, patience: Duration::from_secs(10) };
+    let mut zookeeper = ZooKeeper::of_url(&Url::parse(&store.url()).unwrap(), &access).unwrap();
+    let free = Record::default();
+    let take = |zookeeper: &mut ZooKeeper| {
+        assert!(zookeeper.read("job").unwrap().found.is_none());
+        assert_eq!(zookeeper.write("job", &free, None).unwrap(), Written::Done);
+        zookeeper.read("job").unwrap().found.unwrap().1
+    };
+    let read = take(&mut zookeeper);
+    store.delete("job");
+    let again = take(&mut zookeeper);
+    assert_eq!((read.lock, read.state), (again.lock, again.state));
+    assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Conflict);
+    assert_eq!(zookeeper.write("job", &free, Some(&again)).unwrap(), Written::Done);
+}
+
 fn written(data: &str, by: u64) -> Node {
     let stat = Stat { written_by: by, written_at: Timestamp(7_000), version: 3 };
     Node { data: data.as_bytes().to_vec(), stat }
