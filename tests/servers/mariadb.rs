@@ -158,7 +158,7 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         std::fs::write(template.file("root.sql"), ROOT).unwrap();
         let root = format!("--init-file={}", template.file("root.sql"));
         let (program, install): (&str, &[&str]) = match &mysqld {
-            Some(mysqld) => (mysqld, &["--initialize-insecure", &root]),
+            Some(mysqld) => (mysqld, &["--user=root", "--initialize-insecure", &root]),
             None => (
                 "mariadb-install-db",
                 &["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", log_size],
@@ -167,7 +167,8 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         template.run(program, &[DATA.as_slice(), &[&data, &tmpdir], install].concat());
         template
     });
-    directory.run("cp", &["-a", &template.file("data"), "."]);
+    // What has a path runs as root, if we are root.
+    directory.run(if mysqld.is_some() { "/bin/cp" } else { "cp" }, &["-a", &template.file("data"), "."]);
     let socket = directory.file("socket");
     let always = [
         format!("--datadir={}", directory.file("data")),
@@ -188,7 +189,9 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         "--skip-log-bin".to_owned(),
     ];
     let program = [mysqld.as_deref().unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
-    let start = program.chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
+    let root = mysqld.iter().map(|_| "--user=root".to_owned());
+    let start =
+        program.chain(root).chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
     let ask = ["mariadb", "--no-defaults", "--socket", &socket, "-u", "root", "-e", "select 1"];
     Plan { start, ask: ask.map(str::to_owned).into(), stop: Signal::SIGTERM }
 }

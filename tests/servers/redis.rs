@@ -141,7 +141,8 @@ impl Redis {
     ) -> Self {
         let server = Server::new(|directory, port| {
             let socket = directory.file("socket");
-            let always = ["--bind", "127.0.0.1", "--unixsocket", &socket, "--loglevel", "verbose"];
+            let always =
+                ["--bind", "127.0.0.1", "--unixsocket", &socket, "--unixsocketperm", "777", "--loglevel", "verbose"];
             // The point in time is only to say that a shutdown saves.
             let data = ["--save", "3600 1", "--databases", &DATABASES.to_string(), "--repl-diskless-sync-delay", "0"]
                 .map(str::to_owned);
