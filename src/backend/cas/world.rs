@@ -20,11 +20,11 @@ const CLIENTS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// It is carried out, and the answer is lost.
+    /// Carried out, and the answer is lost.
     Lost,
-    /// It is carried out later, if it still can be, and the client gets no answer.
+    /// Carried out later, if it still can be; the client gets no answer.
     Late,
-    /// It never arrives.
+    /// Lost on its way.
     Refused,
 }
 
@@ -37,9 +37,9 @@ struct World {
     record: Option<(Record, u64)>,
     version: u64,
     late: Vec<Sent>,
-    /// What happens to the next writes; those beyond are answered.
+    /// The fates of the next writes; those beyond are answered.
     fates: VecDeque<(Fate, u64)>,
-    /// What another program does between the next reads and their writes.
+    /// Says whether another program writes between each of the next reads and its write.
     meddling: VecDeque<bool>,
 }
 
@@ -144,7 +144,7 @@ enum Step {
     /// Requests that were on their way arrive.
     Arrive,
     Wait(u64),
-    /// What happens to the next write, and how long it takes.
+    /// The fate of the next write, and the milliseconds that it takes.
     Fate(Fate, u64),
     Meddle,
 }

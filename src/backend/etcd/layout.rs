@@ -137,7 +137,7 @@ impl State {
     }
 }
 
-/// What is stored of a lock.
+/// The stored state of a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) lock: Option<Held>,

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::super::http::Answer;
 use super::super::{BackendError, ErrorClass};
 
-/// What the server did with a request for a Lease.
+/// The outcome of a request for a Lease.
 #[derive(Debug, PartialEq)]
 pub(super) enum Told {
     /// It found or wrote what it answers.
     Object(Value),
-    /// There is no such Lease.
+    /// No such Lease exists.
     Missing,
     /// Another client was faster.
     Conflict,
