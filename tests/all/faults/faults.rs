@@ -76,7 +76,7 @@ impl Fault {
     }
 
     /// What the run with such a job is told.
-    pub(super) fn options(self, phase: Phase, mode: Mode) -> Vec<&'static str> {
+    pub(super) fn options(self, backend: Backend, phase: Phase, mode: Mode) -> Vec<&'static str> {
         let (at_most, lease) = match (self, phase) {
             // The one that waits has a job that ends when it is told, however late that is.
             (_, Phase::Waiting) if mode == Mode::Plain && self.mode(phase) != Mode::Plain => ("1m", "2s"),
@@ -85,6 +85,7 @@ impl Fault {
             // Long enough that nobody takes the end of a lease for a release, and that a clock is moved, or a server comes
             // back, in time.
             (Self::JobKilled | Self::ClockMovedBack, _) => ("1m", "5s"),
+            (Self::ServerRestarted, _) if backend == Backend::Kubernetes => ("1m", "30s"),
             (Self::ServerRestarted, _) => ("1m", "12s"),
             _ => ("1m", "2s"),
         };
@@ -95,9 +96,13 @@ impl Fault {
         options
     }
 
-    /// How long to try to reach the store.
-    pub(super) fn patience(self) -> &'static str {
-        if self == Self::ServerKilled { "1s" } else { "15s" }
+    /// How long to try to reach the store. An API server starts in seconds, and on a busy machine in tens of them.
+    pub(super) fn patience(self, backend: Backend) -> &'static str {
+        match self {
+            Self::ServerKilled => "1s",
+            Self::ServerRestarted | Self::ServerKilledAndBack if backend == Backend::Kubernetes => "30s",
+            _ => "15s",
+        }
     }
 
     /// What is in flight when the fault comes: what it may then be done twice, too late or never.

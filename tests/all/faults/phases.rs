@@ -235,7 +235,7 @@ impl<'a> Scene<'a> {
     fn start(&self, tag: &str, url: &str, mode: Mode, words: &[&str]) -> Started {
         let tell = self.site.place.path(&format!("{}.{tag}", self.name));
         let job = witness::job(&self.log, mode, Some(&tell));
-        let command = self.command(url, &self.site.fault.options(self.phase, mode), &job);
+        let command = self.command(url, &self.site.fault.options(self.site.backend, self.phase, mode), &job);
         let words: Vec<&str> = words.iter().chain(&DETACHED).copied().collect();
         self.start_as(tag, &under(&words, &command))
     }
@@ -246,8 +246,8 @@ impl<'a> Scene<'a> {
     }
 
     fn command(&self, url: &str, options: &[&str], job: &[String]) -> Command {
-        let mut command = self.site.place.shedlock(["run", "--name", self.name, "-E", "75", "-vv", "--wait", "25s"]);
-        command.args(["--backend-timeout", self.site.fault.patience()]);
+        let mut command = self.site.place.shedlock(["run", "--name", self.name, "-E", "75", "-vv", "--wait", "50s"]);
+        command.args(["--backend-timeout", self.site.fault.patience(self.site.backend)]);
         command.args(options).arg("--").args(job);
         command.env("SHEDLOCK_BACKEND", url).env("MATRIX", &self.site.marker);
         command
