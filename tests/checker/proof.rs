@@ -6,7 +6,8 @@
 //! * Without `--lease`, what the command had started survives a wrapper that is killed.
 //! * Where the store has forgotten the lock, two may run until the first one's renewal learns of it; without renewals until
 //!   its at-most is used up. A host that was frozen meanwhile, so long that a renewal is more than a second late, must hold
-//!   its job until then, unless it had renewed until the end of at-most; a job that is stopped has `--kill-after` to end.
+//!   its job until then, unless it had renewed until the end of at-most; a job that is stopped has `--kill-after` to end. A
+//!   wrapper that is stopped itself sees nothing of that, and its guardian ends the job with the lease.
 //! * Of a host that was frozen as a whole, processes go on before shedlock has looked at the clock: [`GRACE`] is for that.
 
 use std::collections::BTreeMap;
@@ -128,10 +129,12 @@ fn is_forgotten(record: &Record, run: &RunRecord, job: &JobRecord, (from, to): S
             // Who has renewed until at-most is used up is late for nothing.
             let end = if *extends { u64::MAX } else { job.start + (at_most - 200) * MILLI };
             let mut freezes = record.faults_of(&run.host, &["freeze-host"]);
+            let is_stopped =
+                |at: u64| record.faults_of(&job.run, &["stop-wrapper"]).any(|stop| stop.from < at && at < stop.end());
             let held = freezes.any(|freeze| {
                 let unseen = lease / 3 + UNSEEN;
                 let asleep = freeze.from < forget.from && forget.from < freeze.end();
-                asleep && freeze.end() > freeze.from + unseen && freeze.from + lease < end
+                asleep && !is_stopped(freeze.end()) && freeze.end() > freeze.from + unseen && freeze.from + lease < end
             });
             to <= forget.from + lease && (!held || to - from <= kill_after * MILLI + GRACE)
         }
