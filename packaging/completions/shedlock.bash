@@ -1255,12 +1255,19 @@ _shedlock() {
             return 0
             ;;
         shedlock__subcmd__status)
-            opts="-h --json --local --exit-code --watch --backend --backend-file --backend-timeout --config --help"
+            opts="-h --json --local --exit-code --max-age --watch --backend --backend-file --backend-timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --max-age)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
                 --backend)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then

@@ -90,6 +90,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l no-die-with-sh
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s v -l verbose -d 'Print more on stderr'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l max-age -d 'For a monitor [default: off]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend -d 'Where locks live' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend-file -d 'Read the backend\'s URL from FILE, for example a mounted secret' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend-timeout -d 'Give up if the backend cannot be reached within DURATION [default: 10s]' -r -f

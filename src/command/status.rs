@@ -1,18 +1,23 @@
 //! `shedlock status`.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
 use super::{check, print, remark, tell};
 use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
-use crate::duration::brief;
+use crate::duration::{self, brief};
 use crate::exit::{self, Exit};
-use crate::lock::{Locks, Runs, Wanted};
-use crate::report::{Screen, Standing, Zone, harmless, locks_json, locks_table, standings};
+use crate::lock::{Lock, Locks, Runs, Wanted};
+use crate::report::{
+    Screen, Standing, Succeeded, Zone, harmless, last_success, locks_json, locks_table, past, standings,
+};
+use crate::system::Timestamp;
 
 /// The interval of --watch, in milliseconds.
 const PAUSE: u16 = 2_000;
@@ -41,11 +46,13 @@ struct Answer {
 /// Prints locks.
 pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let names = asked_names(matches)?;
+    exclusive(matches)?;
+    let most = max_age(matches, &names)?;
     let mut operator = Operator::new(matches, only(&names).as_ref())?;
-    let watch = matches.get_flag("watch");
-    if watch && matches.get_flag("exit-code") {
-        return Err(Mistake::new("--watch and --exit-code exclude each other").hint("give only one of them").into());
+    if let Some(most) = most {
+        return succeeded(&names, most, &mut operator, &zone(matches)?);
     }
+    let watch = matches.get_flag("watch");
     let view = View { names, zone: zone(matches)?, json: matches.get_flag("json"), screen: Screen::of_stdout() };
     let first = operator.ask(|backend| look(backend, &view.names))?;
     if watch {
@@ -58,6 +65,66 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     // history.
     let no = standings.iter().any(|one| one.is_held() || !one.is_known() && first.unread.is_none());
     Ok(if no && matches.get_flag("exit-code") { Exit { code: exit::NO, raise: None } } else { done })
+}
+
+/// The options that exclude each other.
+const MODES: [(&str, &[&str]); 2] = [("max-age", &["json", "watch", "exit-code"]), ("watch", &["exit-code"])];
+
+fn exclusive(matches: &ArgMatches) -> Result<(), Mistake> {
+    let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+    for (one, others) in MODES.iter().filter(|(one, _)| is_given(one)) {
+        if let Some(other) = others.iter().find(|other| is_given(other)) {
+            return Err(Mistake::new(format!("--{one} and --{other} exclude each other")).hint("give only one of them"));
+        }
+    }
+    Ok(())
+}
+
+/// Parses --max-age.
+fn max_age(matches: &ArgMatches, names: &[String]) -> Result<Option<Duration>, Mistake> {
+    let Some(text) = matches.get_one::<String>("max-age") else { return Ok(None) };
+    let most = duration::parse(text).map_err(|why| Mistake::new(format!("--max-age {why}")))?;
+    if most.is_zero() {
+        return Err(Mistake::new("--max-age is 0; no success is as recent as that"));
+    }
+    if names.is_empty() {
+        return Err(Mistake::new("--max-age needs a NAME").hint("name the locks whose jobs have to succeed that often"));
+    }
+    Ok(Some(most))
+}
+
+/// Prints a line for each lock, and returns 1 unless all have succeeded lately.
+fn succeeded(names: &[String], most: Duration, operator: &mut Operator, zone: &Zone) -> anyhow::Result<Exit> {
+    let (mut text, mut unknown, mut code) = (String::new(), Vec::new(), 0);
+    for name in names {
+        let (locks, runs) = operator.ask(|backend| recent_runs(backend, name, most))?;
+        let past = past(&runs.runs, &locks);
+        let succeeded = Succeeded { name, runs: &past, now: runs.now, most };
+        text += &succeeded.line(zone);
+        if !succeeded.is_recent() {
+            code = exit::NO;
+        }
+        if past.is_empty() && locks.locks.iter().all(Lock::is_only_of_a_pause) {
+            unknown.push(&name[..]);
+        }
+    }
+    let done = print(text.as_bytes())?;
+    warn_of_unknown(&unknown, operator);
+    Ok(Exit { code, ..done })
+}
+
+/// Reads the runs of a lock that had not ended `most` ago; if none of them succeeded, all of its runs.
+fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(Locks, Runs), BackendError> {
+    let locks = backend.locks(&[name])?;
+    let since = Timestamp(locks.now.0.saturating_sub(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
+    let mut wanted = Wanted { names: vec![name.to_owned()], since: Some(since), ..Wanted::default() };
+    let mut runs = backend.runs(&wanted)?;
+    if last_success(&past(&runs.runs, &locks)).is_none() {
+        wanted.since = None;
+        runs = backend.runs(&wanted)?;
+    }
+    backend.disconnect();
+    Ok((locks, runs))
 }
 
 /// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.
@@ -122,13 +189,18 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
         );
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
+    warn_of_unknown(&unknown, operator);
+}
+
+/// Prints on stderr which names are probably mistyped.
+fn warn_of_unknown(unknown: &[&str], operator: &mut Operator) {
     if unknown.is_empty() {
         return;
     }
     // If the names cannot be read, there is no suggestion.
     let all = operator.ask(|backend| backend.locks(&[])).map(|all| all.locks).unwrap_or_default();
     for name in unknown {
-        let others = all.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
+        let others = all.iter().filter(|lock| lock.name != *name && !lock.is_only_of_a_pause());
         let near = nearest(name, others.map(|lock| &lock.name[..]));
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         remark(&format!("there is no lock `{name}` yet"), hint.as_deref());

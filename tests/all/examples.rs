@@ -89,7 +89,8 @@ fn every_page_with_examples_has_them_run() {
 
 #[test]
 fn the_examples_that_show_locks_and_runs_work() {
-    pass("shedlock-status.1", &[&["NAME", "weekly-report", "failure", "nobody has it\n", "import "]]);
+    let locks = ["NAME", "weekly-report", "failure", "nobody has it\n", "nightly-report: last success 20", "import "];
+    pass("shedlock-status.1", &[&locks]);
     pass("shedlock-history.1", &[&["nightly-report", "weekly-report", "running", "\"outcome\": \"failure\""]]);
     pass("shedlock-json.5", &[&["import "], &["\"name\":\"weekly-report\""]]);
 }

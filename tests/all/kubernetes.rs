@@ -200,18 +200,26 @@ fn the_cron_job_of_the_examples_works_in_a_pod_with_the_role() {
         fs::write(place.path(file), text).unwrap();
     }
     fs::copy(certificates().authority(), place.path("ca.crt")).unwrap();
-    let pod = |job: &[&str]| {
-        let mut command = shedlock(&place, "kubernetes:", &[&words, &["--"][..], job].concat());
+    let in_pod = |words: &[&str]| {
+        let mut command = shedlock(&place, "kubernetes:", words);
         command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
         command.env("KUBERNETES_SERVICE_PORT", namespace.port().to_string());
         let account = place.path("");
         let launcher = ["unshare", "--mount", "sh", "-ec", POD, "sh", account.to_str().unwrap()];
         finish(&mut super::stage::by_root(&launcher, &command))
     };
+    let pod = |job: &[&str]| in_pod(&[&words, &["--"][..], job].concat());
+    let probe = include_str!("../../packaging/kubernetes/monitor.yaml")
+        .split_once("command: [shedlock, status, --max")
+        .unwrap();
+    let probe = format!("status, --max{}", probe.1.split(']').next().unwrap());
+    let probe: Vec<&str> = probe.split(", ").collect();
+    assert_eq!(in_pod(&probe).code(), Some(1), "nothing has succeeded yet");
     let done = pod(&["sh", "-c", "echo done by $SHEDLOCK_LOCK_NAME"]);
     assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (Some(0), "done by nightly-report\n", ""));
     // The pod of the same firing on another node.
     pod(&["echo", "never"]).is_silent_with(0);
+    assert_eq!(in_pod(&probe).code(), Some(0), "the job has succeeded");
     assert_eq!(KubernetesStore(namespace).history("nightly-report").len(), 1);
 }
 
@@ -225,6 +233,7 @@ fn the_api_server_takes_the_manifests() {
             let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
             let group = match kind {
                 "CronJob" => "/apis/batch/v1",
+                "Deployment" => "/apis/apps/v1",
                 "Role" | "RoleBinding" => "/apis/rbac.authorization.k8s.io/v1",
                 _ => "/api/v1",
             };

@@ -80,6 +80,7 @@ mod leases;
 mod lost_answers;
 mod metrics;
 mod mistakes;
+mod monitoring;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod nested;

@@ -42,8 +42,8 @@ fn the_api_of_kubernetes_takes_the_manifests() {
     let mut wrong = manifest("cronjob-database");
     wrong["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["enviroment"] = json!([]);
     assert!(!validator("CronJob").is_valid(&wrong));
-    // The secret; and the rights and the CronJob without a database, which tests/all/kubernetes.rs gives to a real API server.
-    assert_eq!(fs::read_dir("packaging/kubernetes").unwrap().count(), MANIFESTS.len() + 3);
+    // The secret; and the rights, the monitor and the CronJob without a database, which tests/all/kubernetes.rs gives to a real API server.
+    assert_eq!(fs::read_dir("packaging/kubernetes").unwrap().count(), MANIFESTS.len() + 4);
 }
 
 #[test]
@@ -292,6 +292,7 @@ fn the_documents_show_the_files() {
         "container/compose.yaml",
         "kubernetes/rbac.yaml",
         "kubernetes/cronjob.yaml",
+        "kubernetes/monitor.yaml",
         "kubernetes/secret.yaml",
         "kubernetes/cronjob-database.yaml",
     ] {

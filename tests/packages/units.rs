@@ -12,10 +12,12 @@ use super::systemd::Systemd;
 use servers::PostgresDatabase;
 
 /// All units among the examples.
-const UNITS: [&str; 7] = [
+const UNITS: [&str; 9] = [
     "job-failed@.service",
     "job@.service",
     "job@.timer",
+    "jobs-succeeded.service",
+    "jobs-succeeded.timer",
     "report-logged.service",
     "report-networked.service",
     "report.service",
@@ -96,7 +98,9 @@ fn the_networked_job_is_shut_off_as_far_as_systemd_can_tell() {
 fn every_unit_of_a_job_leaves_it_to_shedlock_to_stop_the_job() {
     let place = scene("true");
     let systemd = Systemd::start(&place);
-    let jobs = UNITS.iter().filter(|unit| unit.ends_with(".service") && **unit != "job-failed@.service");
+    let is_of_a_job =
+        |unit: &&str| unit.ends_with(".service") && !["job-failed@.service", "jobs-succeeded.service"].contains(unit);
+    let jobs = UNITS.iter().copied().filter(is_of_a_job);
     for unit in jobs.map(|unit| unit.replace('@', "@nightly")) {
         assert_eq!(systemd.show(&unit, "KillMode"), "mixed", "{unit}");
     }
@@ -123,6 +127,34 @@ fn a_networked_job_gets_its_lock_without_a_user_a_home_or_a_writable_system() {
     assert!(place.read("printed").ends_with("done\n"), "{}", place.read("printed"));
     let runs = database.psql("select outcome, exit_code from shedlock_history");
     assert_eq!(runs.trim(), "success|0");
+}
+
+#[test]
+fn a_unit_that_watches_the_jobs_of_all_hosts_fails_when_one_has_not_succeeded() {
+    let place = scene("true");
+    configure(&place, "");
+    fs::write(place.path("etc/shedlock/backend"), "sqlite:/run/stage/locks.db?mode=0666\n").unwrap();
+    // What it starts when it has failed.
+    write_script(&place, "bin/mail", "#!/bin/sh\necho \"$2\" >> /run/stage/mails\n");
+    let mailing = example("job-failed@.service").replace("| mail", "| /usr/local/bin/mail");
+    Systemd::install(&place, "job-failed@.service", &mailing);
+    // Without a user of its own it may write beside the file, as SQLite wants.
+    let unit = example("jobs-succeeded.service").replace("DynamicUser=yes", "");
+    Systemd::install(&place, "jobs-succeeded.service", &unit);
+    let systemd = Systemd::start(&place);
+    let run = |name: &str| {
+        let words = ["shedlock", "run", "--name", name, "--at-most", "1m", "true"];
+        finish(&mut systemd.command(&words)).is_silent_with(0);
+    };
+    run("nightly-report");
+    systemd.run("jobs-succeeded.service");
+    assert_eq!(systemd.outcome("jobs-succeeded.service"), failed("1"));
+    wait_until("the mail", || {
+        (fs::read_to_string(place.path("mails")).ok()?.contains("jobs-succeeded.service failed")).then_some(())
+    });
+    run("backup");
+    systemd.run("jobs-succeeded.service");
+    assert_eq!(systemd.outcome("jobs-succeeded.service"), done("0"));
 }
 
 #[test]

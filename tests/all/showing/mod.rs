@@ -82,6 +82,7 @@ on_every_backend! {
     a_run_that_never_came_back_is_not_for_ever_one_of_today
     a_name_that_nobody_has_heard_of_has_no_history
     the_exit_code_tells_whether_a_lock_is_held
+    a_monitor_is_told_which_jobs_have_not_succeeded_lately
     names_that_differ_in_case_are_both_shown
     a_taking_that_is_yet_to_come_is_remarked_upon
     what_a_check_has_used_is_not_in_the_way
@@ -358,6 +359,32 @@ fn the_exit_code_tells_whether_a_lock_is_held<S: Store>(site: &Site<S>) {
         assert_eq!(code(words), Some(wanted), "{words:?}");
     }
     assert_eq!(finish(&mut site.shedlock(&["status", "held"])).code(), Some(0));
+}
+
+fn a_monitor_is_told_which_jobs_have_not_succeeded_lately<S: Store>(site: &Site<S>) {
+    let asked = |age: &str, names: &[&str]| {
+        let finished = finish(&mut site.shedlock(&[&["status", "--max-age", age], names].concat()));
+        (finished.code(), finished.stdout.lines().map(str::to_owned).collect::<Vec<_>>(), finished.stderr)
+    };
+    site.ran("good", &["true"]).is_silent_with(0);
+    site.ran("bad", &["false"]);
+    site.ran("good", &["false"]);
+    // The last run has failed, and the success is recent enough.
+    let (code, lines, stderr) = asked("1h", &["good"]);
+    assert_eq!((code, stderr.as_str(), lines.len()), (Some(0), "", 1), "{lines:?}");
+    assert!(lines[0].starts_with("good: last success 20") && lines[0].ends_with(')'), "{lines:?}");
+    let (code, lines, stderr) = asked("1h", &["good", "bad"]);
+    assert_eq!((code, stderr.as_str(), lines.len()), (Some(1), "", 2), "{lines:?}");
+    assert!(lines[1].starts_with("bad: no success is recorded; last run: failure 20"), "{lines:?}");
+    let old = wait_until("the success to be too old", || {
+        let (code, lines, _) = asked("1s", &["good"]);
+        (code == Some(1)).then_some(lines)
+    });
+    assert!(old[0].starts_with("good: no success for 1s, the last was 20"), "{old:?}");
+    assert!(old[0].contains("; last run: failure 20"), "{old:?}");
+    let (code, lines, stderr) = asked("1h", &["goood"]);
+    assert_eq!((code, lines), (Some(1), vec!["goood: no success is recorded; no run is recorded".to_owned()]));
+    assert_eq!(stderr, "shedlock: there is no lock `goood` yet\nhint: did you mean `good`?\n");
 }
 
 fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
