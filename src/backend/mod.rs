@@ -157,7 +157,7 @@ pub(crate) struct Reply<T> {
 /// The faults of a request that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Remark {
-    /// The reason why a taking has no token, or why a release did not close its record.
+    /// The reason why a taking has no record and mostly no token, or why a release did not close its record.
     pub(crate) unrecorded: Option<BackendError>,
     /// The lock's end, if it is sooner than requested because the backend can store no later time.
     pub(crate) cut: Option<Timestamp>,

@@ -95,6 +95,23 @@ impl Tls {
         Ok(Self { mode, roots, identity })
     }
 
+    /// Takes the parameters from the URL of a backend whose servers do not negotiate: its port speaks TLS, or does not.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(super) fn of_choice(url: &Url, program: &str) -> Result<Option<Self>, String> {
+        let tls = Self::take(url, |_| None, Mode::Disable)?;
+        match tls.mode {
+            Mode::Allow | Mode::Prefer => Err(format!(
+                "has an sslmode that leaves the choice to the server, which {program} does not support; write require or \
+                 verify-full"
+            )),
+            Mode::Disable if tls.roots.is_some() || tls.identity.is_some() => {
+                Err("has certificates, and sslmode=disable".to_owned())
+            }
+            Mode::Disable => Ok(None),
+            _ => Ok(Some(tls)),
+        }
+    }
+
     /// Returns how far the server's certificate is verified. Like libpq, verifies against named authorities in every
     /// mode.
     pub(super) fn checks(&self) -> Checks {

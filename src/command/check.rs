@@ -233,12 +233,16 @@ fn claim() -> anyhow::Result<Claim> {
 /// Returns the finding about a lock that was taken. Without a token, nothing is protected from a run that stalled.
 fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -> Finding {
     let seen = format!("took the lock {NAME} in {}", brief(took));
+    let seen = match token {
+        Some(token) => format!("{seen}, with token {token}"),
+        None => format!("{seen}, without a token"),
+    };
     match (token, unrecorded) {
-        (Some(token), _) => Finding::good("take", format!("{seen}, with token {token}")),
-        (None, Some(why)) => {
+        (_, Some(why)) => {
             let why = Finding::of_trouble("take", why);
-            Finding { grade: Grade::Unwise, seen: format!("{seen}, without a token: {}", why.seen), ..why }
+            Finding { grade: Grade::Unwise, seen: format!("{seen}: {}", why.seen), ..why }
         }
-        (None, None) => Finding::unwise("take", format!("{seen}, without a token"), "check the table of the history"),
+        (Some(_), None) => Finding::good("take", seen),
+        (None, None) => Finding::unwise("take", seen, "check the table of the history"),
     }
 }

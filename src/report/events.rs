@@ -138,7 +138,7 @@ pub(crate) const EVENTS: &[Event] = &[
             "the lock ends at `until`, sooner than requested, because the backend cannot store a later time",
         ),
     ),
-    event("unrecorded", &[Info], "this run has no token and no history"),
+    event("unrecorded", &[Info], "this run is not in the history and, except on etcd, has no token"),
     event(
         "unclosed",
         &[Info],
@@ -267,7 +267,7 @@ mod tests {
             Notice::Granted(grant(None)),
             Notice::Granted(grant(Some(7))),
             Notice::Cut(Timestamp(1)),
-            Notice::Unrecorded(error.clone()),
+            Notice::Unrecorded(error.clone(), None),
             Notice::Unclosed(error.clone()),
             Notice::Full(error.clone()),
             Notice::Unguarded("it was killed".to_owned()),

@@ -77,7 +77,10 @@ impl Line {
                 let message = format!("the lock ends at {until}, the latest time that the backend can store");
                 Line::new(Verbosity::Info, "cut", message).field("until", until.to_string())
             }
-            Notice::Unrecorded(error) => Line::error(Verbosity::Info, "unrecorded", error, "; there is no token"),
+            Notice::Unrecorded(error, token) => {
+                let consequence = if token.is_some() { "" } else { "; there is no token" };
+                Line::error(Verbosity::Info, "unrecorded", error, consequence)
+            }
             Notice::Unclosed(error) => {
                 let consequence = "; the end of this run is not recorded, and no older run is removed";
                 Line::error(Verbosity::Info, "unclosed", error, consequence)

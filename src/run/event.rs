@@ -23,8 +23,8 @@ pub(crate) enum Event {
     Acquired { answer: Result<Acquired, BackendError>, sent: Moment, ambiguous: bool },
     /// The request that is answered next failed for this reason, and is tried again.
     Tried(BackendError),
-    /// The taking that is answered next has no token, for this reason.
-    Unrecorded(BackendError),
+    /// The taking that is answered next is not recorded, for this reason. It may have a token.
+    Unrecorded(BackendError, Option<u64>),
     /// The release that is answered next did not close its record, for this reason.
     Unclosed(BackendError),
     /// The lock whose taking, renewal or release is answered next ends at this time, the last that the backend can

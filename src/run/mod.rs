@@ -155,7 +155,7 @@ impl Run {
                 self.on_acquired(answer, sent, now, &mut todo);
             }
             Event::Released(answer) => self.on_released(answer, now, &mut todo),
-            Event::Unrecorded(error) => todo.push(Action::Emit(Notice::Unrecorded(error))),
+            Event::Unrecorded(error, token) => todo.push(Action::Emit(Notice::Unrecorded(error, token))),
             Event::Unclosed(error) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
                 self.unmarked = Some(error);
             }

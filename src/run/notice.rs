@@ -15,8 +15,8 @@ pub(crate) enum Notice {
     /// These variables begin like those of options, and set nothing.
     Unknown(Vec<String>),
     Granted(Grant),
-    /// The run has no token and no record.
-    Unrecorded(BackendError),
+    /// The run has no record, and only on some backends a token.
+    Unrecorded(BackendError, Option<u64>),
     /// The record of this run was not closed, and the oldest ones have not gone.
     Unclosed(BackendError),
     /// The lock ends at this time, sooner than requested: the backend can store no later one.

@@ -194,7 +194,7 @@ impl Running {
             Event::Begin
             | Event::Acquired { .. }
             | Event::Tried(_)
-            | Event::Unrecorded(_)
+            | Event::Unrecorded(..)
             | Event::Unclosed(_)
             | Event::Cut(_)
             | Event::Released(_)

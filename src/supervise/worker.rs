@@ -72,11 +72,17 @@ impl BackendWorker {
                 }
                 let (answer, remark) = thread.answer(&queued);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
-                let granted = matches!(answer, Event::Acquired { answer: Ok(Acquired::Granted(_)), .. });
+                let grant = match &answer {
+                    Event::Acquired { answer: Ok(Acquired::Granted(grant)), .. } => Some(grant),
+                    _ => None,
+                };
                 // A run without a record has nothing to close.
                 if let Some(error) = remark.unrecorded.filter(|_| !held && !reported) {
                     reported = true;
-                    let _ = outbox.send(if granted { Event::Unrecorded(error) } else { Event::Unclosed(error) });
+                    let _ = outbox.send(match grant {
+                        Some(grant) => Event::Unrecorded(error, grant.token),
+                        None => Event::Unclosed(error),
+                    });
                 }
                 if let Some(until) = remark.cut.filter(|until| cut.replace(*until) != Some(*until)) {
                     let _ = outbox.send(Event::Cut(until));

@@ -56,6 +56,47 @@ fn a_login_that_etcd_has_forgotten_is_renewed() {
     assert_eq!(history.stdout.matches("success").count(), 2, "{history:?}");
 }
 
+/// Rights to the keys of the locks alone are enough for locks.
+#[test]
+fn a_user_without_rights_to_the_history_gets_locks() {
+    let schema = finish(&mut Place::new().shedlock(["schema", "etcd://clerk@x"])).stdout;
+    for lacking in [&["shedlock-history:"][..], &["shedlock-history:", "shedlock-state:"]] {
+        let granted: Vec<_> = schema.lines().filter(|line| !lacking.iter().any(|key| line.contains(key))).collect();
+        let (place, server) = (Place::new(), Etcd::fresh_with_users(&granted.join("\n")));
+        let url = with_login(&server, "clerk:s3cret");
+        let shedlock = |words: &[&str]| finish(place.shedlock(words).env("SHEDLOCK_BACKEND", &url));
+        let has_token = "test -n \"$SHEDLOCK_LOCK_TOKEN\"";
+        finish(&mut run(&place, &url, &["sh", "-c", has_token])).is_silent_with(0);
+        // The reason is said once, although the lock is renewed and released.
+        let told = finish(&mut run(&place, &url, &["-v", "--lease", "1s", "sleep", "1.5"]));
+        assert_eq!((told.code(), told.stderr.matches("lacks rights").count()), (Some(0), 1), "{told:?}");
+        assert!(lacking.iter().all(|key| told.stderr.contains(key)) && !told.stderr.contains("no token"), "{told:?}");
+
+        let holder = Holder::start(&place, &mut run(&place, &url, &["--lease", "2s"]), "exit 7");
+        finish(&mut run(&place, &url, &["-E", "75", "true"])).is_silent_with(75);
+        holder.end().is_silent_with(7);
+        finish(&mut run(&place, &url, &["-E", "75", "--at-least", "1m", "true"])).is_silent_with(0);
+        finish(&mut run(&place, &url, &["-E", "75", "true"])).is_silent_with(75);
+        assert!(shedlock(&["status", "job"]).stdout.contains("kept"));
+        assert_eq!(shedlock(&["unlock", "--force", "job"]).code(), Some(0));
+        finish(&mut run(&place, &url, &["-E", "75", "--history-keep", "0", "true"])).is_silent_with(0);
+
+        let handle = shedlock(&["acquire", "--name", "other", "--at-most", "10m"]).stdout;
+        shedlock(&["verify", handle.trim()]).is_silent_with(0);
+        // A renewal does not shorten the lock.
+        assert_eq!(shedlock(&["extend", "1m", handle.trim()]).code(), Some(0));
+        let listed = shedlock(&["status", "other"]);
+        assert!([" 9m ", " 10m "].iter().any(|left| listed.stdout.contains(left)), "{listed:?}");
+        shedlock(&["release", handle.trim()]).is_silent_with(0);
+        for words in [["pause", "job"], ["resume", "job"]] {
+            assert_eq!(shedlock(&words).code(), Some(0), "{words:?}");
+        }
+        let checked = shedlock(&["check"]);
+        assert!(checked.code() == Some(0) && checked.stdout.contains("! take"), "{checked:?}");
+        shedlock(&["history", "job"]).complains(125, "the user lacks rights: permission denied");
+    }
+}
+
 #[test]
 fn who_may_not_log_in_is_told_why_and_no_password_is_shown() {
     let (place, server) = (Place::new(), Etcd::fresh_with_users(""));

@@ -8,6 +8,11 @@ use super::super::{BackendError, ErrorClass};
 /// etcd's word for a lease that was revoked, has ended, or never was.
 pub(super) const NO_LEASE: &str = "requested lease not found";
 
+/// The message of a request for keys to which the user has no rights.
+const NO_RIGHTS: &str = "the user lacks rights: permission denied";
+/// Remedy for a user who lacks rights.
+pub(super) const ROLE: &str = "`shedlock schema etcd` shows the role that a user needs";
+
 /// Errors of etcd after which a request may have been carried out.
 const UNCLEAR: [&str; 4] = ["request timed out", "leader changed", "server stopped", "request is too slow"];
 
@@ -46,6 +51,11 @@ const NO_SPACE: &str = "the server has no space left for its data (quota-backend
 /// Returns whether the server refused to write because it has no space.
 pub(super) fn is_of_space(error: &BackendError) -> bool {
     error.message.ends_with(NO_SPACE)
+}
+
+/// Returns whether the user may not do something of what was requested.
+pub(super) fn is_of_rights(error: &BackendError) -> bool {
+    error.message.ends_with(NO_RIGHTS)
 }
 
 /// Returns whether etcd has forgotten the login of this connection.
@@ -88,8 +98,7 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
         return BackendError::permanent("the server requires a user and a password").hint(login);
     }
     if has("permission denied") {
-        return BackendError::permanent("the user lacks rights: permission denied")
-            .hint("`shedlock schema etcd` shows the role that a user needs");
+        return BackendError::permanent(NO_RIGHTS).hint(ROLE);
     }
     if has("lease TTL") {
         return BackendError::permanent("etcd grants no lease for so long").hint("choose a shorter duration");

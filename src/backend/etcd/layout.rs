@@ -4,15 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::FOR_EVER;
-use super::wire::{Clock, Entry};
-use crate::lock::{Claim, Closing, LockState, Owner, RunRecord};
+use super::wire::Entry;
+use crate::lock::{Claim, Closing, RunRecord};
 use crate::system::Timestamp;
-
-/// Characters kept of another owner.
-const SHOWN: usize = 255;
-/// The time that a lock whose lease is over counts as held: etcd deletes its key about a second late.
-const LATE: Duration = Duration::from_secs(1);
 
 /// The keys of one prefix and environment. No name of a lock has a control character in it, so that a zero byte ends it.
 #[derive(Debug, Clone)]
@@ -137,62 +131,6 @@ impl State {
     }
 }
 
-/// The stored state of a lock.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) lock: Option<Held>,
-    pub(super) state: Option<State>,
-}
-
-impl Look {
-    /// Returns the revision at which the lock's key was written last; zero if there is none.
-    pub(super) fn revision(&self) -> u64 {
-        self.lock.as_ref().map_or(0, |lock| lock.revision)
-    }
-
-    /// Returns whether this owner holds the lock.
-    pub(super) fn is_of(&self, owner: &Owner) -> bool {
-        self.lock.as_ref().is_some_and(|lock| lock.is_of(owner.as_str()))
-    }
-
-    /// Returns whether this owner has released the lock, which may still be held for the rest of its time.
-    pub(super) fn was_released_by(&self, owner: &Owner) -> bool {
-        let (ended, stored) = (owner.ended(), self.state.as_ref());
-        match &self.lock {
-            Some(lock) => lock.is_of(&ended),
-            None => stored.is_some_and(|state| state.owner == ended),
-        }
-    }
-
-    /// Returns the exact times of the lock, if they are those of its owner.
-    pub(super) fn exact(&self) -> Option<&State> {
-        let lock = self.lock.as_ref()?;
-        self.state.as_ref().filter(|state| lock.is_of(&state.owner))
-    }
-
-    /// Returns whether the lock may be taken although its key exists: its job has ended, and so has the time that it
-    /// stays held, which its lease outlives by a second or two.
-    pub(super) fn is_over(&self, clock: Clock) -> bool {
-        self.exact().is_some_and(|state| state.owner.ends_with(Owner::ENDED) && state.until <= clock.earliest)
-    }
-
-    /// Describes a lock whose key exists. `lease` is the time that its lease has left, if that was asked for.
-    pub(super) fn describe(&self, clock: Clock, lease: Option<Duration>) -> Option<LockState> {
-        let lock = self.lock.as_ref()?;
-        let until = match (self.exact(), lease) {
-            (Some(state), _) => Some(state.until),
-            (None, Some(lease)) => Some(clock.now + lease),
-            (None, None) => None,
-        };
-        let left = match until {
-            _ if self.is_over(clock) => Duration::ZERO,
-            Some(until) => until.since(clock.now).max(LATE),
-            None => FOR_EVER,
-        };
-        Some(LockState { owner: lock.owner.chars().take(SHOWN).collect(), since: lock.since, until, left })
-    }
-}
-
 /// Returns the record of a run that has begun.
 pub(super) fn begun(since: Timestamp) -> Value {
     json!({"started_at": since.to_string()})
@@ -293,22 +231,5 @@ mod tests {
         for (millis, wanted) in [(1, 1), (999, 1), (1000, 1), (1001, 2)] {
             assert_eq!(seconds(Duration::from_millis(millis)), wanted);
         }
-    }
-
-    /// A job that runs is protected by its lease alone, whatever any clock says.
-    #[test]
-    fn only_a_lock_whose_job_has_ended_is_over_before_its_key_is_gone() {
-        let clock = |now| Clock { earliest: Timestamp(now), now: Timestamp(now) };
-        let look = |owner: &str, of: &str| Look {
-            lock: Some(Held { owner: owner.to_owned(), since: None, value: Vec::new(), revision: 1, lease: 1 }),
-            state: Some(State { owner: of.to_owned(), since: Timestamp(0), until: Timestamp(5_000), run: None }),
-        };
-        assert!(look("a:ended", "a:ended").is_over(clock(5_000)));
-        assert!(!look("a:ended", "a:ended").is_over(clock(4_999)));
-        assert!(!look("a", "a").is_over(clock(9_000)));
-        assert!(!look("b", "a:ended").is_over(clock(9_000)));
-        assert!(!Look { state: None, ..look("a:ended", "a") }.is_over(clock(9_000)));
-        let left = |owner: &str| look(owner, owner).describe(clock(9_000), None).unwrap().left;
-        assert_eq!((left("a"), left("a:ended")), (LATE, Duration::ZERO));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::layout::{self, Held, Look, State, after};
+use super::layout::{self, State, after};
+use super::look::Look;
+use super::rights::Keys;
 use super::wire::{self, Clock, Entry, Part};
 use super::{Etcd, TRIES, only_read};
 use crate::backend::{Admin, BackendError, Kept, Reached, Tell};
@@ -15,7 +17,7 @@ const AT_ONCE: usize = 60;
 /// The output of `shedlock schema`.
 const SCHEMA: &str = "\
 # etcd needs nothing to be created: the first run of a lock creates its keys.
-# This role has all the rights that shedlock needs, and no more:
+# This role has all the rights that shedlock needs, and no more. Locks work with the first of them, without a history:
 # etcdctl role add shedlock
 # etcdctl role grant-permission shedlock --prefix=true readwrite '{locks}'
 # etcdctl role grant-permission shedlock --prefix=true readwrite '{states}'
@@ -43,12 +45,9 @@ impl Etcd {
         let (mut found, mut clock) = (BTreeMap::new(), None);
         for names in names.chunks(AT_ONCE) {
             let read: Vec<_> = names.iter().flat_map(|name| self.reading(name)).collect();
-            let outcome = self.client.transact(&[], &read, &[]).map_err(only_read)?;
-            let mut entries = outcome.ranges.into_iter().map(|range| range.entries.into_iter().next());
-            for name in names {
-                let (lock, state) = (entries.next().flatten(), entries.next().flatten());
-                found.insert((*name).to_owned(), look_of(lock, state));
-            }
+            let outcome = self.transact(&[], &read, &[]).map_err(only_read)?;
+            let mut ranges = outcome.ranges.into_iter();
+            found.extend(names.iter().map(|name| ((*name).to_owned(), self.seen(&mut ranges))));
             clock = Some(outcome.clock);
         }
         clock.map(|clock| (found, clock)).ok_or_else(|| BackendError::permanent("no lock is named"))
@@ -57,7 +56,8 @@ impl Etcd {
     fn look_at_all(&mut self) -> Result<(BTreeMap<String, Look>, Clock), BackendError> {
         let (locks, states) = (self.space.locks(), self.space.states());
         let all = |start: &str| wire::get_between(start.as_bytes(), &after(start), Part::All);
-        let outcome = self.client.transact(&[], &[all(&locks), all(&states)], &[]).map_err(only_read)?;
+        let read = [(Keys::Locks, all(&locks)), (Keys::States, all(&states))];
+        let outcome = self.transact(&[], &read, &[]).map_err(only_read)?;
         let mut ranges = outcome.ranges.into_iter().map(|range| range.entries);
         let name =
             |entry: &Entry, start: &str| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(start)?.to_owned());
@@ -71,13 +71,9 @@ impl Etcd {
             let Some(name) = name(&entry, &states) else { continue };
             entries.entry(name).or_default().1 = Some(entry);
         }
-        let found = entries.into_iter().map(|(name, (lock, state))| (name, look_of(lock, state)));
+        let found = entries.into_iter().map(|(name, (lock, state))| (name, Look::of(lock, state)));
         Ok((found.collect(), outcome.clock))
     }
-}
-
-fn look_of(lock: Option<Entry>, state: Option<Entry>) -> Look {
-    Look { lock: lock.map(Held::of), state: state.and_then(|entry| State::parse(&entry.value)) }
 }
 
 /// Returns the state of a free lock.
@@ -134,7 +130,8 @@ impl Admin for Etcd {
                 }
             };
             let state = State { owner: change.to.clone(), since, until: clock.now + left, run };
-            let operations = [operation, wire::put(&self.space.state(name), &state.to_json(), 0)];
+            let state = wire::put(&self.space.state(name), &state.to_json(), 0);
+            let operations = [(Keys::Locks, operation), (Keys::States, state)];
             if self.write(name, &look, &operations)?.is_ok() {
                 if lock.lease != 0 {
                     let _ = self.client.revoke(lock.lease);

@@ -109,13 +109,13 @@ impl Client {
         }
     }
 
-    /// Returns the time that a lease has left; `None` if it does not exist.
+    /// Returns the time that a lease has left at least; `None` if it does not exist.
     pub(super) fn time_left(&mut self, id: i64) -> Result<Option<Duration>, BackendError> {
         let told = self.ask("/v3/lease/timetolive", &json!({"ID": id.to_string()}))?;
         let text = told.body["TTL"].as_str().unwrap_or("0");
         match text.parse::<i64>() {
-            // The TTL is rounded down, and zero is left out.
-            Ok(seconds) => Ok(u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds + 1))),
+            // Zero is left out.
+            Ok(seconds) => Ok(u64::try_from(seconds).ok().map(Duration::from_secs)),
             Err(_) => Err(self.strange(&told.body)),
         }
     }
@@ -130,14 +130,13 @@ impl Client {
         let body = json!({"compare": compare, "success": success, "failure": failure});
         let told = self.ask("/v3/kv/txn", &body)?;
         let responses = told.body["responses"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let succeeded = told.body["succeeded"].as_bool().unwrap_or(false);
+        if responses.len() != if succeeded { success } else { failure }.len() {
+            return Err(self.strange(&told.body));
+        }
         let ranges = responses.iter().filter_map(|response| response.get("response_range")).map(range);
         let ranges = ranges.collect::<Option<Vec<_>>>().ok_or_else(|| self.strange(&told.body))?;
-        Ok(Outcome {
-            succeeded: told.body["succeeded"].as_bool().unwrap_or(false),
-            revision: self.number(&told.body["header"]["revision"])?,
-            ranges,
-            clock: told.clock,
-        })
+        Ok(Outcome { succeeded, revision: self.number(&told.body["header"]["revision"])?, ranges, clock: told.clock })
     }
 
     /// Sends a request, with a login if there is one; logs in again if etcd has forgotten it.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
 use super::hosts::Hosts;
 use super::network::{self, Authority};
-use super::tls::{Mode, Tls};
+use super::tls::Tls;
 use super::{Access, BackendError, Opened, Reached, Tell, Url};
 use crate::system::Timestamp;
 use link::{Link, Terms};
@@ -77,7 +77,7 @@ impl ZooKeeper {
         let own = url.take("path").unwrap_or_else(|| ROOT.to_owned());
         let own = node(&own).filter(|own| !own.is_empty());
         let own = own.ok_or("has a parameter path= that cannot be a node of ZooKeeper; write path=/shedlock")?;
-        let tls = tls(url)?;
+        let tls = Tls::of_choice(url, "ZooKeeper")?;
         url.nothing_left(&[["path"].as_slice(), &Tls::PARAMETERS].concat())?;
         let share = access.patience / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let password = password.or_else(|| access.password.clone());
@@ -317,21 +317,5 @@ fn node(text: &str) -> Option<String> {
     match text.is_empty() {
         true => Some(String::new()),
         false => text.split('/').all(path::is_node).then(|| format!("/{text}")),
-    }
-}
-
-/// Takes the TLS parameters from the URL.
-fn tls(url: &Url) -> Result<Option<Tls>, String> {
-    let tls = Tls::take(url, |_| None, Mode::Disable)?;
-    match tls.mode {
-        Mode::Allow | Mode::Prefer => {
-            Err("has an sslmode that leaves the choice to the server, which ZooKeeper does not support; write require or verify-full"
-                .to_owned())
-        }
-        Mode::Disable if tls.roots.is_some() || tls.identity.is_some() => {
-            Err("has certificates, and sslmode=disable".to_owned())
-        }
-        Mode::Disable => Ok(None),
-        _ => Ok(Some(tls)),
     }
 }
