@@ -1255,7 +1255,7 @@ _shedlock() {
             return 0
             ;;
         shedlock__subcmd__status)
-            opts="-h --json --local --exit-code --max-age --watch --backend --backend-file --backend-timeout --config --help"
+            opts="-h --json --local --exit-code --max-age --prometheus --watch --backend --backend-file --backend-timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

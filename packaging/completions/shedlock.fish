@@ -98,6 +98,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l config -d '
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l json -d 'Print JSON instead of a table, with the fields described in shedlock-json(5) and times in UTC'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l local -d 'Show times in this process\'s time zone (TZ, or the system\'s) instead of UTC'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l exit-code -d 'Exit with 1 if any of the locks is held, kept, paused or unknown to the backend'
+complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l prometheus -d 'Print the locks and their last runs as metrics in the text format of Prometheus'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l watch -d 'Refresh the table every two seconds, until interrupted'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l limit -d 'Show the newest N runs [default: 50; all with --since, --timeline or --svg]' -r -f

@@ -85,6 +85,13 @@ pub(crate) const SUBS: &[Sub] = &[
                 SHOW,
                 "For a monitor: print a line for each NAME, and exit with 1 unless the last success of each ended no longer than DURATION ago, on any host",
             ),
+            own(
+                "prometheus",
+                Kind::Flag,
+                "",
+                SHOW,
+                "Print the locks and their last runs as metrics in the text format of Prometheus",
+            ),
             own("watch", Kind::Flag, "", SHOW, "Refresh the table every two seconds, until interrupted"),
         ],
         shared: BACKEND,

@@ -15,7 +15,8 @@ use crate::duration::{self, brief};
 use crate::exit::{self, Exit};
 use crate::lock::{Lock, Locks, Runs, Wanted};
 use crate::report::{
-    Screen, Standing, Succeeded, Zone, harmless, last_success, locks_json, locks_table, past, standings,
+    Exposed, Screen, Standing, Succeeded, Zone, exposition, harmless, last_success, locks_json, locks_table, past,
+    standings,
 };
 use crate::system::Timestamp;
 
@@ -53,12 +54,16 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
         return succeeded(&names, most, &mut operator, &zone(matches)?);
     }
     let watch = matches.get_flag("watch");
+    let prometheus = matches.get_flag("prometheus");
     let view = View { names, zone: zone(matches)?, json: matches.get_flag("json"), screen: Screen::of_stdout() };
     let first = operator.ask(|backend| look(backend, &view.names))?;
     if watch {
         return watched(&mut operator, &view, first);
     }
     let standings = standings(&first.names, &first.locks, &first.runs.runs);
+    if prometheus {
+        return exposed(&first, &standings, &mut operator);
+    }
     warn(&view, &first, &standings, &mut operator);
     let done = print(view.of(&first, &standings).as_bytes())?;
     // A name that the backend has never seen is more likely mistyped than free. Some backends know a free lock only from its
@@ -68,7 +73,11 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 /// The options that exclude each other.
-const MODES: [(&str, &[&str]); 2] = [("max-age", &["json", "watch", "exit-code"]), ("watch", &["exit-code"])];
+const MODES: [(&str, &[&str]); 3] = [
+    ("max-age", &["json", "prometheus", "watch", "exit-code"]),
+    ("prometheus", &["json", "watch", "exit-code"]),
+    ("watch", &["exit-code"]),
+];
 
 fn exclusive(matches: &ArgMatches) -> Result<(), Mistake> {
     let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
@@ -125,6 +134,27 @@ fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(L
     }
     backend.disconnect();
     Ok((locks, runs))
+}
+
+/// Prints metrics of the locks.
+fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) -> anyhow::Result<Exit> {
+    if let Some(why) = &answer.unread {
+        return Err(Mistake::new(format!("the last runs could not be read: {why}")).into());
+    }
+    let mut locks = Vec::new();
+    for lock in standings.iter().filter(|lock| lock.is_known()) {
+        let last = lock.last_run().map_or(&[][..], std::slice::from_ref);
+        let mut success = last_success(last);
+        if success.is_none() && !last.is_empty() {
+            // Its last run did not succeed; an earlier one may have.
+            let wanted = Wanted { names: vec![lock.name.to_owned()], ..Wanted::default() };
+            let mut runs = operator.ask(|backend| backend.runs(&wanted))?;
+            runs.runs.retain(|run| run.name == lock.name);
+            success = last_success(&past(&runs.runs, &answer.locks));
+        }
+        locks.push(Exposed { lock, success });
+    }
+    print(exposition(&locks, answer.locks.now).as_bytes())
 }
 
 /// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.

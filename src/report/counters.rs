@@ -40,15 +40,19 @@ pub(super) struct Counters {
 }
 
 const AT_MOST: &str = "shedlock_at_most_seconds";
-const START: &str = "shedlock_last_start_timestamp_seconds";
-const END: &str = "shedlock_last_end_timestamp_seconds";
-const SUCCESS: &str = "shedlock_last_success_timestamp_seconds";
-const DURATION: &str = "shedlock_last_duration_seconds";
-const EXIT_CODE: &str = "shedlock_last_exit_code";
+pub(super) const START: &str = "shedlock_last_start_timestamp_seconds";
+pub(super) const END: &str = "shedlock_last_end_timestamp_seconds";
+pub(super) const SUCCESS: &str = "shedlock_last_success_timestamp_seconds";
+pub(super) const DURATION: &str = "shedlock_last_duration_seconds";
+pub(super) const EXIT_CODE: &str = "shedlock_last_exit_code";
 const RUNS: &str = "shedlock_runs_total";
+/// These are of the backend's locks, and in no file of a job.
+pub(super) const HELD: &str = "shedlock_lock_held";
+pub(super) const PAUSED: &str = "shedlock_lock_paused";
+pub(super) const UNTIL: &str = "shedlock_lock_until_timestamp_seconds";
 
 /// The texts of `# HELP`. node_exporter requires the same text in every file.
-const HELP: [(&str, &str); 7] = [
+const HELP: [(&str, &str); 10] = [
     (AT_MOST, "The longest that the job may run, --at-most."),
     (START, "When the job was last started."),
     (END, "When the job last ended, with any outcome."),
@@ -56,6 +60,9 @@ const HELP: [(&str, &str); 7] = [
     (DURATION, "How long the job ran when it last ended."),
     (EXIT_CODE, "The exit code of shedlock after the last run that was not skipped."),
     (RUNS, "Runs by outcome."),
+    (HELD, "1 while the lock is taken: by a run, after one, by a pause, or by another program."),
+    (PAUSED, "1 while the lock is paused."),
+    (UNTIL, "When the taken lock will be free unless it is renewed or released."),
 ];
 
 impl Counters {
@@ -84,6 +91,7 @@ impl Counters {
 
     /// Formats the metrics in version 0.0.4 of Prometheus' text format. The counters come last, so a truncated file lacks one.
     pub(super) fn text(&self, name: &LockName) -> String {
+        let name = name.as_str();
         let seconds = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
         let gauges = [
             (AT_MOST, self.at_most.map(self::seconds)),
@@ -108,6 +116,7 @@ impl Counters {
 
     /// Parses the output of [`Counters::text`], also from another version; `None` for any other text.
     pub(super) fn read(text: &str, name: &LockName) -> Option<Self> {
+        let name = name.as_str();
         let mut counters = Self::default();
         let mut counted = [false; OUTCOMES.len()];
         // Without the final newline the last number may be truncated.
@@ -140,20 +149,20 @@ impl Counters {
     }
 }
 
-fn head(metric: &str, kind: &str) -> String {
+pub(super) fn head(metric: &str, kind: &str) -> String {
     let help = HELP.iter().find_map(|(of, help)| (*of == metric).then_some(*help)).unwrap_or_default();
     format!("# HELP {metric} {help}\n# TYPE {metric} {kind}\n")
 }
 
 /// Formats the metric name and its labels.
-fn series(metric: &str, name: &LockName, outcome: Option<&str>) -> String {
-    let name = name.as_str().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+pub(super) fn series(metric: &str, name: &str, outcome: Option<&str>) -> String {
+    let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let outcome = outcome.map(|outcome| format!(",outcome=\"{outcome}\"")).unwrap_or_default();
     format!("{metric}{{name=\"{name}\"{outcome}}} ")
 }
 
 /// Formats seconds, with milliseconds if there are any.
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     let millis = time.subsec_millis();
     if millis == 0 { time.as_secs().to_string() } else { format!("{}.{millis:03}", time.as_secs()) }
 }

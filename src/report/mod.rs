@@ -2,6 +2,7 @@
 
 mod counters;
 mod events;
+mod exposition;
 mod findings;
 mod holding;
 mod line;
@@ -22,6 +23,7 @@ mod verbosity;
 #[cfg(test)]
 pub(crate) use events::schema;
 pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
+pub(crate) use exposition::{Exposed, exposition};
 pub(crate) use findings::Findings;
 pub(crate) use holding::{holding, until};
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};

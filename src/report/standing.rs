@@ -101,6 +101,26 @@ impl Standing<'_> {
         self.state != State::Free
     }
 
+    pub(super) fn is_paused(&self) -> bool {
+        self.state == State::Paused
+    }
+
+    /// Returns when the lock will be free, if that is known.
+    pub(super) fn ends(&self) -> Option<Timestamp> {
+        self.held().filter(|lock| !self.is_endless(lock))?.state.until
+    }
+
+    /// Returns the newest run other than the one that holds the lock.
+    pub(crate) fn last_run(&self) -> Option<&Past<'_>> {
+        self.last.as_ref()
+    }
+
+    /// Returns when a run of the history last started.
+    pub(super) fn last_start(&self) -> Option<Timestamp> {
+        let of_holder = self.token.and_then(|_| self.since()).filter(|_| self.state == State::Held);
+        of_holder.or_else(|| self.last?.run.started_at)
+    }
+
     /// Returns whether the backend knows the lock.
     pub(crate) fn is_known(&self) -> bool {
         self.known

@@ -64,7 +64,7 @@ fn counted(text: &str) -> [f64; 6] {
 
 /// Prometheus' own parser accepts it, and its rules for names have nothing to say either.
 #[track_caller]
-fn is_accepted(text: &str) {
+pub(crate) fn is_accepted(text: &str) {
     let mut checker = Command::new("promtool");
     checker.args(["check", "metrics"]).stdin(Stdio::piped());
     let mut checker = start(&mut checker);
@@ -468,14 +468,48 @@ fn the_questions_of_the_readme_can_be_asked() {
     assert_eq!(finished.code(), Some(0), "{finished:?}");
 }
 
+/// By the documented model of dashboards: each panel has its own id and place, a data source that the reader chooses, and
+/// expressions that Prometheus can parse.
+#[test]
+fn the_dashboard_is_one_for_grafana() {
+    let place = Place::new();
+    let text = fs::read_to_string(Path::new(ROOT).join("packaging/prometheus/dashboard.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(dashboard["id"].is_null() && dashboard["schemaVersion"].as_u64().unwrap() >= 36);
+    assert_eq!(dashboard["templating"]["list"][0]["type"], "datasource");
+    let panels = dashboard["panels"].as_array().unwrap();
+    let (mut ids, mut cells, mut rules) = (BTreeSet::new(), BTreeSet::new(), String::new());
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        assert!(panel["title"].is_string() && panel["type"].is_string(), "{panel}");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
+        let [x, y, width, height] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(x + width <= 24, "{panel}");
+        for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "two panels at {cell:?}: {panel}");
+        }
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap().replace("$name", ".*").replace("$__range", "1d");
+            rules += &format!("      - record: question\n        expr: >-\n          {expression}\n");
+        }
+    }
+    fs::write(place.path("rules.yml"), format!("groups:\n  - name: panels\n    rules:\n{rules}")).unwrap();
+    let finished =
+        finish(Command::new("promtool").args(["check", "rules", "--lint=none"]).arg(place.path("rules.yml")));
+    assert_eq!(finished.code(), Some(0), "{finished:?}");
+}
+
 #[test]
 fn rules_and_explanation_name_the_metrics_that_are_written() {
     let place = place();
     finish(&mut run(&place, "job", &["true"])).is_silent_with(0);
-    let text = text(&place, "job");
+    let hold = hold(&place, "job");
+    let of_backend = finish(&mut place.shedlock(["status", "--prometheus"])).stdout;
+    hold.end().is_silent_with(0);
+    let text = text(&place, "job") + &of_backend;
     let written: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    for file in ["shedlock.rules.yml", "README.md"] {
+    for file in ["shedlock.rules.yml", "README.md", "dashboard.json"] {
         let text = fs::read_to_string(Path::new(ROOT).join("packaging/prometheus").join(file)).unwrap();
         let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
         let named: BTreeSet<&str> = words.filter(|word| word.starts_with("shedlock_")).collect();

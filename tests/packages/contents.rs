@@ -48,7 +48,7 @@ pub(crate) fn of_a_system() -> Contents {
     let documents = "usr/share/doc/shedlock";
     add_all(&mut contents, &format!("{documents}/examples"), "packaging/examples");
     add_all(&mut contents, &format!("{documents}/examples/kubernetes"), "packaging/kubernetes");
-    for name in ["README.md", "shedlock.rules.yml"] {
+    for name in ["README.md", "dashboard.json", "shedlock.rules.yml"] {
         let place = format!("{documents}/examples/prometheus/{name}");
         add(&mut contents, &place, &format!("packaging/prometheus/{name}"));
     }

@@ -161,7 +161,7 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
         let files = names_in(&Path::new(ROOT).join(directory)).into_iter().filter(|file| file.ends_with(ending));
         wanted.extend(files.map(|file| format!("/usr/share/doc/shedlock/{place}/{file}")));
     }
-    let rules = ["README.md", "shedlock.rules.yml"];
+    let rules = ["README.md", "dashboard.json", "shedlock.rules.yml"];
     wanted.extend(rules.map(|file| format!("/usr/share/doc/shedlock/examples/prometheus/{file}")));
     let mut found: Vec<&str> = files.into_iter().filter(|file| !file.ends_with('/')).collect();
     found.sort_unstable();

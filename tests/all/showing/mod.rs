@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::metrics::is_accepted;
 use super::site::{Site, on_every_backend};
 use super::support::process::detached;
 use super::support::schema::Schema;
@@ -83,6 +84,7 @@ on_every_backend! {
     a_name_that_nobody_has_heard_of_has_no_history
     the_exit_code_tells_whether_a_lock_is_held
     a_monitor_is_told_which_jobs_have_not_succeeded_lately
+    prometheus_reads_the_locks_and_their_last_runs
     names_that_differ_in_case_are_both_shown
     a_taking_that_is_yet_to_come_is_remarked_upon
     what_a_check_has_used_is_not_in_the_way
@@ -385,6 +387,38 @@ fn a_monitor_is_told_which_jobs_have_not_succeeded_lately<S: Store>(site: &Site<
     let (code, lines, stderr) = asked("1h", &["goood"]);
     assert_eq!((code, lines), (Some(1), vec!["goood: no success is recorded; no run is recorded".to_owned()]));
     assert_eq!(stderr, "shedlock: there is no lock `goood` yet\nhint: did you mean `good`?\n");
+}
+
+fn prometheus_reads_the_locks_and_their_last_runs<S: Store>(site: &Site<S>) {
+    assert_eq!(site.printed(&["status", "--prometheus"]), "");
+    site.ran("one", &["true"]).is_silent_with(0);
+    let succeeded = &site.json(&["history", "one"])[0];
+    // What comes after it counts neither as a success nor hides the one before.
+    for _ in 0..3 {
+        assert_eq!(site.ran("one", &["sh", "-c", "exit 4"]).code(), Some(4));
+    }
+    let holder = site.hold("two \"2\"", &[], "true");
+    site.ran("three", &["true"]).is_silent_with(0);
+    site.printed(&["pause", "three", "--for", "1h"]);
+    let text = site.printed(&["status", "--prometheus"]);
+    is_accepted(&text);
+    let value = |metric: &str, name: &str| {
+        let series = format!("shedlock_{metric}{{name=\"{name}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
+    };
+    let held = |name: &str| (value("lock_held", name), value("lock_paused", name));
+    assert_eq!(held("one"), (Some(0.0), Some(0.0)));
+    assert_eq!(held(r#"two \"2\""#), (Some(1.0), Some(0.0)));
+    assert_eq!(held("three"), (Some(1.0), Some(1.0)));
+    assert_eq!(value("last_exit_code", "one"), Some(4.0));
+    let success = value("last_success_timestamp_seconds", "one").unwrap();
+    assert!((success * 1000.0 - millis(&succeeded["ended_at"]) as f64).abs() < 1.0, "{success} {succeeded}");
+    assert!(value("last_end_timestamp_seconds", "one") >= Some(success));
+    assert_eq!(value("last_success_timestamp_seconds", r#"two \"2\""#), None);
+    let started = value("last_start_timestamp_seconds", r#"two \"2\""#).unwrap();
+    let until = value("lock_until_timestamp_seconds", r#"two \"2\""#).unwrap();
+    assert!(started < until, "{text}");
+    holder.end().is_silent_with(0);
 }
 
 fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {

@@ -287,6 +287,7 @@ fn what_excludes_each_other_and_what_is_no_number_is_told() {
         (&["history", ""], "NAME is empty"),
         (&["status", "--watch", "--exit-code"], "--watch and --exit-code exclude each other"),
         (&["status", "--max-age", "1h", "--json", "x"], "--max-age and --json exclude each other"),
+        (&["status", "--prometheus", "--watch"], "--prometheus and --watch exclude each other"),
         (&["status", "--max-age", "1h"], "--max-age needs a NAME"),
         (&["status", "--max-age", "0", "x"], "--max-age is 0"),
         (&["status", "--max-age", "soon", "x"], "--max-age `soon` is not"),
