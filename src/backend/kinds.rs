@@ -35,7 +35,7 @@ kinds! {
     "etcd": super::etcd::Etcd::open, ["etcd"], "etcd://HOST";
     "kubernetes": super::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
     "zookeeper": super::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
-    "mongodb": super::mongodb::MongoDb::open, ["mongodb"], "mongodb://HOST/DATABASE";
+    "mongodb": super::mongodb::MongoDb::open, ["mongodb", "mongodb+srv"], "mongodb://HOST/DATABASE";
 }
 
 /// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,

@@ -122,14 +122,14 @@ pub(super) fn said_nothing() -> BackendError {
 }
 
 /// Returns the error for a server that has not answered a request.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
 pub(super) fn silence() -> BackendError {
     BackendError::transient("no answer in time")
         .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
 /// Explains why the system cannot connect; `socket` says how a URL names another socket.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
 pub(super) fn of_system(kind: io::ErrorKind, socket: &str) -> Option<BackendError> {
     Some(match kind {
         io::ErrorKind::PermissionDenied => BackendError::permanent("no permission to use the server's socket"),

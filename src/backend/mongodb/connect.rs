@@ -1,20 +1,26 @@
 //! The URL of a MongoDB, and the options of its driver.
 
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::mongodb::options::{
     ClientOptions, Credential, ReadConcern, SelectionCriteria, ServerAddress, Tls as DriverTls, TlsOptions,
     WriteConcern,
 };
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::backend::hosts::Hosts;
 use crate::backend::network::{Authority, Host, list};
-use crate::backend::tls::{Checks, Mode, Roots, Tls};
+use crate::backend::tls::{self, Checks, Mode, Tls};
 use crate::backend::{Access, BackendError, Url};
+use crate::system::error_text;
 
 pub(super) const PORT: u16 = 27017;
 /// The parameters of the URL.
-const PARAMETERS: [&str; 7] = ["collection", "authSource", "replicaSet", "sslmode", "sslrootcert", "sslcert", "sslkey"];
+const PARAMETERS: [&str; 5] = ["collection", "authSource", "replicaSet", "tls", "ssl"];
 /// Part of an attempt's time for finding the primary server, so that the driver can say why there is none.
 const SELECTION: f64 = 0.8;
 
@@ -36,9 +42,19 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn parse(url: &Url, access: &Access) -> Result<Self, String> {
+        if url.scheme() == "mongodb+srv" {
+            return Err("has the scheme `mongodb+srv:`, which is not supported; name the members that its SRV record \
+                        lists: mongodb://HOST,HOST/DATABASE?replicaSet=NAME&tls=true"
+                .to_owned());
+        }
         let collection = url.take("collection").unwrap_or_else(|| "shedLock".to_owned());
-        let (source, replica_set) = (url.take("authSource"), url.take("replicaSet"));
-        let tls = Tls::take(url, |_| None, Mode::Disable)?;
+        let [source, replica_set] = ["authSource", "replicaSet"].map(|key| url.take(key).filter(|it| !it.is_empty()));
+        let mode = match url.take("tls").or_else(|| url.take("ssl")).as_deref() {
+            None | Some("false") => Mode::Disable,
+            Some("true") => Mode::VerifyFull,
+            Some(other) => return Err(format!("has tls={other}; known are true, false")),
+        };
+        let tls = Tls::take(url, |_| None, mode)?;
         url.nothing_left(&[&PARAMETERS[..], &Tls::PARAMETERS[..]].concat())?;
         let Authority { user, password, hosts, path } = Authority::parse(url)?;
         if path.is_empty() || path.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
@@ -56,9 +72,6 @@ impl Place {
                 );
             }
         };
-        if tls.as_ref().and_then(|tls| tls.identity.as_ref()).is_some_and(|own| own.certificate != own.key) {
-            return Err("has sslcert and sslkey in two files; for MongoDB put both into one".to_owned());
-        }
         let password = password.or_else(|| access.password.clone());
         let login = user.map(|user| (user, password.unwrap_or_default()));
         let label = format!("backend mongodb://{}/{path}", list(&hosts));
@@ -67,8 +80,8 @@ impl Place {
         Ok(Self { hosts, login, database: path, collection, tls, patience, label, source, replica_set })
     }
 
-    /// Returns the options of the driver for attempts of this length.
-    pub(super) fn options(&self, limit: Duration) -> Result<ClientOptions, BackendError> {
+    /// Returns the options of the driver for attempts of this length, and the files that it reads when it starts.
+    pub(super) fn options(&self, limit: Duration) -> Result<(ClientOptions, Vec<File>), BackendError> {
         let mut options = ClientOptions::default();
         let address =
             |host: &Host| ServerAddress::Tcp { host: host.name.clone(), port: Some(host.port.unwrap_or(PORT)) };
@@ -80,7 +93,8 @@ impl Place {
             let source = self.source.clone().unwrap_or_else(|| "admin".to_owned());
             Credential::builder().username(user.clone()).password(password.clone()).source(source).build()
         });
-        options.tls = self.tls.as_ref().map(driver_tls).transpose()?;
+        let mut files = Vec::new();
+        options.tls = self.tls.as_ref().map(|tls| driver_tls(tls, &mut files)).transpose()?;
         // One connection, on which the clock and the document are read one after the other.
         options.max_pool_size = Some(1);
         options.connect_timeout = Some(limit);
@@ -92,7 +106,7 @@ impl Place {
         options.read_concern = Some(ReadConcern::local());
         options.write_concern =
             Some(WriteConcern::builder().w(::mongodb::options::Acknowledgment::Majority).w_timeout(limit).build());
-        Ok(options)
+        Ok((options, files))
     }
 
     /// Returns the commands that create the collection and give a user the rights that it needs.
@@ -110,16 +124,36 @@ impl Place {
 }
 
 /// Converts the TLS settings. The driver reads the files itself; reading them first shows which one is wrong.
-fn driver_tls(tls: &Tls) -> Result<DriverTls, BackendError> {
+fn driver_tls(tls: &Tls, files: &mut Vec<File>) -> Result<DriverTls, BackendError> {
     tls.judge_files()?;
+    let mut file = |pem: &[u8]| {
+        let file = in_memory(pem).map_err(|error| {
+            BackendError::permanent(format!("TLS cannot be set up: no file in memory: {}", error_text(&error)))
+        })?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        files.push(file);
+        Ok::<_, BackendError>(path)
+    };
     let mut options = TlsOptions::default();
     options.allow_invalid_certificates = Some(tls.checks() == Checks::Nothing);
-    options.ca_file_path = match &tls.roots {
-        Some(Roots::File(path)) => Some(path.clone()),
-        Some(Roots::System) | None => None,
+    options.ca_file_path = tls.authorities()?.map(|pem| file(&pem)).transpose()?;
+    options.cert_key_file_path = match &tls.identity {
+        Some(own) => {
+            let [certificate, key] =
+                [("sslcert", &own.certificate), ("sslkey", &own.key)].map(|(of, path)| tls::read(of, path));
+            Some(file(&[certificate?, b"\n".to_vec(), key?].concat())?)
+        }
+        None => None,
     };
-    options.cert_key_file_path = tls.identity.as_ref().map(|identity| identity.certificate.clone());
     Ok(DriverTls::Enabled(options))
+}
+
+/// Returns a file with this text. The driver reads certificates from files only, the system's may be many files, and a
+/// client's certificate and its key have to be in one.
+fn in_memory(text: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("certificates", MemfdFlags::CLOEXEC)?);
+    file.write_all(text)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -136,12 +170,20 @@ mod tests {
         assert_eq!((place.database.as_str(), place.collection.as_str()), ("ops", "locks"));
         assert_eq!(place.login, Some(("jobs".to_owned(), "p".to_owned())));
         assert_eq!(place.label, "backend mongodb://a:1,b/ops");
-        let options = place.options(Duration::from_secs(1)).unwrap();
+        let (options, _) = place.options(Duration::from_secs(1)).unwrap();
         assert_eq!((options.hosts.len(), options.direct_connection), (2, Some(false)));
         assert_eq!(
-            parsed("mongodb://a/ops").unwrap().options(Duration::from_secs(1)).unwrap().direct_connection,
+            parsed("mongodb://a/ops").unwrap().options(Duration::from_secs(1)).unwrap().0.direct_connection,
             Some(true)
         );
+    }
+
+    #[test]
+    fn a_url_says_whether_tls_is_spoken() {
+        let mode = |query: &str| parsed(&format!("mongodb://a/ops?{query}")).unwrap().tls.map(|tls| tls.mode);
+        assert_eq!(["tls=false", "ssl=false", "replicaSet="].map(mode), [None, None, None]);
+        assert_eq!(["tls=true", "ssl=true"].map(mode), [Some(Mode::VerifyFull); 2]);
+        assert_eq!(mode("tls=true&sslmode=require"), Some(Mode::Require));
     }
 
     #[test]
@@ -151,7 +193,8 @@ mod tests {
             ("mongodb://a/b.c", "names no database"),
             ("mongodb://a/b?collection=$x", "cannot be a collection's name"),
             ("mongodb://a/b?sslmode=prefer", "is not for MongoDB"),
-            ("mongodb://a/b?sslcert=x&sslkey=y", "in two files"),
+            ("mongodb://a/b?tls=yes", "has tls=yes; known are true, false"),
+            ("mongodb+srv://a/b", "mongodb://HOST,HOST/DATABASE?replicaSet=NAME&tls=true"),
             ("mongodb://a/b?w=1", "unknown parameter `w`"),
         ] {
             let error = parsed(url).err().unwrap();

@@ -1,11 +1,14 @@
 //! The meaning of the errors that the driver and the server report.
 
+use std::io;
+
 use ::mongodb::bson::Document;
 use ::mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
+use ::mongodb::event::sdam::SdamEvent;
 
 use super::document;
-use crate::backend::{BackendError, ErrorClass};
-use crate::system::Timestamp;
+use crate::backend::{BackendError, ErrorClass, network, tls};
+use crate::system::{Timestamp, error_text};
 
 /// Characters shown of a text of the driver's.
 const SHOWN: usize = 300;
@@ -70,35 +73,81 @@ fn of_kind(error: &Error) -> BackendError {
         ErrorKind::Write(WriteFailure::WriteError(error)) => {
             BackendError::permanent(format!("the server refuses: {}", one_line(&error.message)))
         }
-        ErrorKind::Io(error) => BackendError::transient(one_line(&error.to_string())),
-        ErrorKind::ConnectionPoolCleared { .. } => BackendError::transient("the connection to the server broke"),
+        ErrorKind::Io(error) => of_network(error),
+        ErrorKind::ConnectionPoolCleared { .. } => closed(),
         ErrorKind::DnsResolve { message, .. } => BackendError::transient(one_line(message)),
         ErrorKind::InvalidTlsConfig { message, .. } => {
             BackendError::permanent(format!("TLS cannot be set up: {}", one_line(message)))
         }
+        ErrorKind::InvalidResponse { .. } => BackendError::transient("the server does not answer as a MongoDB does")
+            .hint("check that host and port are those of a MongoDB"),
         kind => {
             BackendError::permanent(one_line(&kind.to_string())).hint("check that host and port are those of a MongoDB")
         }
     }
 }
 
+/// Explains why none of the servers can be reached, if that is what an event says. The driver itself would go on trying, and
+/// a lock that it gets in the end would be believed to have been asked for at the beginning.
+pub(super) fn unreachable(event: &SdamEvent) -> Option<BackendError> {
+    let SdamEvent::TopologyDescriptionChanged(changed) = event else { return None };
+    let servers = changed.new_description.servers();
+    let errors = servers.iter().map(|(address, server)| Some((address.to_string(), of_kind(server.error()?))));
+    let mut errors: Vec<_> = errors.collect::<Option<_>>()?;
+    // The same one each time; a refusal that will stay matters most.
+    errors.sort_by_key(|(address, error)| (error.class != ErrorClass::Permanent, address.clone()));
+    errors.into_iter().next().map(|(_, error)| error)
+}
+
 /// Explains why there is no server to write to: the driver lists what each of them said.
 fn of_selection(message: &str) -> BackendError {
-    if let Some(complaint) = crate::backend::tls::complaint(message) {
+    let has = |text| message.contains(text);
+    if let Some(complaint) = tls::complaint(message) {
+        complaint
+    } else if has("Authentication failed") || has("SCRAM failure") {
+        BackendError::permanent("the server rejects this user and password").hint(
+            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
+        )
+    } else if has("reports wire version") {
+        BackendError::permanent(one_line(message)).hint("MongoDB 4.4 or later is needed")
+    } else if has("Set Name: ") && !has("Address: ") {
+        BackendError::transient("no host of the URL is a member of the replica set that replicaSet names")
+            .hint("rs.status() shows the name; leave replicaSet out for a server that is in no replica set")
+    } else if has("Secondary") || has("Type: Other") || has("Error: ") {
+        BackendError::transient("no server can be written to: there is no primary server")
+            .hint("check the members of the replica set with rs.status(), and that the URL names all of them")
+    } else {
+        network::silence()
+    }
+}
+
+/// Explains an error of a connection, or of making one.
+fn of_network(error: &io::Error) -> BackendError {
+    let said = error.to_string();
+    let is_closed = matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+    );
+    if let Some(complaint) = tls::complaint(&said) {
         return complaint;
     }
-    if message.contains("Authentication failed") || message.contains("SCRAM failure") {
-        return BackendError::permanent("the server rejects this user and password").hint(
-            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
-        );
+    if said.starts_with("failed to lookup address") {
+        return BackendError::transient("a host of the URL has no address")
+            .hint("check the names with `getent hosts NAME`");
     }
-    if message.contains("reports wire version") {
-        return BackendError::permanent(one_line(message)).hint("MongoDB 4.4 or later is needed");
+    if is_closed {
+        return closed();
     }
-    let why = message.split("Error: ").nth(1).map(|rest| rest.split([',', '}']).next().unwrap_or(rest).trim());
-    let why = why.map_or_else(|| "there is no primary server".to_owned(), one_line);
-    BackendError::transient(format!("no server can be written to: {why}"))
-        .hint("check that the servers are running, that host and port are right, and rs.status()")
+    network::of_system(error.kind(), "").unwrap_or_else(|| BackendError::transient(error_text(error)))
+}
+
+fn closed() -> BackendError {
+    BackendError::transient("the server closed the connection")
+        .hint("the server may be starting, or speak TLS on this port and need tls=true, or not speak it")
 }
 
 fn of_command(error: &CommandError) -> BackendError {

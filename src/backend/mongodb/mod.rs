@@ -7,10 +7,15 @@ mod connect;
 mod document;
 mod errors;
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use ::mongodb::Database;
 use ::mongodb::bson::{Document, doc};
+use ::mongodb::event::EventHandler;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
 use super::network::{self, Host};
@@ -29,6 +34,8 @@ pub(super) struct MongoDb {
 /// The driver and what runs it.
 struct Session {
     database: Option<Database>,
+    /// Why no server can be reached, as soon as each of them has been tried.
+    unreachable: UnboundedReceiver<BackendError>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -55,27 +62,39 @@ impl MongoDb {
     ) -> Result<T, BackendError> {
         let bound = self.place.hosts.attempts.begin(Moment::now());
         let limit = bound.each(1);
-        let session = match self.session.take() {
+        let mut session = match self.session.take() {
             Some(session) => session,
             None => Session::new(&self.place, limit)?,
         };
         let Some(database) = &session.database else { return Err(errors::no_runtime("no driver")) };
-        let answer = session.runtime.block_on(async { tokio::time::timeout(limit, operation(database)).await });
+        let unreachable = &mut session.unreachable;
+        let answer = session.runtime.block_on(async {
+            let mut operation = pin!(tokio::time::timeout(limit, operation(database)));
+            poll_fn(|context| match operation.as_mut().poll(context) {
+                Poll::Pending if effect == Effect::Reads => match unreachable.poll_recv(context) {
+                    Poll::Ready(Some(why)) => Poll::Ready(Err(why)),
+                    _ => Poll::Pending,
+                },
+                operation => operation.map(Ok),
+            })
+            .await
+        });
         let failure = match answer {
-            Ok(Ok(answer)) => {
+            Err(why) => why,
+            Ok(Ok(Ok(answer))) => {
                 note_reached();
                 self.place.hosts.attempts.succeeded();
                 self.session = Some(session);
                 return Ok(answer);
             }
-            Ok(Err(error)) if errors::is_answer(&error) => {
+            Ok(Ok(Err(error))) if errors::is_answer(&error) => {
                 self.place.hosts.attempts.succeeded();
                 self.session = Some(session);
                 return Err(errors::explain(&error, effect));
             }
-            Ok(Err(error)) => errors::explain(&error, effect),
-            Err(_) if effect == Effect::Writes => network::said_nothing().ambiguous(),
-            Err(_) => network::said_nothing(),
+            Ok(Ok(Err(error))) => errors::explain(&error, effect),
+            Ok(Err(_)) if effect == Effect::Writes => network::said_nothing().ambiguous(),
+            Ok(Err(_)) => network::said_nothing(),
         };
         self.place.hosts.attempts.failed(bound, Moment::now());
         Err(failure)
@@ -124,12 +143,19 @@ impl Session {
     fn new(place: &Place, limit: Duration) -> Result<Self, BackendError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| errors::no_runtime(&error.to_string()))?;
+        place.hosts.all.iter().for_each(Host::prepare_lookup);
+        let (tell, unreachable) = unbounded_channel();
         let database = {
             let _inside = runtime.enter();
-            let client = ::mongodb::Client::with_options(place.options(limit)?);
+            let (mut options, _files) = place.options(limit)?;
+            options.sdam_event_handler = Some(EventHandler::callback(move |event| {
+                // The other end is gone with the session.
+                let _ = errors::unreachable(&event).map(|why| tell.send(why));
+            }));
+            let client = ::mongodb::Client::with_options(options);
             client.map_err(|error| errors::explain(&error, Effect::Reads))?.database(&place.database)
         };
-        Ok(Self { database: Some(database), runtime })
+        Ok(Self { database: Some(database), unreachable, runtime })
     }
 }
 
