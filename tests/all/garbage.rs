@@ -197,14 +197,57 @@ fn answers() -> Vec<Vec<Vec<u8>>> {
         ],
         vec![vec![], http("302 Found\r\nLocation: http://127.0.0.1:1/", "")],
     ]);
+    // MongoDB: lengths that cannot be, messages of another kind, documents that end too soon or never, a server that is too
+    // old or too new, one without a time, one that refuses in two lines, and one that loses its mind after it was found.
+    let message = |kind: u32, body: &[u8]| {
+        let length = u32::try_from(16 + body.len()).unwrap();
+        [length, 9, 1, kind].iter().flat_map(|word| word.to_le_bytes()).chain(body.iter().copied()).collect::<Vec<u8>>()
+    };
+    let document = |fields: &[u8]| {
+        let length = u32::try_from(5 + fields.len()).unwrap().to_le_bytes();
+        [length.as_slice(), fields, b"\0"].concat()
+    };
+    let reply = |fields: &[u8]| message(2013, &[b"\0\0\0\0\0".as_slice(), &document(fields)].concat());
+    let first = |fields: &[u8]| message(1, &[[0; 16].as_slice(), &1_u32.to_le_bytes(), &document(fields)].concat());
+    let number = |name: &str, number: u32| [b"\x10".as_slice(), name.as_bytes(), b"\0", &number.to_le_bytes()].concat();
+    let ok = |newest: u32| {
+        let sizes = [
+            number("maxBsonObjectSize", 1 << 24),
+            number("maxMessageSizeBytes", 1 << 25),
+            number("maxWriteBatchSize", 1),
+        ];
+        let versions = [
+            number("minWireVersion", newest.min(40).saturating_sub(9)),
+            number("maxWireVersion", newest),
+            number("ok", 1),
+        ];
+        [b"\x08ismaster\0\x01".to_vec(), sizes.concat(), versions.concat()].concat()
+    };
+    let complaint = [number("ok", 0), number("code", 13), b"\x02errmsg\0\x0a\0\0\0two\nlines\0\0".to_vec()].concat();
+    all.extend([
+        vec![vec![], message(1, b"")],
+        vec![vec![], message(7, &document(b""))],
+        vec![vec![], b"\xff\xff\xff\xff\x09\0\0\0\x01\0\0\0\x01\0\0\0".to_vec()],
+        vec![vec![], b"\xff\xff\xff\x7f\x09\0\0\0\x01\0\0\0\xdd\x07\0\0".to_vec()],
+        vec![vec![], first(b"")],
+        vec![vec![], first(&ok(2))],
+        vec![vec![], first(&ok(2000))],
+        vec![vec![], first(&complaint)],
+        vec![vec![], first(b"\x02ok\0\xff\xff\xff\x7fx")],
+        vec![vec![], reply(&ok(13)), noise(11, 300)],
+        vec![vec![], first(&ok(13)), reply(&ok(13)), reply(&ok(13))],
+        vec![vec![], first(&ok(13)), reply(&complaint)],
+        vec![vec![], first(&ok(13)), noise(12, 300)],
+        vec![vec![], first(&ok(13)), reply(b"\x03a\0\x03a\0\x03a\0"), b"x".to_vec()],
+    ]);
     all.extend((0..3).map(|seed| vec![noise(seed, 40)]));
     all.extend((0..3).map(|seed| vec![vec![], noise(100 + seed, 200)]));
     all
 }
 
 /// A URL of each backend that leads to a port, with a password where that is not one answer more to give.
-fn urls(port: u16) -> [String; 11] {
-    [
+fn urls(port: u16) -> Vec<String> {
+    vec![
         format!("postgres://jobs:{SECRET}@127.0.0.1:{port}/x"),
         format!("mysql://jobs:{SECRET}@127.0.0.1:{port}/x"),
         format!("redis://127.0.0.1:{port}"),
@@ -216,6 +259,12 @@ fn urls(port: u16) -> [String; 11] {
         format!("zookeeper://jobs:{SECRET}@127.0.0.1:{port}?sslmode=require"),
         format!("kubernetes://127.0.0.1:{port}/jobs?sslmode=disable"),
         format!("kubernetes://127.0.0.1:{port}/jobs"),
+        #[cfg(feature = "mongodb")]
+        format!("mongodb://127.0.0.1:{port}/x"),
+        #[cfg(feature = "mongodb")]
+        format!("mongodb://jobs:{SECRET}@127.0.0.1:{port}/x"),
+        #[cfg(feature = "mongodb")]
+        format!("mongodb://127.0.0.1:{port}/x?sslmode=require"),
     ]
 }
 

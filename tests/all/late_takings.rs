@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::relay::{Act, Chunk, Relay};
 use super::support::process::touch;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
+#[cfg(feature = "mongodb")]
+use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 const NAME: &str = "late";
@@ -18,6 +20,9 @@ const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
 
 /// In every write to a Lease, and only there.
 const HOLDER: &[u8] = b"holderIdentity";
+/// In every write of a document, and only there.
+#[cfg(feature = "mongodb")]
+const LOCKED_BY: &[u8] = b"lockedBy";
 
 macro_rules! stories {
     ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident, $etcd:ident;)*) => {
@@ -95,6 +100,18 @@ fn kubernetes_refuses_a_taking_that_was_given_up() {
 #[test]
 fn kubernetes_fails_and_says_that_it_left_a_taking_on_its_way() {
     says_so_after_trouble(&KubernetesStore::plain(), HOLDER);
+}
+
+#[cfg(feature = "mongodb")]
+#[test]
+fn mongodb_refuses_a_taking_that_was_given_up() {
+    is_refused(&MongoDbStore::new(), LOCKED_BY);
+}
+
+#[cfg(feature = "mongodb")]
+#[test]
+fn mongodb_fails_and_says_that_it_left_a_taking_on_its_way() {
+    says_so_after_trouble(&MongoDbStore::new(), LOCKED_BY);
 }
 
 fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::support::{Place, finish};
+#[cfg(feature = "mongodb")]
+use servers::stores::MongoDbStore;
 use servers::stores::{
     EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Run, Store, ZooKeeperStore,
 };
@@ -245,6 +247,24 @@ on_server! {
     // A taking is two requests, and the third reads what is to be released.
     a_release_whose_answers_are_all_lost_has_freed_the_lock: plain, |request| request >= 3;
     a_person_does_not_notice_that_answers_are_lost: writing, |request| request % 2 == 1;
+    who_does_not_know_whether_it_is_paused_is_told_so: plain, |request| request >= 2;
+}
+
+/// Is in every request that writes a document.
+#[cfg(feature = "mongodb")]
+fn locking() -> Vec<u8> {
+    b"lockedBy".to_vec()
+}
+
+#[cfg(feature = "mongodb")]
+on_server! {
+    mongodb: MongoDbStore;
+    a_taking_whose_answer_is_lost_is_found_to_be_ours: locking, |request| request == 0;
+    a_taking_that_is_given_up_is_given_back: locking, |_| true;
+    a_release_whose_answer_is_lost_is_repeated_without_a_word: locking, |request| request == 1;
+    // A taking is two requests, and the third reads what is to be released.
+    a_release_whose_answers_are_all_lost_has_freed_the_lock: plain, |request| request >= 3;
+    a_person_does_not_notice_that_answers_are_lost: locking, |request| request % 2 == 1;
     who_does_not_know_whether_it_is_paused_is_told_so: plain, |request| request >= 2;
 }
 

@@ -7,6 +7,8 @@ use std::thread;
 
 use super::relay::{Act, Relay};
 use super::support::{Place, finish, wait_until};
+#[cfg(feature = "mongodb")]
+use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
 /// How many places the usual run tries, for each kind of harm.
@@ -44,6 +46,11 @@ sweeps! {
     EtcdStore: etcd_survives_harm_at_a_sample_of_places, etcd_survives_harm_after_each_byte;
     KubernetesStore: kubernetes_survives_harm_at_a_sample_of_places, kubernetes_survives_harm_after_each_byte;
     ZooKeeperStore: zookeeper_survives_harm_at_a_sample_of_places, zookeeper_survives_harm_after_each_byte;
+}
+
+#[cfg(feature = "mongodb")]
+sweeps! {
+    MongoDbStore: mongodb_survives_harm_at_a_sample_of_places, mongodb_survives_harm_after_each_byte;
 }
 
 fn sweep(store: &impl Store, step: impl Fn(usize) -> usize) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(crate) const USAGE: &str = "usage: cargo test --test checker -- [--minutes N] [--hosts N] [--seed N] [--broken NAME] sqlite|postgres|mariadb|redis|etcd|zookeeper|kubernetes";
+pub(crate) const USAGE: &str = "usage: cargo test --test checker -- [--minutes N] [--hosts N] [--seed N] [--broken NAME] sqlite|postgres|mariadb|redis|etcd|zookeeper|kubernetes|mongodb";
 
 /// What is asked for.
 pub(crate) struct Options {
@@ -28,7 +28,7 @@ impl Options {
                 "--hosts" => options.hosts = value()?.parse().map_err(|_| "--hosts needs a number")?,
                 "--seed" => options.seed = value()?.parse().map_err(|_| "--seed needs a number")?,
                 "--broken" => options.broken = Some(value()?.to_owned()),
-                "sqlite" | "postgres" | "mariadb" | "redis" | "etcd" | "zookeeper" | "kubernetes" => {
+                "sqlite" | "postgres" | "mariadb" | "redis" | "etcd" | "zookeeper" | "kubernetes" | "mongodb" => {
                     options.store = word.to_owned();
                 }
                 _ => {}

@@ -8,9 +8,10 @@ use rusqlite::Connection;
 
 use super::plan::NAME;
 use super::world::ADDRESS;
-use servers::stores::{KubernetesStore, Store as _, ZooKeeperStore};
+use servers::stores::{KubernetesStore, MongoDbStore, Store as _, ZooKeeperStore};
 use servers::{
-    Etcd, Kubernetes, MariaDb, MariaDbDatabase, Postgres, PostgresDatabase, Redis, RedisDatabase, Server, ZooKeeper,
+    Etcd, Kubernetes, MariaDb, MariaDbDatabase, MongoDb, Postgres, PostgresDatabase, Redis, RedisDatabase, Server,
+    ZooKeeper,
 };
 
 /// Who takes the lock away.
@@ -24,6 +25,7 @@ pub(crate) enum Store {
     Etcd(Etcd),
     ZooKeeper(ZooKeeper, ZooKeeperStore),
     Kubernetes(Kubernetes, KubernetesStore),
+    MongoDb(MongoDb, MongoDbStore),
 }
 
 impl Store {
@@ -72,6 +74,11 @@ impl Store {
                 let store = KubernetesStore(server.namespace());
                 Self::Kubernetes(server, store)
             }
+            "mongodb" if cfg!(feature = "mongodb") => {
+                let server = MongoDb::for_everybody();
+                let store = MongoDbStore::of(&server);
+                Self::MongoDb(server, store)
+            }
             _ => return None,
         })
     }
@@ -85,6 +92,7 @@ impl Store {
             Self::Redis(_, database) => database.url_at(ADDRESS),
             Self::Etcd(server) => server.url().replace("127.0.0.1", ADDRESS),
             Self::ZooKeeper(_, store) => store.url().replace("127.0.0.1", ADDRESS),
+            Self::MongoDb(_, store) => store.url().replace("127.0.0.1", ADDRESS),
             // The certificate is for other addresses.
             Self::Kubernetes(_, store) => store.url().replace("127.0.0.1", ADDRESS) + "&sslmode=verify-ca",
         }
@@ -100,6 +108,7 @@ impl Store {
             Self::Etcd(server) => Some(server.deref()),
             Self::ZooKeeper(server, _) => Some(server.deref()),
             Self::Kubernetes(server, _) => Some(server.deref()),
+            Self::MongoDb(server, _) => Some(server.deref()),
         }
     }
 
@@ -129,6 +138,7 @@ impl Store {
             Self::Etcd(server) => server.client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
             Self::ZooKeeper(_, store) => store.locks().try_steal(NAME, THIEF),
             Self::Kubernetes(_, store) => store.try_steal(NAME, THIEF),
+            Self::MongoDb(_, store) => store.try_steal(NAME, THIEF),
         };
         stolen.is_ok_and(|answer| answer.contains("done"))
     }
@@ -149,6 +159,7 @@ impl Store {
             Self::Etcd(server) => server.client().try_delete(&format!("shedlock:default:{NAME}")),
             // As an application of the Java library does that releases too late.
             Self::ZooKeeper(_, store) => store.locks().try_free(NAME),
+            Self::MongoDb(_, store) => store.try_free(NAME),
             Self::Kubernetes(_, store) => store.try_free(NAME),
         }
         .is_ok()

@@ -11,7 +11,7 @@ import sys
 import pymongo
 from bson.codec_options import CodecOptions
 
-client = pymongo.MongoClient(sys.argv[1], serverSelectionTimeoutMS=25000, retryWrites=False)
+client = pymongo.MongoClient(sys.argv[1], serverSelectionTimeoutMS=25000, socketTimeoutMS=25000, retryWrites=False)
 UTC = datetime.timezone.utc
 AWARE = CodecOptions(tz_aware=True, tzinfo=UTC)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,6 +56,11 @@ def write(database, name, owner, since, until):
     return True
 
 
+def steal(database, name, owner):
+    held = {"_id": name, "lockUntil": {"$gt": date(now())}}
+    return "done" if collection(database).update_one(held, {"$set": {"lockedBy": owner}}).matched_count else ""
+
+
 def take(database, name, owner, millis):
     """As the Java library takes a lock: an update of what has ended, or an insert."""
     time = now()
@@ -84,9 +89,7 @@ def collections(database):
     return sorted(client[database].list_collection_names())
 
 
-
-
-OPERATIONS = {f.__name__: f for f in [get, delete, write, take, release, create, collections]}
+OPERATIONS = {f.__name__: f for f in [get, delete, write, steal, take, release, create, collections]}
 
 for line in sys.stdin:
     name, *arguments = json.loads(line)

@@ -55,6 +55,13 @@ impl Plan {
         self.under_faketime(&format!("FAKETIME_TIMESTAMP_FILE={}", directory.file(CLOCK)))
     }
 
+    /// The same of a Java program: where the library adjusts its timed waits it starts ten times as slowly, or never.
+    pub(crate) fn of_java_with_moving_clock(self, directory: &Directory) -> Self {
+        let mut plan = self.with_moving_clock(directory);
+        plan.start.insert(1, "FAKETIME_FORCE_MONOTONIC_FIX=0".to_owned());
+        plan
+    }
+
     /// Not with faketime(1), which makes a semaphore that bears its pid: a server that is killed leaves it behind, and the
     /// next one with this pid does not start. Redis's allocator asks for the time before the library can answer, so that
     /// of the C library has to come before it.

@@ -68,13 +68,7 @@ impl ZooKeeper {
 
     /// A server whose clock can be moved, with `set_clock`.
     pub fn with_moving_clock() -> Self {
-        // A Java program whose timed waits the library adjusts starts ten times as slowly, or never.
-        let change = |plan: Plan, directory: &Directory| {
-            let mut plan = plan.with_moving_clock(directory);
-            plan.start.insert(1, "FAKETIME_FORCE_MONOTONIC_FIX=0".to_owned());
-            plan
-        };
-        Self::new(|_, port| (port, format!("clientPort={port}\n")), change)
+        Self::new(|_, port| (port, format!("clientPort={port}\n")), Plan::of_java_with_moving_clock)
     }
 
     /// A server that speaks TLS on its port, and wants a certificate from its clients or not.

@@ -122,7 +122,7 @@ impl Fault {
         }
     }
 
-    /// What becomes of it.
+    /// What becomes of it; [`Site::fate`] knows more.
     pub(super) fn fate(self) -> Fate {
         match self {
             Self::ServerKilled | Self::ServerKilledAndBack | Self::ServerRestarted => Fate::Broken,

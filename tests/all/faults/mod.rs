@@ -52,6 +52,8 @@ macro_rules! matrix {
         matrix!(@ zookeeper: ZooKeeper; $($test: $fault;)*);
         matrix!(@ kubernetes: Kubernetes; $($test: $fault;)*);
         matrix!(@ etcd: Etcd; $($test: $fault;)*);
+        #[cfg(feature = "mongodb")]
+        matrix!(@ mongodb: MongoDb; $($test: $fault;)*);
     };
     (@ $module:ident: $backend:ident; $($test:ident: $fault:ident;)*) => {
         mod $module {

@@ -166,7 +166,7 @@ impl<'a> Scene<'a> {
 
     /// Opens the gate.
     pub(super) fn open(&mut self) {
-        self.gate.open(self.site.fault.fate());
+        self.gate.open(self.site.fate(self.phase));
         self.opened = Some(witness::now());
     }
 

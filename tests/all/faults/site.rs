@@ -4,10 +4,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 
 use super::faults::Fault;
+use super::gate::Fate;
 use super::network::Network;
+use super::phases::Phase;
 use crate::support::{Place, finish};
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 use servers::{Etcd, Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
+#[cfg(feature = "mongodb")]
+use servers::{MongoDb, stores::MongoDbStore};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -18,17 +22,31 @@ pub(super) enum Backend {
     ZooKeeper,
     Kubernetes,
     Etcd,
+    #[cfg(feature = "mongodb")]
+    MongoDb,
 }
 
 impl Backend {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Sqlite, Self::Postgres, Self::MariaDb, Self::Redis, Self::ZooKeeper, Self::Kubernetes, Self::Etcd];
+    pub(super) const ALL: &[Self] = &[
+        Self::Sqlite,
+        Self::Postgres,
+        Self::MariaDb,
+        Self::Redis,
+        Self::ZooKeeper,
+        Self::Kubernetes,
+        Self::Etcd,
+        #[cfg(feature = "mongodb")]
+        Self::MongoDb,
+    ];
 }
 
 /// The record of a lock as shedlock writes it.
 const WRITING: &[u8] = b"\"owner\":";
 /// In each write of a Lease.
 const HOLDING: &[u8] = b"holderIdentity";
+/// In each write of a document.
+#[cfg(feature = "mongodb")]
+const LOCKING: &[u8] = b"lockedBy";
 
 /// A server that all tests have, or one of this test's own.
 enum Of<T: 'static> {
@@ -68,6 +86,8 @@ enum Host {
     ZooKeeper(Of<ZooKeeper>),
     Kubernetes(Of<Kubernetes>),
     Etcd(Of<Etcd>),
+    #[cfg(feature = "mongodb")]
+    MongoDb(Of<MongoDb>),
 }
 
 pub(super) struct Site {
@@ -125,6 +145,12 @@ impl Site {
                 let store = KubernetesStore(server.plain_namespace());
                 (Host::Kubernetes(server), Some(Box::new(store)))
             }
+            #[cfg(feature = "mongodb")]
+            Backend::MongoDb => {
+                let server = Of::fit(fault, servers::mongodb, MongoDb::fresh, MongoDb::with_moving_clock);
+                let store = MongoDbStore::of(&server);
+                (Host::MongoDb(server), Some(Box::new(store)))
+            }
         };
         let network = (fault == Fault::NetworkCut).then(Network::new);
         let place = Place::new();
@@ -174,6 +200,8 @@ impl Site {
             Host::ZooKeeper(server) => server,
             Host::Kubernetes(server) => server,
             Host::Etcd(server) => server,
+            #[cfg(feature = "mongodb")]
+            Host::MongoDb(server) => server,
         }
     }
 
@@ -193,9 +221,22 @@ impl Site {
             Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
             Backend::ZooKeeper => WRITING.to_vec(),
             Backend::Kubernetes => HOLDING.to_vec(),
+            #[cfg(feature = "mongodb")]
+            Backend::MongoDb => LOCKING.to_vec(),
             // etcd gets the name in base64.
             Backend::Etcd => b"request_put".to_vec(),
             _ => name.as_bytes().to_vec(),
+        }
+    }
+
+    /// What becomes of what is in flight. A store that is read before it is written gets its own old time with a release that
+    /// was decided before its clock moved, and keeps the lock until then. In this matrix such a release is lost on its way, and
+    /// decided again.
+    pub(super) fn fate(&self, phase: Phase) -> Fate {
+        let reads_first = self.store().is_some_and(Store::in_one_record);
+        match (self.fault, phase) {
+            (Fault::ClockMovedBack, Phase::Releasing) if reads_first => Fate::Broken,
+            (fault, _) => fault.fate(),
         }
     }
 

@@ -1,28 +1,50 @@
-//! A database of the shared MongoDB.
+//! A database of a MongoDB.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Run, Store, Stored};
+use crate::script::Script;
 use crate::sockets::connections;
 use crate::{MongoDb, mongodb, unique};
 
 /// A database that nobody else uses.
 pub struct MongoDbStore {
-    server: &'static MongoDb,
+    port: u16,
+    client: Arc<Script>,
     database: String,
 }
 
 impl MongoDbStore {
     pub fn new() -> Self {
-        Self { server: mongodb(), database: unique("test") }
+        Self::of(mongodb())
     }
 
+    pub fn of(server: &MongoDb) -> Self {
+        Self { port: server.port(), client: Arc::clone(server.client()), database: unique("test") }
+    }
+
+    /// Gives a lock that is held to another owner, until the same time. The answer is `done` if it was held.
+    pub fn try_steal(&self, name: &str, owner: &str) -> Result<String, String> {
+        self.try_ask("steal", &[json!(name), json!(owner)]).map(|stolen| stolen.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Frees a lock, as an application of the Java library does that releases too late.
+    pub fn try_free(&self, name: &str) -> Result<String, String> {
+        self.try_ask("release", &[json!(name), json!(0)]).map(|_| String::new())
+    }
+
+    #[track_caller]
     fn ask(&self, operation: &str, arguments: &[Value]) -> Value {
+        self.try_ask(operation, arguments).unwrap_or_else(|error| panic!("{operation}: {error}"))
+    }
+
+    fn try_ask(&self, operation: &str, arguments: &[Value]) -> Result<Value, String> {
         let request: Vec<Value> =
             [json!(operation), json!(self.database)].into_iter().chain(arguments.iter().cloned()).collect();
-        self.server.client().request(&Value::from(request))
+        self.client.try_request(&Value::from(request))
     }
 
     fn write(&self, name: &str, owner: &str, since: i64, until: i64) {
@@ -36,7 +58,7 @@ fn millis(duration: Duration) -> Value {
 
 impl Store for MongoDbStore {
     fn url(&self) -> String {
-        format!("mongodb://127.0.0.1:{}/{}", self.server.port(), self.database)
+        format!("mongodb://127.0.0.1:{}/{}", self.port, self.database)
     }
 
     fn in_one_record(&self) -> bool {
@@ -73,7 +95,7 @@ impl Store for MongoDbStore {
     }
 
     fn connections(&self) -> usize {
-        connections(self.server.port(), &self.database)
+        connections(self.port, &self.database)
     }
 
     fn make_table(&self) {
