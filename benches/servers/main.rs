@@ -1,6 +1,6 @@
 //! What shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`.
 //!
-//! The servers are Debian's, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from
+//! The servers are those of the tests, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from
 //! start to end, every command once in every round; what goes over the network; what a server stands; and a herd, many
 //! processes at once. Nothing is asserted. `benches/README.md` has results.
 
@@ -33,8 +33,10 @@ struct Place {
     url: String,
     /// Those that work for a client; none for SQLite.
     servers: Vec<&'static Server>,
-    /// What the client connects to, if it can be read along there: not with TLS.
-    port: Option<u16>,
+    /// A port and the URL with it, where the conversation can be read along: not with TLS.
+    plain: Option<(u16, String)>,
+    /// The conversation can be had again word by word: it names no version and no lease.
+    repeatable: bool,
 }
 
 /// What is measured of one command.
@@ -66,16 +68,36 @@ fn places() -> Vec<Place> {
     let (postgres, mariadb, redis) = (servers::postgres(), servers::mariadb(), servers::redis());
     let pgbouncer = servers::pgbouncer();
     let authority = servers::certificates().authority();
-    let at = |name, url, server: &'static Server| Place { name, url, servers: vec![server], port: Some(server.port()) };
+    let at = |name, url: String, server: &'static Server| Place {
+        name,
+        plain: Some((server.port(), url.clone())),
+        url,
+        servers: vec![server],
+        repeatable: true,
+    };
+    let once = |name, url, server: &'static Server| Place { repeatable: false, ..at(name, url, server) };
     let over_tls = |name, url: String, server, mode| Place {
-        port: None,
+        plain: None,
         ..at(name, format!("{url}?sslmode={mode}&sslrootcert={authority}"), server)
     };
     let secure = servers::postgres_tls().database_of("clerk").login("clerk:s3cret");
     let secure_mariadb = servers::mariadb_tls().database().login("clerk:s3cret");
+    let (zookeeper, kubernetes) = (servers::zookeeper(), servers::kubernetes());
+    let (namespace, plain) = (kubernetes.namespace(), kubernetes.plain_namespace());
+    let database = postgres.database().url();
     let mut places = vec![
-        Place { name: "SQLite", url: "sqlite:locks.db".to_owned(), servers: Vec::new(), port: None },
-        at("PostgreSQL", postgres.database().url(), postgres),
+        Place {
+            name: "SQLite",
+            url: "sqlite:locks.db".to_owned(),
+            servers: Vec::new(),
+            plain: None,
+            repeatable: false,
+        },
+        Place {
+            // Without a schema the statements name the server's process, and no other process carries them out.
+            plain: Some((postgres.port(), format!("{database}?table=public.shedlock"))),
+            ..at("PostgreSQL", database, postgres)
+        },
         Place {
             servers: vec![pgbouncer, postgres],
             ..at("PostgreSQL by PgBouncer", pgbouncer.url(&postgres.database()), pgbouncer)
@@ -84,9 +106,18 @@ fn places() -> Vec<Place> {
         at("MariaDB", mariadb.database().url(), mariadb),
         over_tls("MariaDB, TLS", secure_mariadb.url(), servers::mariadb_tls(), "verify-full"),
         at("Redis", redis.database().url(), redis),
-        at("etcd", servers::etcd().url(), servers::etcd()),
         over_tls("Redis, TLS", servers::redis_tls().database().url(), servers::redis_tls(), "verify-full"),
+        once("etcd", servers::etcd().url(), servers::etcd()),
+        once("ZooKeeper", format!("zookeeper://127.0.0.1:{}{}", zookeeper.port(), zookeeper.chroot()), zookeeper),
+        Place {
+            plain: Some((kubernetes.plain_port(), plain.url().replace(&plain.name, &namespace.name))),
+            ..once("Kubernetes", namespace.url(), kubernetes)
+        },
     ];
+    if cfg!(feature = "mongodb") {
+        let mongodb = servers::mongodb();
+        places.push(once("MongoDB's stand-in", format!("mongodb://127.0.0.1:{}/bench", mongodb.port()), mongodb));
+    }
     places.retain(|place| {
         let output = command(&run(&place.url, FREE, &["true"])).stderr(Stdio::piped()).output().unwrap();
         if !output.status.success() {
@@ -108,7 +139,7 @@ fn print_times(rounds: usize, places: &[Place]) {
         subjects.push(Subject::new(&format!("a skip, {}", place.name), run(&place.url, HELD, &["true"])));
     }
     let (postgres, mariadb) = (servers::postgres().port(), servers::mariadb().port());
-    let (redis, etcd) = (servers::redis().port(), servers::etcd().port());
+    let (redis, etcd, zookeeper) = (servers::redis().port(), servers::etcd().port(), servers::zookeeper());
     // Debian's psql in PATH is a script that looks for this one.
     let psql = newest_psql();
     let login = format!("-h 127.0.0.1 -p {postgres} -U postgres");
@@ -125,6 +156,10 @@ fn print_times(rounds: usize, places: &[Place]) {
         "etcdctl lock NAME true",
         words(&format!("etcdctl --endpoints http://127.0.0.1:{etcd} lock bench true")),
     ));
+    fs::write("zkCli.sh", zookeeper.command_line_client()).unwrap();
+    let create = format!("sh zkCli.sh -server 127.0.0.1:{} create -e -s /bench true 2>log", zookeeper.port());
+    subjects.push(Subject::new("zkCli.sh create -e -s NODE", ["sh", "-c", &create].map(str::to_owned).into()));
+    subjects.extend(kubectl());
     for round in 0..WARM_UP + rounds {
         for subject in &mut subjects {
             let (time, peak) = measure(&subject.arguments);
@@ -152,34 +187,65 @@ fn print_times(rounds: usize, places: &[Place]) {
     println!("\nratio: to flock, median of the pairs of a round; jobs are `true`; peak: of the largest process");
 }
 
+/// Makes a lock as home-made scripts do, with an object that is created, and deleted after the job. kubectl keeps what it has
+/// learned of the server in its cache.
+fn kubectl() -> Option<Subject> {
+    let program = std::env::current_exe().unwrap();
+    let program = program.ancestors().map(|above| above.join("kube-apiserver/kubectl")).find(|path| path.is_file());
+    let Some(program) = program else {
+        println!("without kubectl: tests/kube-apiserver/build target/kube-apiserver kubectl");
+        return None;
+    };
+    let lease = r#"{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "bench"}}"#;
+    fs::write("lease.json", lease).unwrap();
+    let namespace = servers::kubernetes().namespace();
+    let kubectl = format!(
+        "{} --server https://127.0.0.1:{} --certificate-authority {} --token {} --namespace {} --cache-dir kube",
+        program.display(),
+        namespace.port(),
+        servers::certificates().authority(),
+        servers::KEEPER,
+        namespace.name,
+    );
+    let script = format!("{kubectl} create -f lease.json && true && {kubectl} delete lease bench");
+    Some(Subject::new("kubectl create, true, kubectl delete", ["sh", "-c", &script].map(str::to_owned).into()))
+}
+
 /// What a run says to the server, and what it hears.
 fn print_round_trips(places: &[Place]) {
+    println!("\n{:<26} {:>31} {:>39}", "", "round trips", "bytes out and in");
     println!(
-        "\n{:<26} {:>8} {:>6} {:>8} {:>6} {:>12} {:>12}",
-        "round trips of a run", "connect", "take", "release", "skip", "bytes out", "bytes in"
+        "{:<26} {:>7} {:>7} {:>7} {:>7} {:>12} {:>12} {:>12}",
+        "", "connect", "take", "release", "skip", "taking", "run", "skip"
     );
     for place in places {
-        let Some(port) = place.port else { continue };
-        let run = listen(place, port, FREE);
-        let skip = listen(place, port, HELD);
+        let Some(plain) = &place.plain else { continue };
+        let run = listen(plain, FREE);
+        let skip = listen(plain, HELD);
         let take = run.iter().position(|flight| flight.says(FREE)).unwrap_or(0);
         // The job sleeps in between.
         let release = (take + 1..run.len()).find(|index| run[*index].at - run[index - 1].at > SLEEP / 2);
         let release = release.unwrap_or(run.len());
         let count = |flights: &[Flight]| flights.iter().filter(|flight| flight.heard > 0).count();
+        let bytes = |flights: &[Flight]| {
+            let said: usize = flights.iter().map(|flight| flight.said.len()).sum();
+            format!("{said} {:>5}", flights.iter().map(|flight| flight.heard).sum::<usize>())
+        };
         println!(
-            "{:<26} {:>8} {:>6} {:>8} {:>6} {:>12} {:>12}",
+            "{:<26} {:>7} {:>7} {:>7} {:>7} {:>12} {:>12} {:>12}",
             place.name,
             count(&run[..take]),
             count(&run[take..release]),
             count(&run[release..]),
             count(&skip),
-            run.iter().map(|flight| flight.said.len()).sum::<usize>(),
-            run.iter().map(|flight| flight.heard).sum::<usize>(),
+            bytes(&run[..release]),
+            bytes(&run),
+            bytes(&skip),
         );
     }
     println!(
-        "connect: without the handshake of TCP, and a server that speaks first counts as one; bytes: without TCP's own"
+        "connect: without the handshake of TCP, and a server that speaks first counts as one; taking: with connecting;\n\
+         bytes: without TCP's own, and as without TLS"
     );
 }
 
@@ -187,12 +253,12 @@ fn print_round_trips(places: &[Place]) {
 const SLEEP: std::time::Duration = std::time::Duration::from_millis(80);
 
 /// The conversation of a run or of a skip.
-fn listen(place: &Place, port: u16, name: &str) -> Conversation {
-    let relay = Relay::to(port);
-    let url = place.url.replace(&format!(":{port}/"), &format!(":{}/", relay.port));
+fn listen((port, url): &(u16, String), name: &str) -> Conversation {
+    let relay = Relay::to(*port);
+    let url = url.replace(&format!(":{port}"), &format!(":{}", relay.port));
     let status = command(&run(&url, name, &["sleep", &SLEEP.as_secs_f64().to_string()])).status().unwrap();
     assert!(status.success());
-    relay.conversations().into_iter().flatten().collect()
+    relay.conversation()
 }
 
 /// How much a server stands.
@@ -201,13 +267,14 @@ fn print_load(places: &[Place]) {
         "\n{:<26} {:>10} {:>10} {:>11} {:>11} {:>11} {:>11}",
         "a busy server, in ms", "skip, all", "skip, CPU", "look, all", "look, CPU", "run, all", "run, CPU"
     );
-    for place in places {
-        let Some(port) = place.port else { continue };
-        let skip = listen(place, port, HELD);
+    for place in places.iter().filter(|place| place.repeatable) {
+        let Some(plain) = &place.plain else { continue };
+        let port = plain.0;
+        let skip = listen(plain, HELD);
         let look = skip.iter().position(|flight| flight.says(HELD)).unwrap();
         let mut looks = skip.clone();
         looks.splice(look..look, std::iter::repeat_n(skip[look].clone(), MORE));
-        let run = listen(place, port, FREE);
+        let run = listen(plain, FREE);
         let one = keep_busy(port, &place.servers, &skip, None);
         let many = keep_busy(port, &place.servers, &looks, None);
         let full = keep_busy(port, &place.servers, &run, Some(FREE));
@@ -267,7 +334,7 @@ fn full_servers(places: &[Place]) -> Vec<(&'static str, &'static Server, Convers
             }
             _ => continue,
         };
-        let skip = listen(place, place.port.unwrap(), HELD);
+        let skip = listen(place.plain.as_ref().unwrap(), HELD);
         let look = skip.iter().position(|flight| flight.says(HELD)).unwrap();
         servers.push((name, server, skip[..look].to_vec()));
     }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// What a client said without hearing anything in between, and how much it heard then: a round trip, unless it is the
@@ -19,10 +21,12 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Whether a text is in what was said, as it is or in hexadecimal, as SQL may have it.
+    /// Whether a text is in what was said: as it is, in hexadecimal, as SQL may have it, or in base64, as etcd has it.
     pub(crate) fn says(&self, text: &str) -> bool {
         let has = |text: &str| self.said.windows(text.len()).any(|window| window == text.as_bytes());
-        has(text) || has(&hexadecimal(text))
+        // Three bytes are four characters, so a third of all places begin anew with the text.
+        let part = |start: usize| STANDARD.encode(&text.as_bytes()[start..start + (text.len() - start) / 3 * 3]);
+        has(text) || has(&hexadecimal(text)) || (0..3).any(|start| has(&part(start)))
     }
 
     /// The same with another text of the same length in place of a text.
@@ -59,17 +63,24 @@ impl Relay {
         let (over, conversations) = channel();
         thread::spawn(move || {
             for client in listener.incoming() {
+                let (client, over) = (client.unwrap(), over.clone());
                 let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-                over.send(pass_on(&client.unwrap(), &server)).unwrap();
+                // A client may have several connections. Nobody may want to hear of this one any more.
+                thread::spawn(move || drop(over.send(pass_on(&client, &server))));
             }
         });
         Self { port, conversations }
     }
 
-    /// The conversations since the last call, of which there is at least one.
-    pub(crate) fn conversations(&self) -> Vec<Conversation> {
-        let first = self.conversations.recv_timeout(Duration::from_secs(20)).unwrap();
-        [first].into_iter().chain(self.conversations.try_iter()).collect()
+    /// What was said on all connections since the last call, of which there is at least one, by time.
+    pub(crate) fn conversation(&self) -> Conversation {
+        let mut all = self.conversations.recv_timeout(Duration::from_secs(20)).unwrap();
+        // The client has ended, so the relay hears the last of it at once.
+        while let Ok(more) = self.conversations.recv_timeout(Duration::from_millis(100)) {
+            all.extend(more);
+        }
+        all.sort_by_key(|flight| flight.at);
+        all
     }
 }
 
