@@ -87,6 +87,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l metrics-dir -d
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l foreground -d 'Run the job in shedlock\'s process group'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l new-group -d 'Run the job in its own process group'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l no-die-with-shedlock -d 'Let the command live on when shedlock is killed with SIGKILL'
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l dry-run -d 'Print every setting and where it comes from, the backend, and what a run would do and when, and exit'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s v -l verbose -d 'Print more on stderr'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -233,6 +233,11 @@ pub(crate) const OPTIONS: &[Opt] = &[
         REPORT,
         "Read only this configuration file",
     )),
+    not_in_files(flag(
+        "dry-run",
+        REPORT,
+        "Print every setting and where it comes from, the backend, and what a run would do and when, and exit. Takes no lock, starts nothing, and does not contact the backend",
+    )),
     Opt {
         kind: Kind::Count,
         ..short(

@@ -8,15 +8,15 @@ use clap::ArgMatches;
 use nix::libc;
 use nix::unistd::{getpid, getsid};
 
-use super::random;
+use super::{print, random};
 use crate::config::{Mistake, Settings, Surroundings};
 use crate::exit::{Exit, ExitReason};
 use crate::job::Command;
 use crate::lock::{Claim, Owner, Purpose};
-use crate::report::{Metrics, Reporter};
-use crate::run::{Notice, Run};
+use crate::report::{Metrics, Reporter, Screen, quoted, rehearsal};
+use crate::run::{Notice, Run, outline};
 use crate::supervise::{Supervisor, Work};
-use crate::system::Moment;
+use crate::system::{Moment, Timestamp};
 use crate::variables;
 
 /// Runs the command under the lock. `started` is the start of the process.
@@ -28,7 +28,13 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         enclosing: variables::enclosing(),
         random,
     };
-    let settings = Settings::of_run(matches, &surroundings)?;
+    let mut settings = Settings::of_run(matches, &surroundings)?;
+    if let Some(rehearsed) = settings.rehearsed.take() {
+        let words = settings.command.iter().map(|word| word.to_string_lossy());
+        let (command, now) = (quoted(words), Timestamp::now());
+        let text = rehearsal(&rehearsed, &command, &outline(&settings.policy, now), now, &Screen::of_stdout());
+        return print(text.as_bytes());
+    }
     let command =
         Command::new(&settings.command, settings.policy.placement.group, settings.die_with_us).map_err(Mistake::new)?;
     let claim = Claim {

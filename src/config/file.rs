@@ -66,10 +66,9 @@ impl Reader<'_> {
         };
         if option.place != Place::Anywhere {
             let message = format!("`{key}` cannot be set in a file");
-            let hint = if key == "name" {
-                "put the settings of one job into [jobs.NAME]"
-            } else {
-                "use --config or SHEDLOCK_CONFIG"
+            let hint = match key {
+                "name" => "put the settings of one job into [jobs.NAME]".to_owned(),
+                _ => format!("use --{key} or {}", option.variable()),
             };
             return Err(self.mistake(place, &message).hint(hint));
         }

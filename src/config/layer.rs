@@ -31,6 +31,9 @@ pub(super) enum Source {
 /// The values set in one place.
 pub(super) type Layer = BTreeMap<&'static str, Given>;
 
+/// The options that set the same thing.
+const EXCLUSIVE: [[&str; 2]; 3] = [["backend", "backend-file"], ["foreground", "new-group"], ["quiet", "verbose"]];
+
 /// All places, in order of precedence.
 pub(super) struct Layers {
     layers: Vec<Layer>,
@@ -110,6 +113,15 @@ impl Layers {
     /// Returns the value of an option from the first place that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Given> {
         self.layers.iter().find_map(|layer| layer.get(key))
+    }
+
+    /// Returns the value of an option that is in effect: none if the first place that has it, or the one that it excludes,
+    /// has the other.
+    pub(super) fn in_effect(&self, key: &str) -> Option<&Given> {
+        let pair = EXCLUSIVE.iter().find(|pair| pair.contains(&key));
+        let of_pair = |layer: &Layer| pair.is_some_and(|pair| pair.iter().any(|key| layer.contains_key(key)));
+        let layer = self.layers.iter().find(|layer| layer.contains_key(key) || of_pair(layer))?;
+        layer.get(key)
     }
 
     /// Returns the first value of options that set the same thing; two of them in one place are a mistake.

@@ -15,8 +15,9 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use crate::backend::{Access, Opened};
+use crate::cli::{Kind, OPTIONS, Opt};
 use crate::lock::LockName;
-use crate::report::{Format, Verbosity};
+use crate::report::{Format, Setting, Verbosity};
 use crate::run::{
     Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
 };
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) metrics_dir: Option<PathBuf>,
     /// The variables that begin like those of options and set nothing.
     pub(crate) unknown_variables: Vec<String>,
+    /// All settings, for --dry-run.
+    pub(crate) rehearsed: Option<Vec<Setting>>,
 }
 
 /// The process's surroundings, determined once by the caller.
@@ -118,6 +121,7 @@ impl Settings {
     ) -> Result<Self, Mistake> {
         let access = &Access { password: reach::password()?, patience: policy.patience() };
         let (backend, way) = reach::backend(layers, access)?;
+        let (address, group) = (backend.address.clone(), policy.placement.group);
         policy.backend = backend.address.split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
@@ -135,8 +139,33 @@ impl Settings {
             },
             metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
             unknown_variables: layers.unknown_variables(),
+            rehearsed: if layers.flag("dry-run")? { Some(settings(layers, &address, group)) } else { None },
         })
     }
+}
+
+/// Returns every setting that is in effect, with its place.
+fn settings(layers: &Layers, address: &str, group: Group) -> Vec<Setting> {
+    let shown = OPTIONS.iter().filter(|option| !["dry-run", "config"].contains(&option.long));
+    let setting = |option: &'static Opt| {
+        let given = layers.in_effect(option.long);
+        let default = match (option.long, option.default) {
+            ("backend", _) if layers.in_effect("backend-file").is_none() => address,
+            ("foreground", _) if group == Group::Shared => "yes",
+            ("new-group", _) if group == Group::Own => "yes",
+            (_, "") if matches!(option.kind, Kind::Value(_)) => "-",
+            (_, "") => "no",
+            (_, default) => default,
+        };
+        let value = match (option.long, given) {
+            (_, None) => default.to_owned(),
+            // It may have a password.
+            ("backend", Some(_)) => address.to_owned(),
+            (_, Some(given)) => given.text.clone(),
+        };
+        Setting { option: option.long, value, source: given.map(|given| given.source.to_string()) }
+    };
+    shown.map(setting).collect()
 }
 
 /// Returns the values set for the named lock, and its name.

@@ -28,7 +28,6 @@ impl Moment {
     }
 
     /// Creates the instant `since_boot` after boot.
-    #[cfg(test)]
     pub(crate) const fn at(since_boot: Duration) -> Self {
         Self(since_boot)
     }

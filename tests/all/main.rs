@@ -18,6 +18,7 @@ mod configuration;
 mod contention;
 mod cron;
 mod documents;
+mod dry_run;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod events;

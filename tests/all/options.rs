@@ -872,13 +872,14 @@ const BAD_VALUES: &[(&str, &str)] = &[
     ("backend-file", "missing"),
     ("backend-timeout", "P1M"),
     ("on-backend-error", "shrug"),
+    ("dry-run", "perhaps"),
     ("verbose", "loud"),
     ("quiet", "perhaps"),
     ("log-format", "xml"),
     ("metrics-dir", " "),
 ];
 
-const FLAGS: &[&str] = &["foreground", "new-group", "no-die-with-shedlock", "verbose", "quiet"];
+const FLAGS: &[&str] = &["dry-run", "foreground", "new-group", "no-die-with-shedlock", "verbose", "quiet"];
 
 #[test]
 fn a_wrong_value_is_refused_with_the_option_the_variable_or_the_line_it_stands_in() {
