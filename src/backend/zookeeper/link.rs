@@ -137,8 +137,8 @@ impl Link {
         Ok(answers)
     }
 
-    /// Reads a message without its length. The time limit of the socket is for each read; a server that sends a byte now
-    /// and then meets the deadline. Memory grows with what has come, not with what was announced.
+    /// Reads a message without its length. The time limit of the socket is for each read; a server that sends a byte or
+    /// an event now and then meets the deadline. Memory grows with what has come, not with what was announced.
     fn receive(&mut self, deadline: Moment) -> io::Result<Vec<u8>> {
         let mut part = [0; 4096];
         loop {
@@ -152,7 +152,7 @@ impl Link {
                     return Ok(message);
                 }
             }
-            if !self.unread.is_empty() && Moment::now() >= deadline {
+            if Moment::now() >= deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match self.stream.read(&mut part) {

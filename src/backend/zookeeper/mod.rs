@@ -41,8 +41,8 @@ pub(super) struct ZooKeeper {
     hosts: Hosts,
     terms: Terms,
     link: Option<Link>,
-    /// The number of the last transaction that told the time.
-    last: u64,
+    /// The transaction that told the time last.
+    last: Stat,
     /// The node under which everything of the URL is; empty for the root of ZooKeeper.
     chroot: String,
     /// The node above the locks.
@@ -93,7 +93,7 @@ impl ZooKeeper {
                 share: share.max(SHORTEST),
             },
             link: None,
-            last: 0,
+            last: Stat { written_by: 0, written_at: Timestamp(0), version: 0 },
             root: format!("{chroot}{own}"),
             chroot,
         })
@@ -179,10 +179,10 @@ impl ZooKeeper {
         self.create_missing(nodes).map(drop)
     }
 
-    /// Sends a transaction; `Err` is the first request that failed in it.
-    fn transact(&mut self, requests: &[Request]) -> Result<Result<(), wire::Refused>, BackendError> {
+    /// Sends a transaction. Returns what it has set last, or the first request that failed in it.
+    fn transact(&mut self, requests: &[Request]) -> Result<Result<Option<Stat>, wire::Refused>, BackendError> {
         match self.ask_one(Request::all(requests))? {
-            Ok(body) => Ok(wire::read_all(&body).ok_or_else(errors::strange)?.map(drop)),
+            Ok(body) => wire::read_all(&body).ok_or_else(errors::strange),
             Err(error) => Ok(Err(wire::Refused { place: 0, error })),
         }
     }
@@ -215,7 +215,7 @@ impl CasStore for ZooKeeper {
                 Version { lock: found.stat.version, state: state.as_ref().map(|state| state.stat.version), birth };
             (record(name, &found, state.as_ref()), version)
         });
-        self.last = time.written_by;
+        self.last = time;
         Ok(Read { now: time.written_at, floor: time.written_by, found })
     }
 
@@ -226,7 +226,7 @@ impl CasStore for ZooKeeper {
         let is_new = version.is_none_or(|version| version.state.is_none());
         let birth = version
             .filter(|_| !is_new)
-            .map_or_else(|| Some(format!("{:x}", self.last)), |version| version.birth.clone());
+            .map_or_else(|| Some(format!("{:x}", self.last.written_by)), |version| version.birth.clone());
         let (end, text, access) = (end.as_bytes(), with_birth(record, birth.as_deref()), self.access());
         let mut both = vec![
             match version {
@@ -238,7 +238,7 @@ impl CasStore for ZooKeeper {
                 Some(version) => Request::set(&own, text.as_bytes(), version),
             },
         ];
-        both.extend(birth.map(|birth| match is_new {
+        both.extend(birth.as_ref().map(|birth| match is_new {
             true => Request::create(&format!("{own}/{birth}"), &[], access),
             false => Request::set(&format!("{own}/{birth}"), &[], ANY),
         }));
@@ -247,9 +247,18 @@ impl CasStore for ZooKeeper {
             self.make_above(&lock)?;
             answer = self.transact(&both)?;
         }
-        match answer {
-            Ok(()) => Ok(Written::Done),
-            Err(refused) => match refused.error {
+        match (answer, version, record.until) {
+            // The clock was set back since the reading, by which the lock was to be free: it would be held until that time.
+            (Ok(Some(stat)), Some(version), Some(until))
+                if stat.written_at < until && until <= self.last.written_at =>
+            {
+                self.last = stat;
+                let freed = Record { until: Some(stat.written_at), ..record.clone() };
+                let state = version.state.map_or(0, |state| state + 1);
+                self.write(name, &freed, Some(&Version { lock: version.lock + 1, state: Some(state), birth }))
+            }
+            (Ok(_), ..) => Ok(Written::Done),
+            (Err(refused), ..) => match refused.error {
                 errors::BAD_VERSION | errors::NO_NODE | errors::NODE_EXISTS => Ok(Written::Conflict),
                 code => Err(self.refused(code, if refused.place == 0 { &lock } else { &own })),
             },

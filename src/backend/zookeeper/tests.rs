@@ -1,5 +1,9 @@
 //! The contract, and what is special to this backend.
 
+use std::io::Write;
+use std::net::TcpListener;
+use std::thread;
+
 use super::*;
 use crate::lock::RunRecord;
 use servers::stores::Store;
@@ -66,6 +70,28 @@ fn a_write_meets_what_java_has_written_since_the_reading() {
     assert!(store.java_take("job", "", Duration::from_secs(60)));
     assert_eq!(zookeeper.write("job", &free, Some(&read)).unwrap(), Written::Conflict);
     assert!(store.stored("job").unwrap().is_held());
+}
+
+/// Each event is a whole message, and comes in time.
+#[test]
+fn a_server_that_sends_events_and_no_answer_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("zookeeper://{}", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let greeting = b"\0\0\0\x25\0\0\0\0\0\0\x0f\xa0\0\0\0\0\0\0\0\x01\0\0\0\x10aaaaaaaaaaaaaaaa\0";
+        let event = [b"\0\0\0\x10\xff\xff\xff\xff".as_slice(), &[0; 12]].concat();
+        let mut sent = stream.write_all(greeting);
+        for _ in 0..1000 {
+            thread::sleep(Duration::from_millis(10));
+            sent = sent.and_then(|()| stream.write_all(&event));
+        }
+    });
+    let access = Access { password: None, patience: Duration::from_secs(3) };
+    let mut zookeeper = ZooKeeper::of_url(&Url::parse(&url).unwrap(), &access).unwrap();
+    let error = zookeeper.read("job").err().unwrap();
+    assert_eq!(error.message, network::silence().message);
+    server.join().unwrap();
 }
 
 /// Both have the versions of new nodes.
