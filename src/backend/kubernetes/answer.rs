@@ -31,19 +31,29 @@ pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, 
         200 | 201 if body["kind"] == kind && body["metadata"].is_object() => Ok(Told::Object(body.clone())),
         404 if about("leases") => Ok(Told::Missing),
         409 if body["kind"] == "Status" && effect == Effect::Writes => Ok(Told::Conflict),
-        _ => Err(error(status, body, effect)),
+        _ => {
+            let error = error(status, body);
+            // The server has refused what it answers with a Status of 4xx.
+            let is_refused = body["kind"] == "Status" && status < 500 && status != 408;
+            Err(if effect == Effect::Writes && !is_refused && status != 429 { error.ambiguous() } else { error })
+        }
     }
 }
 
-fn error(status: u16, body: &Value, effect: Effect) -> BackendError {
+fn error(status: u16, body: &Value) -> BackendError {
     if body["kind"] != "Status" && !matches!(status, 401 | 403 | 408 | 429 | 500..=599) {
         return BackendError::permanent(format!(
             "the server's answer ({status}) is not one of a Kubernetes API server"
         ))
         .hint("check host and port");
     }
+    let has = |words: &str| body["message"].as_str().is_some_and(|said| said.contains(words));
     let (class, hint) = match status {
         401 => (ErrorClass::Permanent, LOGIN),
+        403 if has("exceeded quota") => (ErrorClass::Permanent, "raise the namespace's ResourceQuota for Leases"),
+        403 if has("being terminated") => {
+            (ErrorClass::Permanent, "the namespace is being deleted: name another one in the URL")
+        }
         403 => (ErrorClass::Permanent, RIGHTS),
         404 => (
             ErrorClass::Permanent,
@@ -56,9 +66,7 @@ fn error(status: u16, body: &Value, effect: Effect) -> BackendError {
         ),
         _ => (ErrorClass::Permanent, ""),
     };
-    let error = BackendError::new(class, message(status, body)).hint(hint);
-    let is_unclear = effect == Effect::Writes && matches!(status, 408 | 500..=599);
-    if is_unclear { error.ambiguous() } else { error }
+    BackendError::new(class, message(status, body)).hint(hint)
 }
 
 const LOGIN: &str =
@@ -127,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_takes_no_leases_is_no_matter_of_rights() {
+        for (said, hint) in [
+            ("leases \"job\" is forbidden: exceeded quota: few, requested: count/leases=1", "ResourceQuota"),
+            ("unable to create new content in namespace jobs because it is being terminated", "being deleted"),
+        ] {
+            let answer = answer(403, json!({"kind": "Status", "message": said}));
+            let error = told(&answer, "Lease", Effect::Writes).unwrap_err();
+            assert!(error.hint.unwrap().contains(hint) && !error.ambiguous);
+        }
+    }
+
+    #[test]
     fn what_is_no_api_server_is_told() {
         for (code, body) in [
             (200, json!("<html>")),
@@ -137,6 +157,12 @@ mod tests {
         ] {
             let error = told(&answer(code, body), "Lease", Effect::Reads).unwrap_err();
             assert!(error.message.contains("not one of a Kubernetes API server"), "{error:?}");
+        }
+        // A proxy may have sent the request on before it answered for the server.
+        for code in [200, 302, 404] {
+            let answer = answer(code, json!("<html>"));
+            assert!(!told(&answer, "Lease", Effect::Reads).unwrap_err().ambiguous);
+            assert!(told(&answer, "Lease", Effect::Writes).unwrap_err().ambiguous, "{code}");
         }
         // A balancer answers for a server that is down.
         let error = told(&answer(503, json!("<html>down</html>")), "Lease", Effect::Writes).unwrap_err();

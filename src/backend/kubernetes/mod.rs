@@ -21,6 +21,8 @@ use place::Place;
 
 /// The manifest that gives a service account the rights that it needs.
 const MANIFEST: &str = include_str!("../../../packaging/kubernetes/rbac.yaml");
+/// The longest time that shedlock leaves the server alone because it wants that.
+const LONGEST_RESPITE: Duration = Duration::from_secs(30);
 /// Leases in one answer to a list.
 const PAGE: u32 = 500;
 
@@ -127,7 +129,7 @@ impl Kubernetes {
         }
         let answer = self.client()?.send(method, path, body)?;
         note_reached();
-        self.respite = answer.retry_after.filter(|_| answer.status == 429).map(|wait| Moment::now() + wait);
+        self.respite = respite(&answer).map(|wait| Moment::now() + wait);
         if answer.status == 401 {
             let fresh = self.place.token.read()?;
             let client = self.client()?;
@@ -146,6 +148,11 @@ impl Client {
         let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
         self.http.request(&Request { method, path, headers: &headers, body })
     }
+}
+
+/// Returns the time for which an overloaded server wants to be left alone.
+fn respite(answer: &Answer) -> Option<Duration> {
+    answer.retry_after.filter(|_| answer.status == 429).map(|wait| wait.min(LONGEST_RESPITE))
 }
 
 /// Returns the server's clock, which every answer has.
@@ -176,6 +183,10 @@ impl CasStore for Kubernetes {
         let Told::Object(body) = told else {
             return Ok(Read { now, floor: self.revision(now)?, found: None });
         };
+        // A write without it would replace whatever is there.
+        if !body["metadata"]["resourceVersion"].is_string() {
+            return Err(BackendError::permanent("the API server's answer has a Lease without a resourceVersion"));
+        }
         Ok(Read { now, floor: 0, found: Some((lease::record(&body, lock), Lease { body, read: now })) })
     }
 
@@ -293,6 +304,20 @@ mod tests {
         let (record, _) = found.unwrap();
         assert_eq!(record.owner, "pod-1");
         assert!(record.until.unwrap() > now + Duration::from_secs(10), "{record:?} {now}");
+    }
+
+    /// A wrong number would keep a waiter out for good, and a release back until its lease is over.
+    #[test]
+    fn a_server_is_left_alone_for_half_a_minute_at_most() {
+        let answer = |status, seconds| Answer {
+            status,
+            date: None,
+            retry_after: Some(Duration::from_secs(seconds)),
+            body: Value::Null,
+        };
+        assert_eq!(respite(&answer(429, 2)), Some(Duration::from_secs(2)));
+        assert_eq!(respite(&answer(429, u64::MAX)), Some(LONGEST_RESPITE));
+        assert_eq!(respite(&answer(503, 2)), None);
     }
 
     /// A token that Kubernetes has replaced is read again, once.

@@ -1,5 +1,7 @@
 //! The API server, the namespace and the login that a URL names, or that Kubernetes has put into a pod.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::super::network::{Authority, Host};
@@ -10,6 +12,8 @@ use crate::system::error_text;
 /// Where Kubernetes puts what a pod needs to reach its API server.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub(super) const PORT: u16 = 443;
+/// Bytes of the longest token; that of a service account has about a thousand.
+const LONGEST: u64 = 64 << 10;
 
 /// What a URL says, or leaves to the pod.
 pub(super) struct Place {
@@ -119,10 +123,12 @@ fn is_namespace(text: &str) -> bool {
         && text.chars().all(|c| is_end(c) || c == '-')
 }
 
-/// Reads a file that has one value in it.
+/// Reads a file that has one value in it; of one that is too long for that, nothing.
 fn read(path: &Path, what: &str) -> Result<String, BackendError> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(text.trim().to_owned()),
+    let mut text = String::new();
+    match File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)) {
+        Ok(length) if length as u64 > LONGEST => Ok(String::new()),
+        Ok(_) => Ok(text.trim().to_owned()),
         Err(error) => Err(BackendError::permanent(format!(
             "the {what} in {} cannot be read: {}",
             path.display(),
@@ -204,7 +210,15 @@ mod tests {
         let path = directory.path().join("token");
         let token = Token::File(path.clone());
         assert!(token.read().unwrap_err().message.contains("no such file"));
-        for (text, read) in [("one\n", Some("one")), ("two", Some("two")), ("", None), ("a\r\nb", None)] {
+        let long = "x".repeat(100_000);
+        for (text, read) in [
+            ("one\n", Some("one")),
+            ("two\r\n", Some("two")),
+            ("", None),
+            ("\n", None),
+            ("a\r\nb", None),
+            (&*long, None),
+        ] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(token.read().ok().flatten().as_deref(), read);
         }

@@ -53,10 +53,7 @@ pub(super) fn explain(error: &Error, effect: Effect) -> BackendError {
     let found = of_kind(error);
     // A connection is found before anything is sent.
     let is_sent = !matches!(&*error.kind, ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. });
-    match found.class {
-        ErrorClass::Transient if is_sent && effect == Effect::Writes => found.ambiguous(),
-        _ => found,
-    }
+    if effect == Effect::Writes && is_sent && !is_answer(error) { found.ambiguous() } else { found }
 }
 
 fn of_kind(error: &Error) -> BackendError {
