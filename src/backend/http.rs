@@ -248,11 +248,7 @@ fn send(agent: &Agent, request: &Request<'_>, uri: &str, limit: Duration) -> Res
         let message = message.body(())?;
         return agent.run(limited(agent, message, limit));
     };
-    let named = message.headers_ref().is_some_and(|headers| headers.contains_key("content-type"));
-    if !named {
-        message = message.header("content-type", "application/json");
-    }
-    let message = message.body(body.to_string())?;
+    let message = message.header("content-type", "application/json").body(body.to_string())?;
     agent.run(limited(agent, message, limit))
 }
 
@@ -484,6 +480,22 @@ mod tests {
         let error = fixture.http().request(&PING).unwrap_err();
         assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, true), "{error:?}");
         fixture.requests();
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_left_before_it_fills_the_memory() {
+        let fixture = Fixture::with(1, |mut stream, _| {
+            let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let sent = (0..4096).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
+            vec![sent.to_string()]
+        });
+        let mut http = Http::new("etcd", vec![fixture.host()], 1, None, Duration::from_secs(60));
+        let error = http.request(&PING).unwrap_err();
+        assert!(error.ambiguous && error.message.contains("the answer is too long"), "{error:?}");
+        drop(http);
+        let sent: u64 = fixture.requests()[0].parse().unwrap();
+        assert!(sent < 2 * (LONGEST_ANSWER >> 20), "{sent} MiB were sent");
     }
 
     #[test]
