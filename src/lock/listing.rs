@@ -1,5 +1,10 @@
 //! The locks and runs that a backend lists.
 
+#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
+use std::cmp::Reverse;
+#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
+use std::collections::BTreeMap;
+
 use super::{Holder, LockState};
 use crate::system::Timestamp;
 
@@ -66,4 +71,21 @@ pub(crate) struct Wanted {
     pub(crate) of_each: Option<u32>,
     /// Only runs that had not ended before this time.
     pub(crate) since: Option<Timestamp>,
+}
+
+#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
+impl Wanted {
+    /// Selects the wanted runs, newest first: those with the largest key.
+    pub(crate) fn select<K: Ord>(&self, mut runs: Vec<RunRecord>, key: impl Fn(&RunRecord) -> K) -> Vec<RunRecord> {
+        runs.retain(|run| self.since.is_none_or(|since| run.ended_at.is_none_or(|end| end >= since)));
+        runs.sort_by_key(|run| Reverse(key(run)));
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        runs.retain(|run| {
+            let before = seen.entry(run.name.clone()).or_default();
+            *before += 1;
+            self.of_each.is_none_or(|most| *before <= most)
+        });
+        runs.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
+        runs
+    }
 }

@@ -7,11 +7,10 @@ mod record;
 #[cfg(test)]
 mod world;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Reply, Tell};
-use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, RunRecord, Runs, Wanted};
+use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
 
@@ -199,7 +198,7 @@ impl<S: CasStore> Admin for CasLocks<S> {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         let Listed { now, records } = self.records(wanted.names.iter().map(String::as_str))?;
         let runs = records.into_iter().flat_map(|(_, record)| record.runs).collect();
-        Ok(Runs { now, runs: newest(runs, wanted) })
+        Ok(Runs { now, runs: wanted.select(runs, |run| (run.started_at, run.token)) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
@@ -222,18 +221,4 @@ impl<S: CasStore> Admin for CasLocks<S> {
     fn check(&mut self, tell: Tell<'_>) -> Reached {
         self.0.check(tell)
     }
-}
-
-/// Returns the wanted runs, newest first. Tokens of different locks say nothing about their order.
-fn newest(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
-    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|end| end >= since)));
-    runs.sort_by_key(|run| std::cmp::Reverse((run.started_at, run.token)));
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    runs.retain(|run| {
-        let count = seen.entry(run.name.clone()).or_default();
-        *count += 1;
-        wanted.of_each.is_none_or(|most| *count <= most)
-    });
-    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| limit as usize));
-    runs
 }

@@ -9,7 +9,7 @@ use super::rights::Keys;
 use super::wire::{self, Clock, Entry, Part};
 use super::{Etcd, TRIES, only_read};
 use crate::backend::{Admin, BackendError, Kept, Reached, Tell};
-use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
+use crate::lock::{Change, Lock, LockState, Locks, Runs, Wanted};
 
 /// Locks per transaction; etcd takes 128 operations.
 const AT_ONCE: usize = 60;
@@ -104,7 +104,8 @@ impl Admin for Etcd {
             clock = Some(outcome.clock);
         }
         let now = clock.map(|clock| clock.now).unwrap_or_default();
-        Ok(Runs { now, runs: select(runs, wanted) })
+        // Tokens are revisions of the whole store, so they order the runs of all locks.
+        Ok(Runs { now, runs: wanted.select(runs, |run| run.token) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
@@ -158,19 +159,4 @@ impl Admin for Etcd {
     fn check(&mut self, tell: Tell<'_>) -> Reached {
         self.probe(tell)
     }
-}
-
-/// Selects the wanted runs, newest first.
-fn select(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
-    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
-    // Tokens are revisions of the whole store, so they order the runs of all locks.
-    runs.sort_by_key(|run| std::cmp::Reverse(run.token));
-    let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
-    runs.retain(|run| {
-        let before = of_name.entry(run.name.clone()).or_default();
-        *before += 1;
-        wanted.of_each.is_none_or(|most| *before <= most)
-    });
-    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
-    runs
 }

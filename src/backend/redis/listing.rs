@@ -3,7 +3,6 @@
 //! Read-only users cannot run scripts; they get a listing by plain read commands, from the first server in the URL
 //! that answers: only a script can tell a master from a replica.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -147,7 +146,7 @@ impl Admin for Redis {
                 other => return Err(self.strange(&Value::Array(other.to_vec()))),
             }
         }
-        Ok(Runs { now, runs: select(runs, wanted) })
+        Ok(Runs { now, runs: wanted.select(runs, |run| (run.started_at, run.token)) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
@@ -226,20 +225,6 @@ fn run(member: &Value, name: &str) -> Option<RunRecord> {
         exit_code: record.get("exit_code").and_then(Json::as_i64),
         outcome: text("outcome"),
     })
-}
-
-/// Selects the wanted runs, newest first.
-fn select(mut runs: Vec<RunRecord>, wanted: &Wanted) -> Vec<RunRecord> {
-    runs.retain(|run| wanted.since.is_none_or(|since| run.ended_at.is_none_or(|ended| ended >= since)));
-    runs.sort_by_key(|run| Reverse((run.started_at, run.token)));
-    let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
-    runs.retain(|run| {
-        let before = of_name.entry(run.name.clone()).or_default();
-        *before += 1;
-        wanted.of_each.is_none_or(|most| *before <= most)
-    });
-    runs.truncate(wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
-    runs
 }
 
 #[cfg(test)]
@@ -394,7 +379,7 @@ mod tests {
         // Some runs began in the same millisecond.
         let ran = |wanted: &Wanted| {
             let runs = open(&url).runs(wanted).unwrap().runs;
-            assert!(runs.is_sorted_by_key(|run| Reverse(run.started_at)), "{runs:?}");
+            assert!(runs.is_sorted_by_key(|run| std::cmp::Reverse(run.started_at)), "{runs:?}");
             let mut names: Vec<_> = runs.into_iter().map(|run| run.name).collect();
             names.sort();
             names
