@@ -268,36 +268,6 @@ fn a_lease_keeps_what_others_have_added() {
     assert!(listed.stdout.contains("job"), "{listed:?}");
 }
 
-/// Many takings under a clock that tells whole seconds.
-#[test]
-fn jobs_of_milliseconds_never_overlap_under_a_clock_of_seconds() {
-    let (place, store) = (Place::new(), KubernetesStore::new());
-    let url = store.url();
-    let job = "mkdir running || echo twice >> overlaps; sleep 0.05; rmdir running; echo done >> ran";
-    let begun: Vec<_> = (0..4)
-        .map(|_| {
-            let lines = format!(
-                "for i in 1 2 3 4 5; do {} run --name job --at-most 3s --lease 1s --wait 1m sh -c '{job}' || exit; done",
-                env!("CARGO_BIN_EXE_shedlock")
-            );
-            let mut command = shedlock(&place, &url, &[]);
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &lines]).current_dir(place.path(""));
-            for (key, value) in command.stdin(std::process::Stdio::null()).get_envs() {
-                match value {
-                    Some(value) => shell.env(key, value),
-                    None => shell.env_remove(key),
-                };
-            }
-            super::support::start(&mut shell)
-        })
-        .collect();
-    for run in begun {
-        super::support::finish_child(run).is_silent_with(0);
-    }
-    assert_eq!((place.lines("ran").len(), place.read("overlaps").as_str()), (20, ""));
-}
-
 /// A server that has these answers for one request after the other, and then the last again.
 fn answering(answers: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -129,7 +129,7 @@ fn relay(
 ) -> (String, Relay) {
     let met = AtomicBool::new(false);
     Relay::before(&store.url(), move |chunk| match chunk.has(needle) && !met.swap(true, Ordering::SeqCst) {
-        true => act,
+        true => act.clone(),
         false if met.load(Ordering::SeqCst) => rest(chunk),
         false => Act::Pass,
     })

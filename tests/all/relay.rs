@@ -23,9 +23,12 @@ impl Chunk<'_> {
 }
 
 /// What becomes of a chunk.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Act {
     Pass,
+    /// These bytes pass in its place.
+    #[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only the clock of an HTTP answer is changed"))]
+    Instead(Vec<u8>),
     /// Passes so many bytes, and then breaks the connection.
     Cut(usize),
     /// Passes so many bytes, and keeps all others of this connection until the relay is thawed.
@@ -145,11 +148,17 @@ impl State {
         let mut buffer = [0; 65_536];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let (mut bytes, mut cut) = (&buffer[..length], false);
+            let instead;
             if !frozen.load(Ordering::SeqCst) {
                 let passed = self.passed.load(Ordering::SeqCst);
                 let act = if self.is_thawed() { Act::Pass } else { (self.plan)(&Chunk { connection, passed, bytes }) };
                 let now = match act {
                     Act::Pass => bytes.len(),
+                    Act::Instead(others) => {
+                        instead = others;
+                        bytes = &instead;
+                        bytes.len()
+                    }
                     Act::Cut(now) => {
                         cut = true;
                         now
