@@ -81,6 +81,8 @@ mod leases;
 mod lost_answers;
 mod metrics;
 mod mistakes;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 mod monitoring;
 #[cfg(feature = "mysql")]
 mod mysql;

@@ -32,8 +32,9 @@ fn block(test: &str) -> String {
 #[test]
 fn all_that_the_document_says_to_do_is_done_here() {
     for block in Document::read(DOCUMENT).blocks {
-        let is_run =
-            |mark: &String| ["security", "zookeeper"].iter().any(|by| mark.starts_with(&format!("run by: {by}::")));
+        let is_run = |mark: &String| {
+            ["security", "zookeeper", "mongodb"].iter().any(|by| mark.starts_with(&format!("run by: {by}::")))
+        };
         assert!(block.marks.iter().any(is_run), "{block:?}");
     }
 }

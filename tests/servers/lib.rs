@@ -28,6 +28,8 @@
 //! | `kubernetes()` | the API server with RBAC: a database is a `namespace()`, `request(…)` asks as its keeper |
 //! | `zookeeper()` | without TLS: `chroot()` is a node of a test's own; `client()` is what the tests ask it by |
 //! | `mongodb()` | a stand-in for MongoDB: `client()` is what the tests ask it by |
+//! | `mongodb_users()` | another one, with users: the primary of a replica set of one |
+//! | `mongodb_tls()`, `mongodb_mutual_tls()` | with TLS, the latter only for clients with a certificate |
 //! | `zookeeper_tls()`, `zookeeper_mutual_tls()` | TLS on `port()`; the second wants the client certificate |
 //! | `certificates()` | files: `authority()`, `stranger()`, `server()`, `client()`, `client_key()` |
 //!
@@ -166,6 +168,24 @@ pub fn kubernetes() -> &'static Kubernetes {
 pub fn mongodb() -> &'static MongoDb {
     static SERVER: OnceLock<MongoDb> = OnceLock::new();
     SERVER.get_or_init(MongoDb::fresh)
+}
+
+/// A server that speaks MongoDB's protocol and has users.
+pub fn mongodb_users() -> &'static MongoDb {
+    static SERVER: OnceLock<MongoDb> = OnceLock::new();
+    SERVER.get_or_init(MongoDb::with_users)
+}
+
+/// A server that speaks MongoDB's protocol within TLS.
+pub fn mongodb_tls() -> &'static MongoDb {
+    static SERVER: OnceLock<MongoDb> = OnceLock::new();
+    SERVER.get_or_init(|| MongoDb::fresh_with_tls(ClientCertificates::Ignored))
+}
+
+/// The same, and only for clients that have a certificate.
+pub fn mongodb_mutual_tls() -> &'static MongoDb {
+    static SERVER: OnceLock<MongoDb> = OnceLock::new();
+    SERVER.get_or_init(|| MongoDb::fresh_with_tls(ClientCertificates::Required))
 }
 
 /// ZooKeeper without TLS.

@@ -79,6 +79,12 @@ def release(database, name, rest):
     return True
 
 
+def command(database, name, value, arguments):
+    """Any command, of which the name has to come first."""
+    client[database].command(name, value, **arguments)
+    return True
+
+
 def create(database):
     if "shedLock" not in client[database].list_collection_names():
         client[database].create_collection("shedLock")
@@ -89,7 +95,7 @@ def collections(database):
     return sorted(client[database].list_collection_names())
 
 
-OPERATIONS = {f.__name__: f for f in [get, delete, write, steal, take, release, create, collections]}
+OPERATIONS = {f.__name__: f for f in [get, delete, write, steal, take, release, command, create, collections]}
 
 for line in sys.stdin:
     name, *arguments = json.loads(line)

@@ -1,4 +1,4 @@
-//! A server that speaks MongoDB's protocol. It is not MongoDB, which no registry has.
+//! Servers that speak MongoDB's protocol. None of them is MongoDB, which no registry has.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -8,16 +8,22 @@ use nix::sys::signal::Signal;
 
 use super::certificates::certificates;
 use super::directory::Directory;
+use super::program;
 use super::redis::ClientCertificates;
 use super::script::Script;
-use super::server::{Plan, Server};
+use super::server::{CommandLine, Plan, Server};
 
 /// The client of the tests.
 const CLIENT: &str = include_str!("mongodb.py");
 
+/// A server with users: the program.
+const USERS: &str = include_str!("mongodb_users.py");
+
 /// A server. Its data outlive `stop` and `kill`.
 pub struct MongoDb {
     server: Server,
+    /// The user and password of the tests.
+    login: &'static str,
     client: OnceLock<Arc<Script>>,
 }
 
@@ -47,29 +53,47 @@ impl MongoDb {
         Self::new("127.0.0.1", &own, |plan, _| plan)
     }
 
+    /// A server with users, as which it shows whether they may do what they ask: the primary of the replica set `secantus`.
+    pub fn with_users() -> Self {
+        let server = Server::new(|directory, port| {
+            let python = built().join("secantus/bin/python").display().to_string();
+            let start = [python, "-c".to_owned(), USERS.to_owned(), port.to_string(), directory.file("data")];
+            plan(start.to_vec(), port)
+        });
+        Self { server, login: "root:r00t@", client: OnceLock::new() }
+    }
+
+    /// The one in Java, or SecantusDB where its program is named.
     fn new(address: &str, certificates: &[String], change: impl Fn(Plan, &Directory) -> Plan) -> Self {
         let server = Server::new(|directory, port| {
             let (place, data) = (built().display().to_string(), directory.file("data"));
-            let start = format!(
-                "java -Xmx96m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp {place}/jars/*:{place} \
-                 Serve {address} {port} {data}"
-            );
-            let ask = format!("bash -c 3<>/dev/tcp/127.0.0.1/{port}");
-            let start = start.split(' ').map(str::to_owned).chain(certificates.iter().cloned());
-            let plan = Plan {
-                start: start.collect(),
-                ask: ask.splitn(3, ' ').map(str::to_owned).collect(),
-                stop: Signal::SIGTERM,
+            let start = match program::instead("TESTS_MONGODB") {
+                Some(program) => format!(
+                    "{program} --host {address} --port {port} --storage-path {data} --standalone --sync-on-commit \
+                     --cache-size 64M"
+                ),
+                None => format!(
+                    "java -Xmx96m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp {place}/jars/*:{place} \
+                     Serve {address} {port} {data}"
+                ),
             };
-            change(plan, directory)
+            let start = start.split(' ').map(str::to_owned).chain(certificates.iter().cloned());
+            change(plan(start.collect(), port), directory)
         });
-        Self { server, client: OnceLock::new() }
+        Self { server, login: "", client: OnceLock::new() }
     }
 
     /// What the tests ask of it.
     pub fn client(&self) -> &Arc<Script> {
-        self.client.get_or_init(|| Arc::new(Script::new(CLIENT, &[&format!("mongodb://127.0.0.1:{}", self.port())])))
+        let url = format!("mongodb://{}127.0.0.1:{}", self.login, self.port());
+        self.client.get_or_init(|| Arc::new(Script::new(CLIENT, &[&url])))
     }
+}
+
+/// A server that can be used when it accepts connections.
+fn plan(start: CommandLine, port: u16) -> Plan {
+    let ask = format!("bash -c 3<>/dev/tcp/127.0.0.1/{port}");
+    Plan { start, ask: ask.splitn(3, ' ').map(str::to_owned).collect(), stop: Signal::SIGTERM }
 }
 
 impl Deref for MongoDb {
@@ -85,6 +109,6 @@ fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let mut places = test.ancestors().map(|above| above.join("mongo-server"));
     places.find(|path| path.join("complete").is_file()).unwrap_or_else(|| {
-        panic!("the server is not here; tests/run fetches it, or: tests/mongo-server/build target/mongo-server")
+        panic!("the servers are not here; tests/run fetches them, or: tests/mongo-server/build target/mongo-server")
     })
 }

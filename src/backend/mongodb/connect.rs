@@ -43,7 +43,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn parse(url: &Url, access: &Access) -> Result<Self, String> {
         if url.scheme() == "mongodb+srv" {
-            return Err("has the scheme `mongodb+srv:`, which is not supported; name the members that its SRV record \
+            return Err("has the scheme mongodb+srv:, which is not supported; name the members that its SRV record \
                         lists: mongodb://HOST,HOST/DATABASE?replicaSet=NAME&tls=true"
                 .to_owned());
         }
@@ -90,7 +90,8 @@ impl Place {
         options.repl_set_name = self.replica_set.clone();
         options.direct_connection = Some(self.replica_set.is_none() && self.hosts.all.len() == 1);
         options.credential = self.login.as_ref().map(|(user, password)| {
-            let source = self.source.clone().unwrap_or_else(|| "admin".to_owned());
+            // As in every other client of MongoDB.
+            let source = self.source.as_ref().unwrap_or(&self.database).clone();
             Credential::builder().username(user.clone()).password(password.clone()).source(source).build()
         });
         let mut files = Vec::new();

@@ -58,9 +58,7 @@ pub(super) fn explain(error: &Error, effect: Effect) -> BackendError {
 
 fn of_kind(error: &Error) -> BackendError {
     match &*error.kind {
-        ErrorKind::Authentication { .. } => BackendError::permanent("the server rejects this user and password").hint(
-            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
-        ),
+        ErrorKind::Authentication { .. } => rejected(),
         ErrorKind::ServerSelection { message, .. } => of_selection(message),
         ErrorKind::Command(error) => of_command(error),
         ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
@@ -86,14 +84,19 @@ fn of_kind(error: &Error) -> BackendError {
 
 /// Explains why none of the servers can be reached, if that is what an event says. The driver itself would go on trying, and
 /// a lock that it gets in the end would be believed to have been asked for at the beginning.
-pub(super) fn unreachable(event: &SdamEvent) -> Option<BackendError> {
+pub(super) fn unreachable(event: &SdamEvent, has_certificate: bool) -> Option<BackendError> {
     let SdamEvent::TopologyDescriptionChanged(changed) = event else { return None };
     let servers = changed.new_description.servers();
     let errors = servers.iter().map(|(address, server)| Some((address.to_string(), of_kind(server.error()?))));
     let mut errors: Vec<_> = errors.collect::<Option<_>>()?;
     // The same one each time; a refusal that will stay matters most.
     errors.sort_by_key(|(address, error)| (error.class != ErrorClass::Permanent, address.clone()));
-    errors.into_iter().next().map(|(_, error)| error)
+    let error = errors.into_iter().next().map(|(_, error)| error)?;
+    Some(match !has_certificate && error.message.contains("BadCertificate") {
+        // This is how Java calls none.
+        true => tls::complaint("CertificateRequired").unwrap_or(error),
+        false => error,
+    })
 }
 
 /// Explains why there is no server to write to: the driver lists what each of them said.
@@ -102,9 +105,7 @@ fn of_selection(message: &str) -> BackendError {
     if let Some(complaint) = tls::complaint(message) {
         complaint
     } else if has("Authentication failed") || has("SCRAM failure") {
-        BackendError::permanent("the server rejects this user and password").hint(
-            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
-        )
+        rejected()
     } else if has("reports wire version") {
         BackendError::permanent(one_line(message)).hint("MongoDB 4.4 or later is needed")
     } else if has("Set Name: ") && !has("Address: ") {
@@ -142,6 +143,13 @@ fn of_network(error: &io::Error) -> BackendError {
     network::of_system(error.kind(), "").unwrap_or_else(|| BackendError::transient(error_text(error)))
 }
 
+fn rejected() -> BackendError {
+    BackendError::permanent("the server rejects this user and password").hint(
+        "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database if that is \
+         another one",
+    )
+}
+
 fn closed() -> BackendError {
     BackendError::transient("the server closed the connection")
         .hint("the server may be starting, or speak TLS on this port and need tls=true, or not speak it")
@@ -150,11 +158,13 @@ fn closed() -> BackendError {
 fn of_command(error: &CommandError) -> BackendError {
     let said = one_line(&error.message);
     match error.code {
+        13 if said.contains("requires authentication") => BackendError::permanent(
+            "the server requires a user and password",
+        )
+        .hint("write mongodb://USER@HOST/DATABASE; the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
         13 => BackendError::permanent(format!("the user lacks rights: {said}"))
             .hint("`shedlock schema` prints the role that the user needs"),
-        18 => BackendError::permanent("the server rejects this user and password").hint(
-            "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database",
-        ),
+        18 => rejected(),
         // Stepping down, shutting down, recovering, or out of time.
         50 | 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436 => {
             BackendError::transient(format!("the server grants no locks now: {said}"))

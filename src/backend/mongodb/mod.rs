@@ -148,9 +148,10 @@ impl Session {
         let database = {
             let _inside = runtime.enter();
             let (mut options, _files) = place.options(limit)?;
+            let has_certificate = place.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
             options.sdam_event_handler = Some(EventHandler::callback(move |event| {
                 // The other end is gone with the session.
-                let _ = errors::unreachable(&event).map(|why| tell.send(why));
+                let _ = errors::unreachable(&event, has_certificate).map(|why| tell.send(why));
             }));
             let client = ::mongodb::Client::with_options(options);
             client.map_err(|error| errors::explain(&error, Effect::Reads))?.database(&place.database)

@@ -26,6 +26,16 @@ impl MongoDbStore {
         Self { port: server.port(), client: Arc::clone(server.client()), database: unique("test") }
     }
 
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Carries out a command of the server, in this database.
+    #[track_caller]
+    pub fn command(&self, name: &str, value: &str, arguments: &Value) {
+        self.ask("command", &[json!(name), json!(value), arguments.clone()]);
+    }
+
     /// Gives a lock that is held to another owner, until the same time. The answer is `done` if it was held.
     pub fn try_steal(&self, name: &str, owner: &str) -> Result<String, String> {
         self.try_ask("steal", &[json!(name), json!(owner)]).map(|stolen| stolen.as_str().unwrap_or_default().to_owned())
