@@ -58,6 +58,7 @@ pages! {
 const STATUS_SCHEMA: &str = include_str!("../docs/json/status.schema.json");
 const HISTORY_SCHEMA: &str = include_str!("../docs/json/history.schema.json");
 const CHECK_SCHEMA: &str = include_str!("../docs/json/check.schema.json");
+const ACQUIRE_SCHEMA: &str = include_str!("../docs/json/acquire.schema.json");
 const CONFIG: &str = include_str!("../packaging/examples/config.toml");
 const CRONTAB: &str = include_str!("../packaging/examples/crontab");
 const CRONJOB: &str = include_str!("../packaging/kubernetes/cronjob.yaml");
@@ -121,6 +122,7 @@ impl Page {
             .replace("{events}\n", &events())
             .replace("{json lock}\n", &json_fields(STATUS_SCHEMA, "/$defs/lock"))
             .replace("{json run}\n", &json_fields(HISTORY_SCHEMA, "/$defs/run"))
+            .replace("{json handle}\n", &json_fields(ACQUIRE_SCHEMA, ""))
             .replace("{json finding}\n", &json_fields(CHECK_SCHEMA, "/items"))
             .replace("{common fields}\n", &fields(&COMMON))
             .replace("{fields}\n", &fields(&FIELDS))
@@ -382,14 +384,17 @@ mod tests {
     #[test]
     fn every_field_of_the_json_is_described() {
         let page = PAGES.iter().find(|page| page.name == "shedlock-json").unwrap();
-        for (schema, object, count) in
-            [(STATUS_SCHEMA, "/$defs/lock", 11), (HISTORY_SCHEMA, "/$defs/run", 9), (CHECK_SCHEMA, "/items", 4)]
-        {
+        for (schema, object, count) in [
+            (STATUS_SCHEMA, "/$defs/lock", 11),
+            (HISTORY_SCHEMA, "/$defs/run", 9),
+            (CHECK_SCHEMA, "/items", 4),
+            (ACQUIRE_SCHEMA, "", 6),
+        ] {
             let fields = json_fields(schema, object);
             assert_eq!(fields.matches("\n: ").count(), count);
             assert!(!fields.contains("\n: \n"), "{fields}");
         }
-        assert_eq!(page.source.matches("{json ").count(), 3);
+        assert_eq!(page.source.matches("{json ").count(), 4);
     }
 
     /// The text that stands in bold or italics in a page.

@@ -133,7 +133,7 @@ _shedlock() {
             return 0
             ;;
         shedlock__subcmd__acquire)
-            opts="-w -E -v -q -h --name --at-most --at-least --history-keep --wait --conflict-exit-code --backend --backend-file --backend-timeout --on-backend-error --config --verbose --quiet --log-format --help"
+            opts="-w -E -v -q -h --json --name --at-most --at-least --history-keep --wait --conflict-exit-code --backend --backend-file --backend-timeout --on-backend-error --config --verbose --quiet --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -148,6 +148,7 @@ skip\t''"
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l config -d 'Read only this configuration file [default: /etc/shedlock/config.toml, then $XDG_CONFIG_HOME/shedlock/config.toml]' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l log-format -d 'Print one line of text, or one JSON object, for each event [default: text]' -r -f -a "text\t''
 json\t''"
+complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l json -d 'Print a JSON object with the handle, the token and the times, described in shedlock-json(5)'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s v -l verbose -d 'Print more on stderr'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s h -l help -d 'Print help (see more with \'--help\')'

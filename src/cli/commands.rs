@@ -189,7 +189,13 @@ pub(crate) const SUBS: &[Sub] = &[
         about: "Take a lock for a script that cannot be wrapped, and print the handle to release it",
         usage: "shedlock acquire --name NAME --at-most DURATION [OPTIONS]",
         words: &[],
-        own: &[],
+        own: &[own(
+            "json",
+            Kind::Flag,
+            "",
+            SHOW,
+            "Print a JSON object with the handle, the token and the times, described in shedlock-json(5)",
+        )],
         shared: &[
             "name",
             "at-most",

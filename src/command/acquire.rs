@@ -39,6 +39,7 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         reporter.emit(&Notice::Unknown(settings.unknown_variables));
     }
     let run = Run::new(settings.policy, started);
-    let outcome = Supervisor::new(run, claim, Work::Handover, settings.backend, reporter, None)?.supervise();
+    let work = Work::Handover { json: matches.get_flag("json") };
+    let outcome = Supervisor::new(run, claim, work, settings.backend, reporter, None)?.supervise();
     Ok(outcome.exit(settings.conflict_exit_code))
 }

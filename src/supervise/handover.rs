@@ -5,16 +5,31 @@ use std::io::{Write, stdout};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::json;
 
 use crate::job;
-use crate::lock::Handle;
-use crate::system::error_text;
+use crate::lock::{Grant, Handle};
+use crate::report::harmless;
+use crate::system::{Timestamp, error_text};
 
 /// How long, in milliseconds, to wait for the reader. Until then nothing else happens, and no signal is seen.
 const PATIENCE: u16 = 3_000;
 
+/// Returns the JSON object that shedlock-json(5) describes.
+pub(super) fn object(handle: &Handle, grant: &Grant, until: Timestamp) -> String {
+    let object = json!({
+        "handle": handle.to_string(),
+        "name": handle.name.as_str(),
+        "owner": handle.owner.as_str(),
+        "token": grant.token,
+        "since": grant.locked_at.to_string(),
+        "until": until.to_string(),
+    });
+    harmless(format!("{object:#}\n"))
+}
+
 /// Writes the handle; the error says why it could not be written.
-pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
+pub(super) fn hand_over(text: &str) -> Result<(), String> {
     if job::stdout_was_closed() {
         return Err("it is closed".to_owned());
     }
@@ -26,7 +41,7 @@ pub(crate) fn hand_over(handle: &Handle) -> Result<(), String> {
     // Rust's stdout treats some errors as success.
     let written = stdout.as_fd().try_clone_to_owned().and_then(|stdout| {
         let mut stdout = File::from(stdout);
-        stdout.write_all(format!("{handle}\n").as_bytes())
+        stdout.write_all(text.as_bytes())
     });
     written.map_err(|error| error_text(&error))
 }

@@ -53,8 +53,10 @@ pub(crate) struct Supervisor {
 /// The work under the lock.
 pub(crate) enum Work {
     Job(Rc<Command>, BackendRef),
-    /// The handle of the lock is written to stdout.
-    Handover,
+    /// The handle of the lock is written to stdout, alone or in a JSON object.
+    Handover {
+        json: bool,
+    },
 }
 
 impl Supervisor {
@@ -201,7 +203,7 @@ impl Supervisor {
     fn spawn(&mut self, under: &Under) -> Event {
         let (command, way) = match &self.work {
             Work::Job(command, way) => (command, way),
-            Work::Handover => return self.hand_over(),
+            Work::Handover { json } => return self.hand_over(under, *json),
         };
         let mut environment = Environment::inherited();
         let (claim, backend) = (&self.claim, (self.address.as_str(), way));
@@ -225,9 +227,13 @@ impl Supervisor {
         }
     }
 
-    fn hand_over(&self) -> Event {
+    fn hand_over(&self, under: &Under, json: bool) -> Event {
         let handle = Handle { name: self.claim.name.clone(), owner: self.claim.owner.clone() };
-        match handover::hand_over(&handle) {
+        let text = match under {
+            Under::Lock { grant, until } if json => handover::object(&handle, grant, *until),
+            _ => format!("{handle}\n"),
+        };
+        match handover::hand_over(&text) {
             Ok(()) => Event::HandedOver,
             Err(why) => Event::NotHandedOver(why),
         }

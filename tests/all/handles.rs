@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::site::{Site, on_every_backend};
 use super::stage::Holder;
 use super::support::process::{DETACHED, detached, under, wait_until_it_listens};
+use super::support::schema::Schema;
 use super::support::{Finished, Place, finish, finish_child, kill, start, wait_until};
 use servers::stores::{SqliteStore, Store};
 
@@ -37,6 +38,7 @@ impl<S: Store> Site<S> {
 
 on_every_backend! {
     a_lock_is_acquired_excludes_everybody_and_is_given_back
+    a_program_gets_the_handle_with_the_token_and_the_times
     of_many_who_acquire_at_once_one_gets_a_handle
     at_least_is_kept_after_a_release
     a_handle_that_cannot_be_written_gives_the_lock_back
@@ -74,6 +76,28 @@ fn a_lock_is_acquired_excludes_everybody_and_is_given_back<S: Store>(site: &Site
     let refused = finish(&mut site.acquire(name, &["-v"]));
     refused.complains(1, &format!("the lock is held by {}", site.store.java_owner("java")));
     assert!(refused.stderr.ends_with("; it is not acquired\n"), "{refused:?}");
+}
+
+fn a_program_gets_the_handle_with_the_token_and_the_times<S: Store>(site: &Site<S>) {
+    let finished = finish(&mut site.acquire("a \"b\"", &["--json"]));
+    assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    let printed: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    Schema::of("acquire").accepts(&printed);
+    let stored = site.stored("a \"b\"");
+    assert_eq!(printed["owner"], stored.owner);
+    assert_eq!(printed["handle"], format!("a \"b\"@{}", stored.owner));
+    assert_eq!(printed["token"], site.store.history("a \"b\"")[0].token);
+    let millis = |field: &str| {
+        let time = humantime::parse_rfc3339(printed[field].as_str().unwrap()).unwrap();
+        i64::try_from(time.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    };
+    assert!((millis("since") - stored.since).abs() <= 1_000 && (millis("until") - stored.until).abs() <= 2_000);
+    assert_eq!(millis("until") - millis("since"), 60_000);
+    site.tell(&["release", printed["handle"].as_str().unwrap()]).is_silent_with(0);
+    // Who does not get it prints nothing.
+    let held = site.hold("held", &[], "true");
+    finish(&mut site.acquire("held", &["--json"])).is_silent_with(1);
+    held.end().is_silent_with(0);
 }
 
 fn of_many_who_acquire_at_once_one_gets_a_handle<S: Store>(site: &Site<S>) {
