@@ -38,6 +38,9 @@ pub fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     if arguments == [job::GUARDIAN] {
         job::guard();
     }
+    if let Some((_, words)) = arguments.split_first().filter(|(name, _)| *name == job::NOTIFIER) {
+        job::notify(words);
+    }
     job::fill_standard_descriptors();
     std::panic::set_hook(Box::new(|panic| {
         match command::random() {

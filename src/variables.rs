@@ -19,6 +19,11 @@ const CONFIG: &str = "SHEDLOCK_LOCK_CONFIG";
 /// The owners of all enclosing runs, outermost first, and their tokens.
 const OWNERS: &str = "SHEDLOCK_LOCK_OWNERS";
 const TOKENS: &str = "SHEDLOCK_LOCK_TOKENS";
+/// The variables that only the command of `--notify` gets.
+pub(crate) const EVENT: &str = "SHEDLOCK_EVENT";
+pub(crate) const EXIT_CODE: &str = "SHEDLOCK_EXIT_CODE";
+pub(crate) const DURATION: &str = "SHEDLOCK_DURATION";
+pub(crate) const MESSAGE: &str = "SHEDLOCK_MESSAGE";
 /// The entry in the list of tokens for a lock without a token.
 const NO_TOKEN: &str = "-";
 
@@ -109,6 +114,28 @@ pub(crate) fn describe_enclosing(
 pub(crate) fn forget(environment: &mut Environment) {
     for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND, PASSWORD, FILE, CONFIG] {
         environment.remove(name);
+    }
+}
+
+/// Returns whether this process is the command of `--notify` of a run, or belongs to it.
+pub(crate) fn is_notified() -> bool {
+    std::env::var_os(EVENT).is_some_and(|event| !event.is_empty())
+}
+
+/// Sets the variables of the command of `--notify`. It gets no way to the lock, which it does not run under: with our owner in
+/// its list, it would be taken for a part of the job.
+pub(crate) fn tell(claim: &Claim, token: Option<u64>, told: &[(&str, Option<String>)], environment: &mut Environment) {
+    forget(environment);
+    environment.set(NAME, claim.name.as_str());
+    environment.set(OWNER, claim.owner.as_str());
+    if let Some(token) = token {
+        environment.set(TOKEN, token.to_string());
+    }
+    for (name, value) in told {
+        match value {
+            Some(value) => environment.set(name, value),
+            None => environment.remove(name),
+        }
     }
 }
 

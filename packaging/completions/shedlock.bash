@@ -995,7 +995,7 @@ _shedlock() {
             return 0
             ;;
         shedlock__subcmd__run)
-            opts="-w -E -s -k -v -q -h --name --at-most --at-least --lease --every --on-failure --history-keep --success-codes --wait --splay --conflict-exit-code --on-expiry --on-lost --wait-for --signal --kill-after --stop-timeout --foreground --new-group --no-die-with-shedlock --backend --backend-file --backend-timeout --on-backend-error --config --dry-run --verbose --quiet --log-format --metrics-dir --help"
+            opts="-w -E -s -k -v -q -h --name --at-most --at-least --lease --every --on-failure --history-keep --success-codes --wait --splay --conflict-exit-code --on-expiry --on-lost --wait-for --signal --kill-after --stop-timeout --notify --notify-on --notify-timeout --foreground --new-group --no-die-with-shedlock --backend --backend-file --backend-timeout --on-backend-error --config --dry-run --verbose --quiet --log-format --metrics-dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1124,6 +1124,27 @@ _shedlock() {
                     return 0
                     ;;
                 --stop-timeout)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --notify)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --notify-on)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --notify-timeout)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace

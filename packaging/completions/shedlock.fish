@@ -74,6 +74,9 @@ USR2\t''
 KILL\t''"
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s k -l kill-after -d 'Send SIGKILL this long after the first signal [default: 10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l stop-timeout -d 'Kill the job if it is still running DURATION after shedlock got a HUP, INT, QUIT or TERM and passed it on [default: wait for the job]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l notify -d 'Run COMMAND with `/bin/sh -c` after a run that --notify-on names, when the lock has been given back [default: off]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l notify-on -d 'The events that --notify tells of [default: failure,expired,lost,error]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l notify-timeout -d 'Kill COMMAND and its process group if it is still running after DURATION, at least 1s [default: 10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend -d 'Where locks live' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend-file -d 'Read the backend\'s URL from FILE, for example a mounted secret' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend-timeout -d 'Give up if the backend cannot be reached within DURATION [default: 10s]' -r -f

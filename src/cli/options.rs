@@ -46,6 +46,7 @@ impl Opt {
 pub(super) const LOCK: &str = "The lock";
 pub(super) const WAITING: &str = "Waiting";
 const JOB: &str = "The job";
+const NOTIFYING: &str = "Notifications";
 pub(super) const BACKEND: &str = "The backend";
 const REPORT: &str = "Configuration and messages";
 
@@ -197,6 +198,27 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "wait for the job",
         JOB,
         "Kill the job if it is still running DURATION after shedlock got a HUP, INT, QUIT or TERM and passed it on",
+    ),
+    value(
+        "notify",
+        "COMMAND",
+        "off",
+        NOTIFYING,
+        "Run COMMAND with `/bin/sh -c` after a run that --notify-on names, when the lock has been given back. Variables tell it what happened, such as SHEDLOCK_EVENT and SHEDLOCK_MESSAGE; its output goes to stderr. If it fails, shedlock only warns. An empty COMMAND is none",
+    ),
+    value(
+        "notify-on",
+        "EVENT[,EVENT...]",
+        "failure,expired,lost,error",
+        NOTIFYING,
+        "The events that --notify tells of: start (of the job, beside which COMMAND runs), success, failure, expired, lost, error, skipped, or all",
+    ),
+    value(
+        "notify-timeout",
+        "DURATION",
+        "10s",
+        NOTIFYING,
+        "Kill COMMAND and its process group if it is still running after DURATION, at least 1s",
     ),
     flag("foreground", JOB, "Run the job in shedlock's process group; the default with a controlling terminal"),
     flag("new-group", JOB, "Run the job in its own process group; the default without a controlling terminal"),

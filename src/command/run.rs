@@ -51,9 +51,11 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     let at_most = settings.policy.at_most;
     let metrics = settings.metrics_dir.map(|directory| Metrics::new(directory, claim.name.clone(), at_most));
     let run = Run::new(settings.policy, started);
+    let (conflict, notify) = (settings.conflict_exit_code, settings.notify);
     let work = Work::Job(Rc::new(command), settings.way);
-    let outcome: ExitReason = Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.supervise();
-    Ok(outcome.exit(settings.conflict_exit_code))
+    let outcome: ExitReason =
+        Supervisor::new(run, claim, work, settings.backend, reporter, metrics)?.notifying(notify, conflict).supervise();
+    Ok(outcome.exit(conflict))
 }
 
 /// Returns this host's name.

@@ -19,10 +19,11 @@ use crate::cli::{Kind, OPTIONS, Opt};
 use crate::lock::LockName;
 use crate::report::{Format, Setting, Verbosity};
 use crate::run::{
-    Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, WaitFor,
+    Every, Group, Leftovers, Notify, NotifyEvent, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement,
+    Policy, WaitFor,
 };
 use crate::system::Signal;
-use crate::variables::BackendRef;
+use crate::variables::{self, BackendRef};
 use crate::{duration, exit};
 use layer::{Layers, Source};
 pub(crate) use mistake::Mistake;
@@ -31,6 +32,9 @@ pub(crate) use unknown::is_of_a_service;
 
 /// The default of `--backend-timeout`.
 const BACKEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The default of `--notify-timeout`.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of one run.
 pub(crate) struct Settings {
@@ -45,6 +49,7 @@ pub(crate) struct Settings {
     pub(crate) verbosity: Verbosity,
     pub(crate) format: Format,
     pub(crate) metrics_dir: Option<PathBuf>,
+    pub(crate) notify: Option<Notify>,
     /// The variables that begin like those of options and set nothing.
     pub(crate) unknown_variables: Vec<String>,
     /// All settings, for --dry-run.
@@ -138,6 +143,7 @@ impl Settings {
                 _ => Format::Text,
             },
             metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
+            notify: notify(layers)?,
             unknown_variables: layers.unknown_variables(),
             rehearsed: if layers.flag("dry-run")? { Some(settings(layers, &address, group)) } else { None },
         })
@@ -253,6 +259,20 @@ fn policy(layers: &Layers, surroundings: &Surroundings) -> Result<Policy, Mistak
     })
 }
 
+/// Returns the settings of --notify. A run within the command of another run's --notify has none: it would tell of its own
+/// telling, without end.
+fn notify(layers: &Layers) -> Result<Option<Notify>, Mistake> {
+    let command = layers.get("notify").map_or(Ok(String::new()), |given| given.read(shell_command))?;
+    let on = layers.get("notify-on").map(|given| given.read(notify_events)).transpose()?;
+    let timeout = layers.get("notify-timeout").map(|given| given.read(at_least_a_second)).transpose()?;
+    let wanted = !command.trim().is_empty() && !variables::is_notified();
+    Ok(wanted.then(|| Notify {
+        command,
+        on: on.unwrap_or_else(|| NotifyEvent::ALL[2..6].to_vec()),
+        timeout: timeout.unwrap_or(NOTIFY_TIMEOUT),
+    }))
+}
+
 fn placement(layers: &Layers, surroundings: &Surroundings) -> Result<Placement, Mistake> {
     let group = match layers.either("foreground", "new-group")? {
         Some("foreground") => Group::Shared,
@@ -296,6 +316,22 @@ pub(crate) fn exit_code(text: &str) -> Result<u8, String> {
 
 fn directory(text: &str) -> Result<PathBuf, String> {
     if text.trim().is_empty() { Err("is empty; name a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+fn shell_command(text: &str) -> Result<String, String> {
+    if text.contains('\0') { Err("contains a NUL byte".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn notify_events(text: &str) -> Result<Vec<NotifyEvent>, String> {
+    let named = |word: &str| match NotifyEvent::ALL.iter().find(|event| event.as_str() == word) {
+        Some(event) => Ok(vec![*event]),
+        None if word == "all" => Ok(NotifyEvent::ALL.to_vec()),
+        None => {
+            let known = NotifyEvent::ALL.map(NotifyEvent::as_str).join(", ");
+            Err(format!("`{word}` is not an event; known are {known}, all"))
+        }
+    };
+    Ok(text.split(',').map(|word| named(word.trim())).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn exit_codes(text: &str) -> Result<Vec<u8>, String> {

@@ -106,6 +106,7 @@ impl Guard {
         match message {
             Message::Owner { parent, owner } => (self.parent, self.owner) = (parent, owner),
             Message::Stranger(pid) => self.unrelated_children.push(pid),
+            Message::Gone(pid) => self.unrelated_children.retain(|stranger| *stranger != pid),
             Message::Job { id, group } => self.job = Some((id, group)),
             Message::Deadline(nanos) => self.deadline = nanos.map(Duration::from_nanos),
         }

@@ -27,7 +27,7 @@ use crate::system::Signal;
 /// find the guardian.
 pub(crate) const NAME: &str = "shedlock-guardian";
 const ARGUMENT: &std::ffi::CStr = c"shedlock-guardian";
-const PROGRAM: &std::ffi::CStr = c"/proc/self/exe";
+pub(super) const PROGRAM: &std::ffi::CStr = c"/proc/self/exe";
 /// The longest wait for a new guardian to execute its program. On an overloaded machine that takes longer than a tenth of
 /// a second, and the job is worse off without a guardian than a third of a second late.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -49,6 +49,8 @@ pub(super) enum Message {
     Owner { parent: i32, owner: Vec<u8> },
     /// A child of ours that is not part of the job.
     Stranger(i32),
+    /// A stranger that has ended: its number may become one of the job's.
+    Gone(i32),
     /// The command that was started.
     Job { id: Id, group: Group },
     /// The time at which the guardian kills the job even if we live, in nanoseconds on the boot clock.
@@ -131,6 +133,16 @@ impl Guardian {
         }
     }
 
+    /// Tells it of a child that is not part of the job.
+    pub(crate) fn spare(&self, pid: Pid) {
+        let _ = self.tell(&Message::Stranger(pid.as_raw()));
+    }
+
+    /// Tells it that such a child has ended.
+    pub(crate) fn forget(&self, pid: Pid) {
+        let _ = self.tell(&Message::Gone(pid.as_raw()));
+    }
+
     /// Has it end the job at `at` although we may live; with `None` only after our death. An error means that there is
     /// no guardian any more.
     pub(crate) fn kill_at(&self, at: Option<Moment>) -> io::Result<()> {
@@ -168,6 +180,7 @@ impl Message {
         let (kind, body) = match self {
             Self::Owner { parent, owner } => (b'o', [&parent.to_le_bytes()[..], owner].concat()),
             Self::Stranger(pid) => (b's', pid.to_le_bytes().to_vec()),
+            Self::Gone(pid) => (b'g', pid.to_le_bytes().to_vec()),
             Self::Job { id, group } => {
                 let own = [u8::from(*group == Group::Own)];
                 (b'j', [&id.pid.to_le_bytes()[..], &id.start.to_le_bytes(), &own].concat())
@@ -197,6 +210,7 @@ impl Message {
                 Self::Owner { parent: i32::from_le_bytes(*parent), owner: owner.to_vec() }
             }
             b's' => Self::Stranger(i32::from_le_bytes(body.try_into().ok()?)),
+            b'g' => Self::Gone(i32::from_le_bytes(body.try_into().ok()?)),
             b'j' => {
                 let (pid, rest) = body.split_first_chunk()?;
                 let (start, own) = rest.split_first_chunk()?;

@@ -10,6 +10,7 @@ mod guard;
 mod guardian;
 mod launch;
 mod leftovers;
+mod notifier;
 mod process;
 #[cfg(test)]
 mod scene;
@@ -27,6 +28,7 @@ pub(crate) use guard::guard;
 pub(crate) use guardian::Guardian;
 pub(crate) use guardian::NAME as GUARDIAN;
 use nix::unistd::{Pid, getpgid, getpid};
+pub(crate) use notifier::{HURRY, NAME as NOTIFIER, Notifier, notify};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed, write_now};
 pub(crate) use signals::{Inherited, Signals, ignore_pipe, raise_and_die, stop_ourselves};
 pub(crate) use spawn::Command;
@@ -47,8 +49,11 @@ pub(crate) struct Job {
     reaped: bool,
     /// The child that is to become the command, and may not be it yet.
     launched: Launched<Plan>,
-    /// Children of ours that are not part of the job: those from before, and the guardian.
+    /// Children of ours that are not part of the job: those from before, the guardian, and what runs the command of
+    /// `--notify`.
     unrelated_children: Vec<i32>,
+    /// Those of them that were reaped.
+    ended: Vec<(i32, JobEnd)>,
     /// Searches for children of the job where /proc does not show them.
     search: Search,
     frozen: Option<Frozen>,
@@ -79,6 +84,7 @@ impl Job {
             reaped: false,
             launched,
             unrelated_children,
+            ended: Vec::new(),
             search: Search::default(),
             frozen: None,
             continue_later: Cell::new(false),
@@ -198,8 +204,11 @@ impl Job {
             }
             wait::What::Ended(end) => {
                 self.search.restart();
-                // The number may become one of the job's.
-                self.unrelated_children.retain(|stranger| *stranger != change.pid);
+                if let Some(place) = self.unrelated_children.iter().position(|stranger| *stranger == change.pid) {
+                    // The number may become one of the job's.
+                    self.unrelated_children.remove(place);
+                    self.ended.push((change.pid, end));
+                }
                 if self.orphan.is_none() || end == JobEnd::Killed(Signal::KILL) {
                     self.orphan = Some(end);
                 }

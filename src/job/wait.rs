@@ -31,11 +31,23 @@ pub(super) enum What {
 
 /// Returns a child of ours that ended or stopped, and reaps it; `None` if there is no more.
 pub(super) fn next_change() -> Option<Change> {
+    change_of(-1, libc::WUNTRACED)
+}
+
+/// Returns how this child has ended, and reaps it; `None` while it lives.
+pub(super) fn end_of(pid: Pid) -> Option<JobEnd> {
+    match change_of(pid.as_raw(), 0)?.what {
+        What::Ended(end) => Some(end),
+        What::Stopped(_) => None,
+    }
+}
+
+fn change_of(child: i32, options: i32) -> Option<Change> {
     let mut status = 0;
     let wait = |_| {
         #[expect(unsafe_code, reason = "no library reports every status, see above")]
         // SAFETY: the pointer is to a local integer, and the call touches nothing else.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+        let pid = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG | options) };
         Errno::result(pid)
     };
     let pid = (0..TRIES).map(wait).find(|pid| *pid != Err(Errno::EINTR))?.ok()?;

@@ -175,6 +175,8 @@ pub(crate) const EVENTS: &[Event] = &[
         ),
     ),
     event("metrics", &[Warnings], "the metrics could not be written correctly, see --metrics-dir"),
+    event("notified", &[Debug], "the command of --notify has ended"),
+    event("not_notified", &[Warnings], "the command of --notify could not be started, failed, or was killed"),
 ];
 
 /// Returns whether the table lists this line with its level and its fields.
@@ -245,7 +247,9 @@ mod tests {
     use crate::exit::ExitReason;
     use crate::lock::{Claim, Grant, LockName, LockState, Owner, Purpose};
     use crate::report::{Format, Reporter};
-    use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost, SpawnError, SpawnErrorKind};
+    use crate::run::{
+        MetricsError, Notice, NoticeKind, NotifyEvent, OnBackendError, OnLost, SpawnError, SpawnErrorKind,
+    };
     use crate::system::Signal;
     use crate::system::Timestamp;
 
@@ -291,6 +295,8 @@ mod tests {
             Notice::Metrics(MetricsError::NotWritten("d".to_owned(), "no".to_owned())),
             Notice::Metrics(MetricsError::TooSlow("d".to_owned())),
             Notice::Metrics(MetricsError::Foreign("f".to_owned())),
+            Notice::Notified(NotifyEvent::Start),
+            Notice::NotNotified(NotifyEvent::Skipped, "exited with code 1".to_owned()),
         ];
         for time in [None, Some(Timestamp(0))] {
             all.extend([Notice::Held(record(time)), Notice::Waiting(record(time)), Notice::Nested(record(time))]);

@@ -218,6 +218,14 @@ impl Line {
                 Line::doubtful(Verbosity::Warnings, "not_given_back", error, "", *held)
             }
             Notice::Metrics(error) => Line::metrics(error),
+            Notice::Notified(event) => {
+                let message = format!("the command of --notify for `{}` has ended", event.as_str());
+                Line::new(Verbosity::Debug, "notified", message)
+            }
+            Notice::NotNotified(event, how) => {
+                let message = format!("the command of --notify for `{}` {how}", event.as_str());
+                Line::new(Verbosity::Warnings, "not_notified", message)
+            }
         }
     }
 

@@ -128,6 +128,12 @@ impl Reporter {
         self.write(PollTimeout::ZERO);
     }
 
+    /// Returns the notice's message as one line of harmless text, at any level.
+    pub(crate) fn message(&self, notice: &Notice) -> String {
+        let line = Line::of_subject(notice, self.subject, &self.backend);
+        visible(&without_passwords(&line.message)).into_owned()
+    }
+
     /// Writes the pending lines, which may take a moment. Call it only when no job is left.
     pub(crate) fn finish(&self) {
         self.write(FAREWELL.into());

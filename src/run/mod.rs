@@ -18,6 +18,7 @@ mod ending;
 mod event;
 mod extending;
 mod notice;
+mod notify;
 mod outline;
 mod policy;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use crate::system::Moment;
 use crate::system::Signal;
 pub(crate) use event::{Action, Event, JobEnd, Ownership, Under, WhenFull};
 pub(crate) use notice::{MetricsError, Notice, NoticeKind, SpawnError, SpawnErrorKind};
+pub(crate) use notify::{Notify, NotifyEvent};
 pub(crate) use outline::{Outline, outline};
 pub(crate) use policy::{
     Every, Group, Leftovers, OnBackendError, OnExpiry, OnFailure, OnLost, Patience, Placement, Policy, Sender, Term,

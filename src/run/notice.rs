@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use super::notify::NotifyEvent;
 use super::policy::{OnBackendError, OnLost};
 use crate::backend::BackendError;
 use crate::exit::ExitReason;
@@ -61,6 +62,10 @@ pub(crate) enum Notice {
     /// A lock that an unanswered request may have taken, or may yet take for so long, could not be given back.
     NotGivenBack(BackendError, Duration),
     Metrics(MetricsError),
+    /// The command of `--notify` has ended.
+    Notified(NotifyEvent),
+    /// The command of `--notify` has failed: the end of a sentence says how.
+    NotNotified(NotifyEvent, String),
 }
 
 /// The trouble with the metrics.

@@ -2,6 +2,7 @@
 
 mod guard;
 mod handover;
+mod notify;
 mod timer;
 mod worker;
 
@@ -17,10 +18,11 @@ use crate::exit::ExitReason;
 use crate::job::{self, Command, Environment, Inherited, Job, Signals};
 use crate::lock::{Claim, Handle};
 use crate::report::{Metrics, Reporter};
-use crate::run::{Action, Event, Leftovers, Notice, Run, Under};
+use crate::run::{Action, Event, Leftovers, Notice, Notify, Run, Under};
 use crate::system::Moment;
 use crate::variables::{self, BackendRef};
 use guard::Guard;
+use notify::Notifications;
 use timer::{BootTimer, GLANCE};
 pub(crate) use worker::THREAD;
 use worker::{BackendWorker, Request};
@@ -48,6 +50,8 @@ pub(crate) struct Supervisor {
     reporter: Reporter,
     /// `None` without --metrics-dir, and in a nested run, because the outer run counts.
     metrics: Option<Metrics>,
+    /// `None` without --notify, and in a nested run, because the outer run notifies.
+    notifications: Option<Notifications>,
 }
 
 /// The work under the lock.
@@ -89,7 +93,14 @@ impl Supervisor {
             guard: Guard::Unneeded,
             reporter,
             metrics,
+            notifications: None,
         })
+    }
+
+    /// Adds the notifications, which name `conflict` as the exit code of a skip.
+    pub(crate) fn notifying(mut self, notify: Option<Notify>, conflict: u8) -> Self {
+        self.notifications = notify.map(|notify| Notifications::new(notify, conflict));
+        self
     }
 
     /// Runs to the end. A failing wait never ends the run, because a job may be running under the lock.
@@ -98,6 +109,8 @@ impl Supervisor {
         loop {
             for event in events.drain(..) {
                 if let Some(outcome) = self.feed(event) {
+                    self.notify_of_end(outcome);
+                    self.reporter.finish();
                     return outcome;
                 }
             }
@@ -185,6 +198,9 @@ impl Supervisor {
                 if let Notice::Ended(outcome) = notice {
                     self.count(outcome);
                 }
+                if let Some(notifications) = &mut self.notifications {
+                    notifications.note(&notice, &self.reporter);
+                }
                 self.reporter.emit(&notice);
             }
             Action::Exit(outcome) => {
@@ -193,7 +209,6 @@ impl Supervisor {
                 if let Some(error) = self.metrics.take().and_then(Metrics::finish) {
                     self.reporter.emit(&Notice::Metrics(error));
                 }
-                self.reporter.finish();
                 return Done::Exit(outcome);
             }
         }
@@ -211,7 +226,7 @@ impl Supervisor {
             Under::Nothing => variables::forget(&mut environment),
             Under::Lock { grant, until } => variables::describe(claim, grant, *until, backend, &mut environment),
             Under::Enclosing(record) => {
-                self.metrics = None;
+                (self.metrics, self.notifications) = (None, None);
                 variables::describe_enclosing(claim, record, backend, &mut environment);
             }
         }
@@ -221,6 +236,7 @@ impl Supervisor {
                 if let Some(metrics) = &mut self.metrics {
                     metrics.started();
                 }
+                self.notify_of_start();
                 Event::Spawned
             }
             Err(error) => Event::SpawnFailed(error),
@@ -286,6 +302,7 @@ impl Supervisor {
         if child || now.since(self.looked) >= GLANCE {
             self.looked = now;
             events.extend(job::reap(&mut self.job));
+            self.check_notifier();
         }
         signals
     }

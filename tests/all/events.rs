@@ -86,6 +86,10 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut acquire = place.shedlock(["acquire", "--name", "f", "--at-most", "1m", "-vv", "--log-format", "json"]);
     seen.add(&finish(acquire.stdout(full)), 125, &["granted", "not_handed_over", "released"]);
+    for (notify, event) in [("true", "notified"), ("false", "not_notified")] {
+        let on = ["--notify", notify, "--notify-on", "all", "true"];
+        seen.add(&finish(&mut told(&place, "a", "1m", &on)), 0, &[event]);
+    }
     let longer = format!("{} extend 1m && sleep 2.2", env!("CARGO_BIN_EXE_shedlock"));
     seen.add(&finish(&mut told(&place, "g", "2s", &["sh", "-c", &longer])), 0, &["extended"]);
 

@@ -87,6 +87,7 @@ mod monitoring;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod nested;
+mod notify;
 mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
