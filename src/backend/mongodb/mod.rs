@@ -227,10 +227,24 @@ impl CasStore for MongoDb {
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {
         let collection = self.place.collection.clone();
-        let made = self.ask(Effect::Writes, async |database| match database.create_collection(&collection).await {
-            Err(error) if errors::is_there(&error) => Ok(false),
-            made => made.map(|()| true),
-        })?;
+        // MongoDB 7 creates a collection that is there without an error. A user without further rights may list its own.
+        let list = doc! {
+            "listCollections": 1,
+            "filter": { "name": &collection },
+            "nameOnly": true,
+            "authorizedCollections": true,
+        };
+        let listed = self.ask(Effect::Reads, async |database| database.run_command(list).await)?;
+        let found = listed.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        let made = match found.is_ok_and(|found| !found.is_empty()) {
+            true => false,
+            false => {
+                self.ask(Effect::Writes, async |database| match database.create_collection(&collection).await {
+                    Err(error) if errors::is_there(&error) => Ok(false),
+                    made => made.map(|()| true),
+                })?
+            }
+        };
         let name = &self.place.collection;
         Ok(vec![if made {
             format!("created the collection {name}")
