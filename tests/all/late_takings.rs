@@ -18,11 +18,14 @@ const WRITE: &[u8] = b"request_put";
 /// In every write to ZooKeeper, where a lock is read before: the begin of a transaction.
 const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
 
-/// In every write to a Lease, and only there.
-const HOLDER: &[u8] = b"holderIdentity";
-/// In every write of a document, and only there.
+/// The begin of every write to a Lease that is there, and of every one of a new Lease; in no answer.
+const PUT: &[u8] = b"PUT /";
+const POST: &[u8] = b"POST /";
+/// In every write to a document that is there, and in every one of a new document; in no answer.
 #[cfg(feature = "mongodb")]
-const LOCKED_BY: &[u8] = b"lockedBy";
+const SET: &[u8] = b"$set";
+#[cfg(feature = "mongodb")]
+const INSERT: &[u8] = b"\x02insert\0";
 
 macro_rules! stories {
     ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident, $etcd:ident;)*) => {
@@ -94,24 +97,24 @@ fn zookeeper_fails_and_says_that_it_left_a_taking_on_its_way() {
 
 #[test]
 fn kubernetes_refuses_a_taking_that_was_given_up() {
-    is_refused(&KubernetesStore::plain(), HOLDER);
+    is_refused(&KubernetesStore::plain(), PUT);
 }
 
 #[test]
 fn kubernetes_fails_and_says_that_it_left_a_taking_on_its_way() {
-    says_so_after_trouble(&KubernetesStore::plain(), HOLDER);
+    says_so_after_trouble(&KubernetesStore::plain(), POST);
 }
 
 #[cfg(feature = "mongodb")]
 #[test]
 fn mongodb_refuses_a_taking_that_was_given_up() {
-    is_refused(&MongoDbStore::new(), LOCKED_BY);
+    is_refused(&MongoDbStore::new(), SET);
 }
 
 #[cfg(feature = "mongodb")]
 #[test]
 fn mongodb_fails_and_says_that_it_left_a_taking_on_its_way() {
-    says_so_after_trouble(&MongoDbStore::new(), LOCKED_BY);
+    says_so_after_trouble(&MongoDbStore::new(), INSERT);
 }
 
 fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {
