@@ -33,7 +33,7 @@ use wire::Client;
 
 /// The port of a host that names none.
 const PORT: u16 = 2379;
-/// Number of transactions of one operation that others may forestall.
+/// Maximum number of transactions of one operation. Each may find that another client has just changed the lock.
 const TRIES: usize = 8;
 
 /// A backend that keeps the locks in etcd.

@@ -22,7 +22,7 @@ pub(super) struct Client {
     token: Option<String>,
 }
 
-/// The answer to a request that succeeded.
+/// The answer to a request that succeeded, and the server's clock.
 pub(super) struct Told {
     pub(super) body: Value,
     pub(super) clock: Clock,
@@ -220,7 +220,7 @@ pub(super) fn get(key: &[u8]) -> Value {
     json!({"request_range": {"key": text(key)}})
 }
 
-/// How much of a range is read.
+/// The part of a range that is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     All,

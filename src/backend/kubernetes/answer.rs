@@ -8,7 +8,7 @@ use super::super::{BackendError, ErrorClass};
 /// The outcome of a request for a Lease.
 #[derive(Debug, PartialEq)]
 pub(super) enum Told {
-    /// It found or wrote what it answers.
+    /// The object that the request has found or written.
     Object(Value),
     /// No such Lease exists.
     Missing,
@@ -16,14 +16,14 @@ pub(super) enum Told {
     Conflict,
 }
 
-/// A request may change something, and is then carried out perhaps although its answer says that it failed.
+/// The effect of a request: one that writes may have been executed although its answer is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Reads,
     Writes,
 }
 
-/// Tells what an answer means. `kind` is what it has to contain.
+/// Classifies an answer, which must contain an object of this kind.
 pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, BackendError> {
     let (status, body) = (answer.status, &answer.body);
     let about = |kind: &str| body.pointer("/details/kind").and_then(Value::as_str) == Some(kind);
@@ -42,14 +42,16 @@ pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, 
 
 fn error(status: u16, body: &Value) -> BackendError {
     if body["kind"] != "Status" && !matches!(status, 401 | 403 | 408 | 429 | 500..=599) {
-        return BackendError::permanent(format!(
-            "the server's answer ({status}) is not one of a Kubernetes API server"
-        ))
-        .hint("check host and port");
+        return BackendError::permanent(format!("the server is not a Kubernetes API server (status {status})"))
+            .hint("check host and port");
     }
     let has = |words: &str| body["message"].as_str().is_some_and(|said| said.contains(words));
     let (class, hint) = match status {
         401 => (ErrorClass::Permanent, LOGIN),
+        403 if has("\"system:anonymous\"") => (
+            ErrorClass::Permanent,
+            "the request had no login: name a token with token-file=FILE, or a client certificate",
+        ),
         403 if has("exceeded quota") => (ErrorClass::Permanent, "raise the namespace's ResourceQuota for Leases"),
         403 if has("being terminated") => {
             (ErrorClass::Permanent, "the namespace is being deleted: name another one in the URL")
@@ -135,8 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_takes_no_leases_is_no_matter_of_rights() {
+    fn a_refusal_for_another_reason_than_rights_has_another_hint() {
         for (said, hint) in [
+            ("leases \"job\" is forbidden: User \"system:anonymous\" cannot get resource \"leases\"", "token-file"),
             ("leases \"job\" is forbidden: exceeded quota: few, requested: count/leases=1", "ResourceQuota"),
             ("unable to create new content in namespace jobs because it is being terminated", "being deleted"),
         ] {
@@ -156,7 +159,7 @@ mod tests {
             (302, json!(null)),
         ] {
             let error = told(&answer(code, body), "Lease", Effect::Reads).unwrap_err();
-            assert!(error.message.contains("not one of a Kubernetes API server"), "{error:?}");
+            assert!(error.message.contains("is not a Kubernetes API server"), "{error:?}");
         }
         // A proxy may have sent the request on before it answered for the server.
         for code in [200, 302, 404] {

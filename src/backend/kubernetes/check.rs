@@ -45,14 +45,16 @@ fn probe(store: &mut Kubernetes, tell: Tell<'_>) -> Result<Reached, BackendError
     Ok(reached)
 }
 
-/// Sends the question about ourselves that everybody may ask.
+/// Requests a review of shedlock's own login or rights, which every client may do.
 fn review(store: &mut Kubernetes, group: &str, kind: &str, spec: &Value) -> Result<Value, BackendError> {
     let path = format!("/apis/{group}.k8s.io/v1/{}s", kind.to_lowercase());
     let body = json!({"apiVersion": format!("{group}.k8s.io/v1"), "kind": kind, "spec": spec});
     let answer = store.send(Verb::Post, &path, Some(&body))?;
     match told(&answer, kind, Effect::Reads)? {
         Told::Object(answer) => Ok(answer),
-        Told::Missing | Told::Conflict => Err(BackendError::permanent("the API server knows no such question")),
+        Told::Missing | Told::Conflict => {
+            Err(BackendError::permanent("the API server does not know this kind of review"))
+        }
     }
 }
 
@@ -63,7 +65,7 @@ fn login(store: &mut Kubernetes) -> Result<Finding, BackendError> {
             Some(user) => Finding::good("login", format!("as {user}")),
         }),
         Err(error) if error.message.contains("401") => Err(error),
-        // Servers before 1.28 do not know this question.
+        // Servers before 1.28 do not know this review.
         Err(_) => Ok(Finding::good("login", "the API server does not say as whom")),
     }
 }

@@ -21,7 +21,7 @@ use place::Place;
 
 /// The manifest that gives a service account the rights that it needs.
 const MANIFEST: &str = include_str!("../../../packaging/kubernetes/rbac.yaml");
-/// The longest time that shedlock leaves the server alone because it wants that.
+/// The longest time without requests that a server is granted.
 const LONGEST_RESPITE: Duration = Duration::from_secs(30);
 /// Leases in one answer to a list.
 const PAGE: u32 = 500;
@@ -32,17 +32,17 @@ pub(super) struct Kubernetes {
     /// The time for one try.
     patience: Duration,
     client: Option<Client>,
-    /// The server has asked not to be asked before this moment.
+    /// The server wants no request before this moment.
     respite: Option<Moment>,
 }
 
-/// A client that has connected, or is about to.
+/// The connections to the API server, and the login.
 struct Client {
     http: Http,
     /// The path of the namespace's Leases.
     leases: String,
     token: Option<String>,
-    /// The next connection needs a token that was just read: Kubernetes replaces it before it expires.
+    /// Set when the connections were closed: the token is read again then, since Kubernetes replaces it before it expires.
     is_stale: bool,
 }
 
@@ -124,7 +124,7 @@ impl Kubernetes {
         if self.respite.is_some_and(|respite| respite > Moment::now()) {
             return Err(BackendError::new(
                 ErrorClass::Overloaded,
-                "the API server wants to be left alone for some seconds",
+                "the API server is overloaded, and wants no request for some seconds (Retry-After)",
             ));
         }
         let answer = self.client()?.send(method, path, body)?;
@@ -150,7 +150,7 @@ impl Client {
     }
 }
 
-/// Returns the time for which an overloaded server wants to be left alone.
+/// Returns the time for which an overloaded server wants no request.
 fn respite(answer: &Answer) -> Option<Duration> {
     answer.retry_after.filter(|_| answer.status == 429).map(|wait| wait.min(LONGEST_RESPITE))
 }

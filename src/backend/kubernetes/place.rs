@@ -9,15 +9,15 @@ use super::super::tls::{Mode, Tls};
 use super::super::{Access, BackendError, Url};
 use crate::system::error_text;
 
-/// Where Kubernetes puts what a pod needs to reach its API server.
+/// The directory of a pod's token, namespace and certificate authority.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub(super) const PORT: u16 = 443;
 /// Bytes of the longest token; that of a service account has about a thousand.
 const LONGEST: u64 = 64 << 10;
 
-/// What a URL says, or leaves to the pod.
+/// The settings of a URL. What it leaves out comes from the pod.
 pub(super) struct Place {
-    /// `None` in a URL that leaves it to the pod.
+    /// `None` if the URL leaves it to the pod, and this is none.
     pub(super) host: Option<Host>,
     pub(super) tls: Option<Tls>,
     pub(super) token: Token,

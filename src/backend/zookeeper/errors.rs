@@ -85,9 +85,9 @@ fn is_closed(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Returns the error for an answer that is none of ZooKeeper's.
+/// Returns the error for an answer that breaks ZooKeeper's protocol.
 pub(super) fn strange() -> BackendError {
-    BackendError::permanent("the server's answer is not one of ZooKeeper's")
+    BackendError::permanent("the server does not speak ZooKeeper's protocol")
         .hint("check that host and port are those of ZooKeeper's clientPort")
 }
 
@@ -153,7 +153,7 @@ mod tests {
     fn a_length_that_is_a_tls_alert_is_said_to_be_tls() {
         let told = |length| of_connection(&io::Error::new(io::ErrorKind::InvalidData, too_long(length)));
         assert!(told([21, 3, 3, 0]).message.contains("speaks TLS"));
-        assert!(told(*b"HTTP").message.contains("not one of ZooKeeper's"));
+        assert!(told(*b"HTTP").message.contains("does not speak ZooKeeper's protocol"));
     }
 
     #[test]

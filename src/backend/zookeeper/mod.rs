@@ -50,7 +50,7 @@ pub(super) struct ZooKeeper {
     label: String,
 }
 
-/// What a write expects: the versions of the lock's node and of that with the record, if there is one.
+/// The versions that a write expects: those of the lock's node and of that with the record, if there is one.
 ///
 /// Versions begin at 0 in every new node, so those of a lock that was deleted and taken anew can be the same. A node below
 /// the record, which is named for the taking that created it, makes the difference.
@@ -99,7 +99,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Sends requests in one round trip, and returns their answers. The error is ambiguous if they were sent.
+    /// Sends requests in one round trip, and returns their answers. An error on an open connection is ambiguous. The requests
+    /// that open a connection change no lock, and are sent to the next server as well.
     fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, BackendError> {
         let (link, answers) = match self.link.take() {
             Some(mut link) => match link.ask(requests, self.terms.share) {

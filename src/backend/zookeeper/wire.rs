@@ -40,7 +40,7 @@ pub(super) enum Access {
 /// The answer to a request: the body, or the code of an error.
 pub(super) type Answer = Result<Vec<u8>, i32>;
 
-/// What a server says of a node.
+/// The metadata of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     /// The number of the transaction that wrote the node last.
@@ -49,7 +49,7 @@ pub(super) struct Stat {
     pub(super) version: i32,
 }
 
-/// The data of a node, and what the server says of it.
+/// The data and metadata of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) data: Vec<u8>,
