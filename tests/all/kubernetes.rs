@@ -335,7 +335,7 @@ fn what_the_server_refuses_is_told_with_its_reason() {
         assert!(finished.stderr.contains(hint), "{finished:?}");
     }
     run(&place, &answering(&["200 OK|<html>"]), &["--backend-timeout", "1s", "touch", "ran"])
-        .complains(125, "is not one of a Kubernetes API server");
+        .complains(125, "is not a Kubernetes API server");
     assert!(!place.path("ran").exists());
 }
 

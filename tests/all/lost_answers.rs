@@ -159,22 +159,25 @@ fn writing() -> Vec<u8> {
     b"\"owner\":".to_vec()
 }
 
-macro_rules! on_every_server {
-    ($($test:ident: $plan:expr;)*) => {
-        on_every_server!(postgres: PostgresStore, plain; $($test: $plan;)*);
-        on_every_server!(mariadb: MariaDbStore, in_digits; $($test: $plan;)*);
-        on_every_server!(redis: RedisStore, plain; $($test: $plan;)*);
-    };
-    ($server:ident: $store:ident, $needle:ident; $($test:ident: $plan:expr;)*) => {
+macro_rules! on_server {
+    ($server:ident: $store:expr; $($test:ident: $needle:ident, $plan:expr;)*) => {
         mod $server {
-            use super::{Site, $store, $needle};
+            use super::*;
             $(
                 #[test]
                 fn $test() {
-                    super::$test(&Site::new($store::new(), $needle(), $plan));
+                    super::$test(&Site::new($store, $needle(), $plan));
                 }
             )*
         }
+    };
+}
+
+macro_rules! on_every_server {
+    ($($test:ident: $plan:expr;)*) => {
+        on_server!(postgres: PostgresStore::new(); $($test: plain, $plan;)*);
+        on_server!(mariadb: MariaDbStore::new(); $($test: in_digits, $plan;)*);
+        on_server!(redis: RedisStore::new(); $($test: plain, $plan;)*);
     };
 }
 
@@ -187,21 +190,8 @@ on_every_server! {
     who_does_not_know_whether_it_is_paused_is_told_so: |request| request >= 1;
 }
 
-macro_rules! on_kubernetes {
-    ($($test:ident: $needle:ident, $plan:expr;)*) => {
-        mod kubernetes {
-            use super::{KubernetesStore, Site, asking, holding};
-            $(
-                #[test]
-                fn $test() {
-                    super::$test(&Site::new(KubernetesStore::plain(), $needle(), $plan));
-                }
-            )*
-        }
-    };
-}
-
-on_kubernetes! {
+on_server! {
+    kubernetes: KubernetesStore::plain();
     a_taking_whose_answer_is_lost_is_found_to_be_ours: holding, |request| request == 0;
     a_taking_that_is_given_up_is_given_back: holding, |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: holding, |request| request == 1;
@@ -216,21 +206,8 @@ fn putting() -> Vec<u8> {
     b"request_put".to_vec()
 }
 
-macro_rules! on_server {
-    ($server:ident: $store:ident; $($test:ident: $needle:ident, $plan:expr;)*) => {
-        mod $server {
-            $(
-                #[test]
-                fn $test() {
-                    super::$test(&super::Site::new(super::$store::new(), super::$needle(), $plan));
-                }
-            )*
-        }
-    };
-}
-
 on_server! {
-    etcd: EtcdStore;
+    etcd: EtcdStore::new();
     a_taking_whose_answer_is_lost_is_found_to_be_ours: putting, |request| request == 0;
     a_taking_that_is_given_up_is_given_back: putting, |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: putting, |request| request == 1;
@@ -240,7 +217,7 @@ on_server! {
 }
 
 on_server! {
-    zookeeper: ZooKeeperStore;
+    zookeeper: ZooKeeperStore::new();
     a_taking_whose_answer_is_lost_is_found_to_be_ours: writing, |request| request == 0;
     a_taking_that_is_given_up_is_given_back: writing, |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: writing, |request| request == 1;
@@ -258,7 +235,7 @@ fn locking() -> Vec<u8> {
 
 #[cfg(feature = "mongodb")]
 on_server! {
-    mongodb: MongoDbStore;
+    mongodb: MongoDbStore::new();
     a_taking_whose_answer_is_lost_is_found_to_be_ours: locking, |request| request == 0;
     a_taking_that_is_given_up_is_given_back: locking, |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: locking, |request| request == 1;
