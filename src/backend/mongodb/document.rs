@@ -9,8 +9,8 @@ use crate::system::Timestamp;
 /// The fields that change with every write of anybody; ours counts its writes.
 const VERSION: [&str; 4] = ["lockUntil", "lockedAt", "lockedBy", "shedlock.writes"];
 
-/// The owner of a lock whose end another client has changed without a name: the Java library gives a lock back and extends it
-/// without a look at its owner.
+/// The owner of a lock whose end another client has changed without a name: the Java library gives a lock back without a look
+/// at its owner.
 const UNKNOWN: &str = "unknown";
 
 /// Reads the record of a lock, whatever wrote it.
