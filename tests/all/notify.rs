@@ -1,14 +1,20 @@
-//! The command of `--notify`: what it is told, when it runs, and what ends it.
+//! The command of `--notify`: what it is told, when it runs, and what ends it; and the recipes for it in docs/running.md.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 
+use super::generated::{ROOT, text};
 use super::stage::{by_root, edit};
 use super::support::process::{
     Leftover, Started, beside, children, detached, heartbeat, is_free, is_held, limited, pid_in, touch, until_exists,
     wait_for_end, wait_for_more, wait_for_state, wait_until_free, wait_until_held,
 };
-use super::support::{Finished, Place, finish, kill, wait_until};
+use super::support::{Finished, PATIENCE, Place, finish, kill, markdown, wait_until};
 
 /// A command that appends what it is told, a line for each variable, to the file `told`.
 const TELLS: &str = r#"for v in EVENT LOCK_NAME LOCK_OWNER LOCK_TOKEN EXIT_CODE DURATION MESSAGE; do
@@ -451,4 +457,142 @@ fn the_lock_of_a_job_beside_which_the_command_runs_is_held() {
     is_held(&place, "job");
     touch(&place, "go");
     started.finish().is_silent_with(0);
+}
+
+/// `shedlock run --name NAME WORDS`, with the configuration that the document has for a test, where each text is replaced by
+/// another.
+fn with_recipe(place: &Place, test: &str, replaced: &[(&str, &str)], name: &str, words: &[&str]) -> Command {
+    let mut config = markdown::run_by("docs/running.md", test).concat();
+    for (old, new) in replaced {
+        assert!(config.contains(old), "{config}");
+        config = config.replace(old, new);
+    }
+    fs::write(place.path("recipe.toml"), config).unwrap();
+    let mut command = place.shedlock(["run", "--name", name, "--at-most", "1m"]);
+    command.args(words).env("SHEDLOCK_CONFIG", place.path("recipe.toml"));
+    command
+}
+
+/// The beginning of the command of a recipe, and the one that runs the example.
+fn example(name: &str) -> [String; 2] {
+    [format!("/usr/local/lib/shedlock/{name} "), format!("sh {ROOT}/packaging/examples/{name} ")]
+}
+
+/// A server that takes every request, and hands on the first line and the body of each.
+fn listener() -> (String, Receiver<(String, String)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, requests) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            if sender.send(request(stream.unwrap())).is_err() {
+                return;
+            }
+        }
+    });
+    (address, requests)
+}
+
+fn request(mut stream: TcpStream) -> (String, String) {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = stream.read(&mut piece).unwrap();
+        bytes.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let is_length = |line: &str| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok();
+        if body.len() >= head.lines().find_map(is_length).unwrap_or(0) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+            return (head.lines().next().unwrap().to_owned(), body.to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_recipe_for_mail_sends_one() {
+    let place = Place::new();
+    let script = text("packaging/examples/notify-mail");
+    let sendmail = format!("echo \"$*\" > {0}/arguments; cat > {0}/mail", place.path("").display());
+    super::support::process::write_script(&place, "sendmail", &format!("#!/bin/sh\n{sendmail}\n"));
+    let stand_in = place.path("sendmail").display().to_string();
+    assert!(script.contains("/usr/sbin/sendmail"));
+    fs::write(place.path("notify-mail"), script.replace("/usr/sbin/sendmail", &stand_in)).unwrap();
+    let [old, _] = example("notify-mail");
+    let new = format!("sh {} ", place.path("notify-mail").display());
+    let name = "a \"$(touch hacked)\" `job`";
+    let test = "notify::the_recipe_for_mail_sends_one";
+    finish(&mut with_recipe(&place, test, &[(&old, &new)], name, &["sh", "-c", "exit 3"])).is_silent_with(3);
+    assert_eq!(place.read("arguments"), "-i -t\n");
+    let mail = place.lines("mail");
+    let host = finish(Command::new("uname").arg("-n")).stdout;
+    assert_eq!(mail[..2], ["To: root".to_owned(), format!("Subject: {name} on {}: failure", host.trim_end())]);
+    assert!(mail[5].is_empty() && mail[6] == "the job exited with code 3", "{mail:?}");
+    assert!(mail[8].starts_with("Exit code 3, after 0 s; owner "), "{mail:?}");
+    assert!(!place.path("hacked").exists());
+}
+
+#[test]
+fn the_recipe_for_a_ping_tells_start_success_and_failure() {
+    let place = Place::new();
+    let (address, requests) = listener();
+    let [old, new] = example("notify-ping");
+    let replaced = [(old.as_str(), new.as_str()), ("https://hc-ping.com", address.as_str())];
+    let run = |words: &[&str]| {
+        let test = "notify::the_recipe_for_a_ping_tells_start_success_and_failure";
+        finish(&mut with_recipe(&place, test, &replaced, "nightly-report", words))
+    };
+    let next = || requests.recv_timeout(PATIENCE).unwrap();
+    run(&["true"]).is_silent_with(0);
+    let (start, _) = next();
+    assert_eq!(
+        (start.as_str(), next()),
+        ("POST /UUID/start HTTP/1.1", ("POST /UUID HTTP/1.1".to_owned(), "the job exited with code 0".to_owned()),)
+    );
+    run(&["sh", "-c", "exit 3"]).is_silent_with(3);
+    next();
+    assert_eq!(next(), ("POST /UUID/fail HTTP/1.1".to_owned(), "the job exited with code 3".to_owned()));
+    run(&["./missing"]).complains(127, "no such file");
+    assert_eq!(next().0, "POST /UUID/fail HTTP/1.1");
+    // A monitor that is away is a warning.
+    drop(requests);
+    let away = [(old.as_str(), new.as_str()), ("https://hc-ping.com", "http://127.0.0.1:1")];
+    let test = "notify::the_recipe_for_a_ping_tells_start_success_and_failure";
+    let finished = finish(&mut with_recipe(&place, test, &away, "nightly-report", &["--notify-on", "success", "true"]));
+    assert_eq!(finished.code(), Some(0));
+    assert!(finished.stderr.contains("for `success` exited with code 7"), "{finished:?}");
+}
+
+#[test]
+fn the_recipe_for_a_chat_sends_valid_json() {
+    let place = Place::new();
+    let (address, requests) = listener();
+    fs::write(place.path("webhook"), format!("url = \"{address}/services/secret\"\n")).unwrap();
+    let webhook = place.path("webhook").display().to_string();
+    let [old, new] = example("notify-chat");
+    let replaced = [
+        (old.as_str(), new.as_str()),
+        ("/etc/shedlock/webhook", webhook.as_str()),
+        ("jobs.nightly-report", "jobs.'\"a \\\"b\"'"),
+    ];
+    let test = "notify::the_recipe_for_a_chat_sends_valid_json";
+    finish(&mut with_recipe(&place, test, &replaced, "\"a \\\"b\"", &["false"])).is_silent_with(1);
+    let (line, body) = requests.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(line, "POST /services/secret HTTP/1.1");
+    let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(json, serde_json::json!({ "text": "\"a \\\"b\": failure: the job exited with code 1" }));
+}
+
+#[test]
+fn the_recipe_for_the_log_writes_a_line() {
+    let place = Place::new();
+    let log = UnixDatagram::bind(place.path("log")).unwrap();
+    log.set_read_timeout(Some(PATIENCE)).unwrap();
+    let logger = format!("logger --socket {} ", place.path("log").display());
+    let test = "notify::the_recipe_for_the_log_writes_a_line";
+    let replaced = [("logger ", logger.as_str())];
+    finish(&mut with_recipe(&place, test, &replaced, "nightly-report", &["false"])).is_silent_with(1);
+    let mut line = [0; 4096];
+    let length = log.recv(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line[..length]).into_owned();
+    assert!(line.contains(" shedlock: nightly-report: failure: the job exited with code 1"), "{line}");
 }
