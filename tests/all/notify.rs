@@ -14,6 +14,7 @@ use super::support::process::{
     Leftover, Started, beside, children, detached, heartbeat, is_free, is_held, limited, pid_in, touch, until_exists,
     wait_for_end, wait_for_more, wait_for_state, wait_until_free, wait_until_held,
 };
+use super::support::pty::Terminal;
 use super::support::{Finished, PATIENCE, Place, finish, kill, markdown, wait_until};
 
 /// A command that appends what it is told, a line for each variable, to the file `told`.
@@ -206,8 +207,9 @@ fn the_guardian_spares_the_command_of_the_start() {
 fn at_its_timeout_the_whole_group_of_the_command_is_killed() {
     let place = Place::new();
     let notify = format!("echo $$ > pid; trap '' TERM; bash -c '{}' & sleep 60", heartbeat("beats"));
-    let mut run = notifying(&place, &notify, &["--notify-timeout", "1s"], "exit 3");
-    finish(&mut run).complains(
+    let run = notifying(&place, &notify, &["--notify-timeout", "1s"], "exit 3");
+    // A file takes its output: what it left running could keep a pipe open.
+    detached(&place, "run", &run).finish().complains(
         3,
         "warning: the command of --notify for `failure` was killed because it did not end within --notify-timeout 1s",
     );
@@ -396,6 +398,22 @@ fn it_has_no_terminal_and_neither_the_jobs_group_nor_its_session() {
     let (job, command) = (numbers(&finished.stdout), numbers(&finished.stderr));
     assert!(job[0] != command[0] && job[1] != command[1] && command[0] != command[1], "{finished:?}");
     assert_eq!(command[2], "?");
+}
+
+#[test]
+fn a_terminal_neither_stops_nor_interrupts_the_command_and_ctrl_c_ends_the_wait_for_it() {
+    let place = Place::new();
+    let mut terminal = Terminal::bash(&place);
+    let notify = r#"echo "shown"; echo $? > written; trap "" INT TERM; sleep 60; echo > late"#;
+    terminal.type_line(&format!(
+        "stty tostop; $PROGRAM run --name job --at-most 1m --notify '{notify}' --notify-timeout 1m sh -c 'exit 3'; echo $? > code"
+    ));
+    assert_eq!(place.wait_for_lines("written", 1), ["0"]);
+    assert!(terminal.screen().contains("shown"));
+    terminal.type_keys("\x03");
+    assert_eq!(place.wait_for_lines("code", 1), ["3"]);
+    assert!(terminal.screen().contains("was killed 1s after SIGINT"));
+    assert!(!place.path("late").exists());
 }
 
 #[test]
