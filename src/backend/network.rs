@@ -1,7 +1,7 @@
 //! The code shared by backends on a network: the servers in a URL, and name lookup.
 
 use std::fmt;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
