@@ -244,11 +244,13 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
     loop {
         match answer {
             Ok(answer) => {
-                let standings = standings(&answer.names, &answer.locks, &answer.runs.runs);
+                let mut standings = standings(&answer.names, &answer.locks, &answer.runs.runs);
+                let hidden = if clear.is_empty() { 0 } else { cut_to(Screen::height(), &mut standings) };
                 // The terminal's width may have changed.
                 let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
                 let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
-                print(format!("{clear}{head}{}", view.of(&answer, &standings)).as_bytes())?;
+                let more = if hidden > 0 { format!("… and {hidden} more\n") } else { String::new() };
+                print(format!("{clear}{head}{}{more}", view.of(&answer, &standings)).as_bytes())?;
                 if let Some(why) = &answer.unread {
                     remark(&format!("the last runs are not shown: {why}"), None);
                 }
@@ -263,6 +265,20 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
         }
         answer = operator.ask(|backend| look(backend, &view.names));
     }
+}
+
+/// Keeps as many locks as a terminal of this height shows, those first that are taken, and returns how many are hidden.
+fn cut_to(height: Option<usize>, standings: &mut Vec<Standing<'_>>) -> usize {
+    // The heading, an empty line, the table's heading, and the line where the cursor is.
+    let room = height.map_or(usize::MAX, |height| height.saturating_sub(4).max(1));
+    if standings.len() <= room {
+        return 0;
+    }
+    standings.sort_by_key(|standing| !standing.is_held());
+    // The last line says how many are hidden.
+    let hidden = standings.len() - (room - 1).max(1);
+    standings.truncate(standings.len() - hidden);
+    hidden
 }
 
 /// Returns the heading: backend and time.

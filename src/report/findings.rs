@@ -182,7 +182,7 @@ mod tests {
         let seen = "x table         a\\u{202e}b\\u{1b}[1m\n                -> see\\u{200b}\n";
         assert_eq!(line(&odd, Letters::Ascii, PIPE), seen);
         let coloured = line(&finding, Letters::All, Screen { width: Some(80), colour: true });
-        assert!(coloured.starts_with("\x1b[1;31m✗\x1b[0m clock"), "{coloured}");
+        assert!(coloured.starts_with("\x1b[1;38;5;160m✗\x1b[0m clock"), "{coloured}");
         assert_eq!(line(&Finding::good("TLS", "on"), Letters::All, PIPE), "✓ TLS           on\n");
     }
 

@@ -42,6 +42,12 @@ impl Screen {
         }
     }
 
+    /// Returns the number of lines of the terminal on stdout.
+    pub(crate) fn height() -> Option<usize> {
+        let height = terminal_size::terminal_size_of(stdout()).map(|(_, height)| usize::from(height.0));
+        height.filter(|height| *height > 0)
+    }
+
     /// Returns the text in the colour of its meaning.
     pub(crate) fn painted(&self, text: &str, paint: Paint) -> String {
         match paint.code().filter(|_| self.colour && !text.is_empty()) {
@@ -57,15 +63,15 @@ fn has_colours(no_color: &str, term: &str) -> bool {
 }
 
 impl Paint {
-    /// Returns its escape sequence.
+    /// Returns its escape sequence. The colours are of the 256 that can be read on black and on white.
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
             Self::Heading => Some("1"),
-            Self::Good => Some("32"),
-            Self::Bad => Some("1;31"),
-            Self::Warning => Some("33"),
-            Self::Live => Some("36"),
+            Self::Good => Some("38;5;28"),
+            Self::Bad => Some("1;38;5;160"),
+            Self::Warning => Some("38;5;130"),
+            Self::Live => Some("38;5;31"),
             Self::Faint => Some("2"),
         }
     }
@@ -83,7 +89,26 @@ mod tests {
         assert!(!has_colours("", ""));
         let plain = Screen { width: Some(80), colour: false };
         assert_eq!(plain.painted("a", Paint::Bad), "a");
-        assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Bad), "\x1b[1;31ma\x1b[0m");
+        assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Bad), "\x1b[1;38;5;160ma\x1b[0m");
         assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Plain), "a");
+    }
+
+    /// The contrast of WCAG between a colour of xterm's cube and a background.
+    fn contrast(colour: u32, background: f64) -> f64 {
+        let level = |digit: u32| if digit == 0 { 0.0 } else { f64::from(55 + 40 * digit) / 255.0 };
+        let linear = |level: f64| if level <= 0.03928 { level / 12.92 } else { ((level + 0.055) / 1.055).powf(2.4) };
+        let index = colour - 16;
+        let [red, green, blue] = [index / 36, index / 6 % 6, index % 6].map(|digit| linear(level(digit)));
+        let luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+        (luminance.max(background) + 0.05) / (luminance.min(background) + 0.05)
+    }
+
+    #[test]
+    fn every_colour_can_be_read_on_black_and_on_white() {
+        for paint in [Paint::Good, Paint::Bad, Paint::Warning, Paint::Live] {
+            let colour = paint.code().unwrap().rsplit(';').next().unwrap().parse().unwrap();
+            // Large text needs 3, and what is bold counts as large.
+            assert!(contrast(colour, 0.0) > 3.5 && contrast(colour, 1.0) > 3.5, "{paint:?}");
+        }
     }
 }

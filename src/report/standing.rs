@@ -253,17 +253,19 @@ pub(crate) fn locks_table(standings: &[Standing<'_>], now: Timestamp, zone: &Zon
     table(columns, &GIVES, screen)
 }
 
-const GIVES: [Give; 14] = [
-    Give::Cut("HOLDER", 32),
+const GIVES: [Give; 15] = [
     Give::Cut("NAME", 32),
+    Give::Cut("HOLDER", 44),
     Give::Shorten("LAST RUN"),
     Give::Drop("TOKEN"),
-    Give::Cut("HOLDER", 20),
     Give::Cut("NAME", 20),
+    // Room for the reason of a pause.
+    Give::Cut("HOLDER", 32),
     Give::Shorten("SINCE"),
-    Give::Cut("HOLDER", 14),
     Give::Cut("NAME", 14),
+    Give::Cut("HOLDER", 20),
     Give::Drop("UNTIL"),
+    Give::Cut("HOLDER", 14),
     Give::Shorten("LAST RUN"),
     Give::Drop("SINCE"),
     Give::Cut("HOLDER", 9),
@@ -330,25 +332,25 @@ vacuum                              paused  ada@ops1                          20
         assert_eq!(
             shown(&on(120)),
             "\
-NAME                  STATE   HOLDER                SINCE                       UNTIL      LEFT  LAST RUN
-backup                held    db1                   18:00:03Z (5m ago)          18:59:58Z  54m   failure 5h ago
-import-of-orders      kept    web2                  18:05:00Z (3s ago)          18:06:00Z  57s   success 2s ago
-invoices              held    billing-7d9c5b6f4-x…  17:55:00Z (10m ago)         18:25:03Z  20m   -
-nightly-report-of-a…  free    -                     -                           -          -     never came back 24h ago
-rebuild-index         paused  ada@ops1: disk is b…  2026-01-29 09:12Z (2d ago)  resumed    -     expired 2d ago
-vacuum                paused  ada@ops1              17:00:00Z (1h ago)          20:05:03Z  2h    -
+NAME                         STATE   HOLDER                            SINCE    UNTIL      LEFT  LAST RUN
+backup                       held    db1                               5m ago   18:59:58Z  54m   failure 5h ago
+import-of-orders             kept    web2                              3s ago   18:06:00Z  57s   success 2s ago
+invoices                     held    billing-7d9c5b6f4-x2x9p           10m ago  18:25:03Z  20m   -
+nightly-report-of-all-subs…  free    -                                 -        -          -     never came back 24h ago
+rebuild-index                paused  ada@ops1: disk is being replaced  2d ago   resumed    -     expired 2d ago
+vacuum                       paused  ada@ops1                          1h ago   20:05:03Z  2h    -
 "
         );
         assert_eq!(
             shown(&on(80)),
             "\
-NAME              STATE   HOLDER          SINCE    LEFT  LAST RUN
-backup            held    db1             5m ago   54m   failure 5h ago
-import-of-orders  kept    web2            3s ago   57s   success 2s ago
-invoices          held    billing-7d9c5…  10m ago  20m   -
-nightly-report-…  free    -               -        -     never came back 24h ago
-rebuild-index     paused  ada@ops1: dis…  2d ago   -     expired 2d ago
-vacuum            paused  ada@ops1        1h ago   2h    -
+NAME            STATE   HOLDER            SINCE    LEFT  LAST RUN
+backup          held    db1               5m ago   54m   failure 5h ago
+import-of-ord…  kept    web2              3s ago   57s   success 2s ago
+invoices        held    billing-7d9c5b6…  10m ago  20m   -
+nightly-repor…  free    -                 -        -     never came back 24h ago
+rebuild-index   paused  ada@ops1: disk…   2d ago   -     expired 2d ago
+vacuum          paused  ada@ops1          1h ago   2h    -
 "
         );
         assert_eq!(

@@ -245,7 +245,7 @@ a-rather-long-name  18:00:03Z (5m ago)  123456
         let coloured = table(columns, &[], &Screen { width: Some(80), colour: true });
         assert_eq!(
             coloured,
-            "\x1b[1mSTATE\x1b[0m  \x1b[1mHOST\x1b[0m\n\x1b[36mheld\x1b[0m   a\n\x1b[2mfree\x1b[0m   b\n"
+            "\x1b[1mSTATE\x1b[0m  \x1b[1mHOST\x1b[0m\n\x1b[38;5;31mheld\x1b[0m   a\n\x1b[2mfree\x1b[0m   b\n"
         );
     }
 

@@ -226,7 +226,7 @@ blank: no records
     #[test]
     fn colours_say_the_same() {
         let coloured = shown(By::Job, &Zone::utc(), &Screen { width: Some(100), colour: true });
-        assert!(coloured.contains("\x1b[1;31m╳"), "{coloured}");
+        assert!(coloured.contains("\x1b[1;38;5;160m╳"), "{coloured}");
         let plain: String = coloured
             .split('\x1b')
             .enumerate()

@@ -50,7 +50,7 @@ fn colours_are_for_terminals_without_no_color() {
             screen += &terminal.screen();
             screen.contains("this host can lock here").then_some(())
         });
-        assert_eq!(screen.contains("\x1b[32m✓\x1b[0m"), coloured, "{screen}");
+        assert_eq!(screen.contains("\x1b[38;5;28m✓\x1b[0m"), coloured, "{screen}");
     }
 }
 

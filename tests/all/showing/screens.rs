@@ -135,6 +135,29 @@ fn who_watches_sees_it_again_and_ends_it_with_ctrl_c() {
 }
 
 #[test]
+fn a_terminal_that_is_too_short_for_all_locks_shows_those_that_are_taken() {
+    let site = site();
+    for number in 0..40 {
+        site.ran(&format!("a-free-one-{number}"), &["true"]).is_silent_with(0);
+    }
+    let mut terminal = Terminal::start(&command(&site, 80, "status --watch", &[]));
+    let mut screen = String::new();
+    let shown = wait_until("a whole screen", || {
+        screen += &terminal.screen();
+        Some(screen.split("\x1b[2J").nth(1).filter(|_| screen.matches("\x1b[2J").count() > 1)?.to_owned())
+    });
+    let lines: Vec<&str> = shown.lines().collect();
+    // The last one is the next look's.
+    assert_eq!(lines.len(), 24, "{shown}");
+    let states: Vec<bool> = lines[3..lines.len() - 2].iter().map(|line| line.contains("free")).collect();
+    assert!(states.starts_with(&[false, false, true]) && states[2..].iter().all(|free| *free), "{shown}");
+    let hidden = 43 - states.len();
+    assert!(shown.contains(&format!("… and {hidden} more")), "{hidden}: {shown}");
+    terminal.type_keys("\x03");
+    wait_for_end(terminal.pid());
+}
+
+#[test]
 fn a_program_that_watches_gets_one_answer_after_the_other_until_it_has_enough() {
     let site = site();
     let (reader, writer) = std::io::pipe().unwrap();
