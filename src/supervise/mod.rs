@@ -27,7 +27,7 @@ use timer::{BootTimer, GLANCE};
 pub(crate) use worker::THREAD;
 use worker::{BackendWorker, Request};
 
-/// The pause after a wait that failed or brought nothing, because the next one may return at once, too.
+/// The pause after a wait that failed, or after two that brought nothing, because the next one may return at once, too.
 const BREATH: Duration = Duration::from_millis(5);
 
 /// The most signals read before deadlines get their turn: queued real-time signals may come faster than they can be read.
@@ -105,7 +105,7 @@ impl Supervisor {
 
     /// Runs to the end. A failing wait never ends the run, because a job may be running under the lock.
     pub(crate) fn supervise(mut self) -> ExitReason {
-        let mut events = vec![Event::Begin];
+        let (mut events, mut came_to_nothing) = (vec![Event::Begin], false);
         loop {
             for event in events.drain(..) {
                 if let Some(outcome) = self.feed(event) {
@@ -123,10 +123,12 @@ impl Supervisor {
             events.extend(stalled.then_some(Event::Stalled));
             events.extend(signals);
             events.extend(std::iter::from_fn(|| self.worker.answer()));
-            if events.is_empty() && self.run.deadline().is_none_or(|at| at > Moment::now()) {
-                // An eventfd that cannot be drained stays readable.
+            let nothing = events.is_empty() && self.run.deadline().is_none_or(|at| at > Moment::now());
+            // An eventfd that cannot be drained stays readable. Once is no sign of that: an answer may be read before its bell.
+            if nothing && came_to_nothing {
                 std::thread::sleep(BREATH);
             }
+            came_to_nothing = nothing;
             events.push(Event::Tick);
         }
     }
