@@ -203,6 +203,26 @@ fn the_guardian_spares_the_command_of_the_start() {
     assert_eq!(place.read("end"), "whole\n");
 }
 
+/// In a pid namespace of its own, where the next number can be chosen.
+#[test]
+fn the_guardian_spares_no_process_that_got_the_number_of_an_ended_command() {
+    let place = Place::new();
+    let job = format!(
+        "until grep -q 'for `start` has ended' init.stderr; do sleep 0.02; done
+        echo $(($(cat notifier) - 1)) > /proc/sys/kernel/ns_last_pid; setsid bash -c 'echo $$ > reused; {}' &
+        until [ -s reused ]; do sleep 0.02; done; kill -9 $PPID",
+        heartbeat("beats")
+    );
+    let words =
+        ["-vv", "--lease", "20s", "--notify", "echo $PPID > notifier", "--notify-on", "start", "bash", "-c", &job];
+    let inner = limited(&place, "job", "1m", words);
+    let init = "\"$@\"; while [ -e notifier ] && kill -0 $(cat reused); do sleep 0.02; done; touch over";
+    let launcher = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", init, "sh"];
+    let _started = Started::new(&place, "init", &mut by_root(&launcher, &inner));
+    wait_until("the end of all of the job", || place.path("over").exists().then_some(()));
+    assert_eq!(place.read("notifier"), place.read("reused"));
+}
+
 #[test]
 fn at_its_timeout_the_whole_group_of_the_command_is_killed() {
     let place = Place::new();
