@@ -49,7 +49,7 @@ pub(crate) const COMMON: [Field; 7] = [
 ];
 
 /// The fields of some events.
-pub(crate) const FIELDS: [Field; 8] = [
+pub(crate) const FIELDS: [Field; 9] = [
     Field { name: "backend", kind: TEXT, meaning: "the URL of the lock's backend, without the password" },
     Field {
         name: "holder",
@@ -82,6 +82,11 @@ pub(crate) const FIELDS: [Field; 8] = [
         kind: r#"{"type": "integer", "minimum": 0, "maximum": 255}"#,
         meaning: "the job's exit code; 128+n if signal n killed it; 124 or 123 if shedlock stopped it",
     },
+    Field {
+        name: "duration",
+        kind: r#"{"type": "number", "minimum": 0}"#,
+        meaning: "how long the job ran, in seconds",
+    },
 ];
 
 const HOLDER: &[(&str, Presence)] = &[("holder", Always), ("since", Always), ("until", Always)];
@@ -101,6 +106,7 @@ const fn with(fields: &'static [(&'static str, Presence)], event: Event) -> Even
 /// All events, in the order of a run's life.
 pub(crate) const EVENTS: &[Event] = &[
     event("unknown_variables", &[Debug], "environment variables that begin with SHEDLOCK_ set nothing"),
+    event("splaying", &[Info], "the run begins after a random part of --splay"),
     with(HELD, event("held", &[Info], "the lock is held, so the job is not run")),
     with(
         &[
@@ -163,7 +169,7 @@ pub(crate) const EVENTS: &[Event] = &[
     event("runs_on", &[Warnings], "--at-most is used up, and the job runs on without the lock"),
     event("stop_timeout", &[Warnings], "the job did not end within --stop-timeout, so it is killed"),
     event("undead", &[Warnings], "SIGKILL did not end every process of the job, so the lock is renewed"),
-    with(&[("exit_code", Always)], event("ended", &[Info], "the job has ended")),
+    with(&[("exit_code", Always), ("duration", Always)], event("ended", &[Info], "the job has ended")),
     event("released", &[Debug], "the lock was released"),
     event("not_released", &[Warnings], "the lock could not be released, and frees when its time is up"),
     with(
@@ -267,6 +273,7 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         let mut all = vec![
+            Notice::Splaying(Duration::from_millis(1_500)),
             Notice::Unknown(vec!["SHEDLOCK_X".to_owned()]),
             Notice::Granted(grant(None)),
             Notice::Granted(grant(Some(7))),
@@ -325,7 +332,7 @@ mod tests {
         for outcome in
             [ExitReason::Exited(255), ExitReason::Killed(Signal::KILL), ExitReason::Expired, ExitReason::Lost]
         {
-            all.push(Notice::Ended(outcome));
+            all.push(Notice::Ended(outcome, Duration::from_millis(1_250)));
         }
         all
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::holding::holding;
 use super::verbosity::Verbosity;
 use crate::backend::BackendError;
-use crate::duration;
+use crate::duration::{self, brief};
 use crate::exit::ExitReason;
 use crate::lock::{Holder, LockState};
 use crate::run::{MetricsError, Notice, NoticeKind, OnBackendError, OnLost};
@@ -201,14 +201,19 @@ impl Line {
                 "SIGKILL has not ended the whole job, so the lock is kept while it lives",
             )
             .hint("find the process with `ps -eo pid,user,stat,args`: it is in uninterruptible sleep (D), or belongs to another user"),
-            Notice::Ended(outcome) => {
+            Notice::Splaying(splay) => {
+                Line::new(Verbosity::Info, "splaying", format!("the run begins in {}, a part of --splay", brief(*splay)))
+            }
+            Notice::Ended(outcome, lasted) => {
                 let how = match outcome {
                     ExitReason::Exited(code) => format!("the job exited with code {code}"),
                     ExitReason::Killed(signal) => format!("the job was killed by {signal}"),
                     _ => "the job was stopped".to_owned(),
                 };
                 let code = outcome.exit(0).code;
-                Line::new(Verbosity::Info, "ended", how).field("exit_code", code)
+                let how = format!("{how} after {}", brief(*lasted));
+                let seconds = lasted.as_millis() as f64 / 1000.0;
+                Line::new(Verbosity::Info, "ended", how).field("exit_code", code).field("duration", seconds)
             }
             Notice::Released => Line::new(Verbosity::Debug, "released", "the lock was released"),
             Notice::NotReleased(error) => {

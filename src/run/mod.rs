@@ -180,7 +180,10 @@ impl Run {
     fn on_without_job(&mut self, event: Event, now: Moment, todo: &mut Vec<Action>) {
         match event {
             Event::Begin if self.policy.splay.is_zero() => self.acquire(now, todo),
-            Event::Begin => self.phase = Phase::Splaying { until: now + self.policy.splay },
+            Event::Begin => {
+                self.phase = Phase::Splaying { until: now + self.policy.splay };
+                todo.push(Action::Emit(Notice::Splaying(self.policy.splay)));
+            }
             Event::Signalled { signal, .. } => self.on_signal(signal, now, todo),
             Event::Spawned => self.on_spawned(now),
             Event::SpawnFailed(error) => self.on_spawn_failed(error, now, todo),

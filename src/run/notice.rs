@@ -47,6 +47,8 @@ pub(crate) enum Notice {
     /// The same, and the job runs on.
     RunsOn(Duration, Option<Timestamp>),
     /// At-most was extended until this time, by the backend's clock.
+    /// The run begins after a random part of --splay.
+    Splaying(Duration),
     Extended(Timestamp),
     StopTimeout(Duration),
     Renewed,
@@ -56,7 +58,8 @@ pub(crate) enum Notice {
     LostUnnoticed(NoticeKind),
     /// SIGKILL has not ended the job.
     Unkillable,
-    Ended(ExitReason),
+    /// How the job ended, and how long it ran.
+    Ended(ExitReason, Duration),
     Released,
     NotReleased(BackendError),
     /// A lock that an unanswered request may have taken, or may yet take for so long, could not be given back.

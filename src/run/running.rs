@@ -30,6 +30,7 @@ pub(super) struct Running {
     pub(super) timing: Timing,
     /// The beginning of the run.
     pub(super) started: Moment,
+    pub(super) job_started: Moment,
     pub(super) lease: Option<Lease>,
     /// The moment until which the lock is ours, for all we know.
     pub(super) lease_end: Moment,
@@ -153,6 +154,7 @@ impl Running {
             policy,
             timing,
             started,
+            job_started: now,
             lease,
             lease_end,
             limit,

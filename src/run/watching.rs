@@ -123,7 +123,7 @@ impl Running {
             todo.push(Action::Thaw);
         }
         if !matches!(end, JobEnd::NotStarted(_)) {
-            todo.push(Action::Emit(Notice::Ended(outcome)));
+            todo.push(Action::Emit(Notice::Ended(outcome, now.since(self.job_started))));
         }
         if self.is_in_flight() || self.extension.is_some_and(|extension| extension.query == LockQuery::InFlight) {
             // The release waits for the request that is in flight.

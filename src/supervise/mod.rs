@@ -197,7 +197,7 @@ impl Supervisor {
             // A run that was stopped before it reached the backend has requested nothing.
             Action::Emit(Notice::NotGivenBack(..)) if !backend::was_reached() => {}
             Action::Emit(notice) => {
-                if let Notice::Ended(outcome) = notice {
+                if let Notice::Ended(outcome, _) = notice {
                     self.count(outcome);
                 }
                 if let Some(notifications) = &mut self.notifications {

@@ -45,13 +45,13 @@ impl Notifications {
     pub(super) fn note(&mut self, notice: &Notice, reporter: &Reporter) {
         match notice {
             Notice::Granted(grant) => self.token = grant.token,
-            Notice::Ended(_) => self.duration = self.started.map_or(Duration::ZERO, |at| Moment::now().since(at)),
+            Notice::Ended(_, lasted) => self.duration = *lasted,
             _ => {}
         }
         let tells = match notice {
             Notice::Granted(_) | Notice::Held(_) | Notice::Backend(..) | Notice::NotStarted(_) => true,
             Notice::Expired(..) | Notice::Lost(_, OnLost::Kill) => true,
-            Notice::Ended(outcome) => matches!(outcome, ExitReason::Exited(_) | ExitReason::Killed(_)),
+            Notice::Ended(outcome, _) => matches!(outcome, ExitReason::Exited(_) | ExitReason::Killed(_)),
             _ => false,
         };
         if tells {

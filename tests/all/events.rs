@@ -138,6 +138,8 @@ fn the_lines_of_runs_of_all_kinds_are_valid_by_the_schema() {
     touch(&place, "lost.done");
     seen.add(&run.finish(), 0, &["unguarded"]);
 
+    seen.add(&finish(&mut told(&place, "s", "1m", &["--splay", "10ms", "true"])), 0, &["splaying", "ended"]);
+
     // Nobody else can read or write meanwhile.
     let job = until_exists("late.done");
     let run = told(&place, "l", "1m", &["--lease", "20s", "--backend-timeout", "300ms", "sh", "-c", &job]);

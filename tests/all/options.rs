@@ -747,7 +747,7 @@ fn verbose_tells_who_holds_a_lock_and_how_the_job_ended() {
         let lines: Vec<&str> = finished.stderr.lines().collect();
         assert_eq!(lines.len(), 2, "{way:?} {lines:?}");
         assert!(lines[0].starts_with(&format!("shedlock: {}: the lock is ours until ", way.name())), "{lines:?}");
-        assert!(lines[1].contains("the job exited with code 4"), "{lines:?}");
+        assert!(lines[1].contains("the job exited with code 4 after "), "{lines:?}");
     }
     let holder = hold(&place, "held");
     let finished = finish(&mut place.run("held", ["-v", "true"]));
