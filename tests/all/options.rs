@@ -438,11 +438,11 @@ fn a_job_that_outlives_at_most_is_killed_runs_on_or_has_its_lock_renewed() {
         finish(&mut place.run(way.name(), ["--wait", "forever", "true"])).is_silent_with(0);
         holder.end().complains(7, "warning: the job runs on without the lock because --at-most 1s is used up");
 
-        let mut command = bare(&place, ["--name", way.name(), "--at-most", "1s"]);
+        let mut command = bare(&place, ["--name", way.name(), "--at-most", "2s"]);
         let holder = Holder::start(&place, way.set(&place, &mut command, "on-expiry", "extend"), "exit 7");
         // One connection that stays open: closing the last one would keep writers out for a moment.
         let reader = open(&place);
-        let sql = "SELECT julianday(lock_until) - julianday(locked_at) > 2.0 / 86400 FROM shedlock WHERE name = ?1";
+        let sql = "SELECT julianday(lock_until) - julianday(locked_at) > 4.0 / 86400 FROM shedlock WHERE name = ?1";
         let renewed = || reader.query_row(sql, [way.name()], |row| row.get::<_, bool>(0)).unwrap();
         wait_until("the lock to be renewed past at-most", || renewed().then_some(()));
         finish(&mut place.run(way.name(), ["-E", "75", "true"])).is_silent_with(75);
