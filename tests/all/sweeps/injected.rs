@@ -85,7 +85,9 @@ fn made(place: &Place) -> Vec<i32> {
         .filter_map(|line| line.split_once(' ')?.0.parse().ok())
         .chain(
             text.lines()
-                .filter(|line| line.contains("clone"))
+                .filter(|line| {
+                    [" clone(", " clone3(", " clone resumed", " clone3 resumed"].iter().any(|call| line.contains(call))
+                })
                 .filter_map(|line| line.rsplit_once(" = ")?.1.parse().ok()),
         )
         .collect();
