@@ -126,7 +126,10 @@ impl Settings {
     ) -> Result<Self, Mistake> {
         let access = &Access { password: reach::password()?, patience: policy.patience() };
         let (backend, way) = reach::backend(layers, access)?;
-        let (address, group) = (backend.address.clone(), policy.placement.group);
+        let rehearsed = match layers.flag("dry-run")? {
+            true => Some(settings(layers, &backend.address, policy.placement.group)),
+            false => None,
+        };
         policy.backend = backend.address.split('?').next().unwrap_or_default().to_owned();
         Ok(Self {
             name,
@@ -145,7 +148,7 @@ impl Settings {
             metrics_dir: layers.get("metrics-dir").map(|given| given.read(directory)).transpose()?,
             notify: notify(layers)?,
             unknown_variables: layers.unknown_variables(),
-            rehearsed: if layers.flag("dry-run")? { Some(settings(layers, &address, group)) } else { None },
+            rehearsed,
         })
     }
 }

@@ -202,7 +202,7 @@ impl Line {
             )
             .hint("find the process with `ps -eo pid,user,stat,args`: it is in uninterruptible sleep (D), or belongs to another user"),
             Notice::Splaying(splay) => {
-                Line::new(Verbosity::Info, "splaying", format!("the run begins in {}, a part of --splay", brief(*splay)))
+                Line::new(Verbosity::Info, "splaying", format!("the run begins in {}, because of --splay", brief(*splay)))
             }
             Notice::Ended(outcome, lasted) => {
                 let how = match outcome {

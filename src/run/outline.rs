@@ -25,7 +25,7 @@ pub(crate) struct Outline {
     pub(crate) dead: Duration,
     /// The longest that the lock stays held.
     pub(crate) lock: Duration,
-    /// What happens otherwise.
+    /// Remarks about a dead host, a failed job and a lost lock.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn outline(policy: &Policy, now: Timestamp) -> Outline {
     Outline { steps, job, dead, lock: at_most.max(earliest), remarks: remarks(policy) }
 }
 
-/// What happens if all does not go well.
+/// Returns the remarks about a dead host, a failed job and a lost lock.
 fn remarks(policy: &Policy) -> Vec<String> {
     let lease = policy.lease().max(policy.at_least);
     let mut remarks = vec![match policy.lease {

@@ -137,12 +137,17 @@ impl Supervisor {
     fn feed(&mut self, event: Event) -> Option<ExitReason> {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
+            let has_spawned = matches!(event, Event::Spawned);
             for action in self.run.on(event, Moment::now()) {
                 match self.perform(action) {
                     Done::Exit(outcome) => return Some(outcome),
                     Done::Event(event) => events.push(event),
                     Done::Nothing => {}
                 }
+            }
+            // Only now, because it takes a moment, and the job's time counts already.
+            if has_spawned {
+                self.notify_of_start();
             }
         }
         None
@@ -238,7 +243,6 @@ impl Supervisor {
                 if let Some(metrics) = &mut self.metrics {
                     metrics.started();
                 }
-                self.notify_of_start();
                 Event::Spawned
             }
             Err(error) => Event::SpawnFailed(error),

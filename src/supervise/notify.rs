@@ -19,7 +19,6 @@ pub(super) struct Notifications {
     /// The exit code of a run that finds the lock held.
     conflict: u8,
     token: Option<u64>,
-    started: Option<Moment>,
     duration: Duration,
     /// The last message about the start or the end of the run.
     message: String,
@@ -37,8 +36,8 @@ struct Running {
 
 impl Notifications {
     pub(super) fn new(notify: Notify, conflict: u8) -> Self {
-        let (token, started, duration, message) = (None, None, Duration::ZERO, String::new());
-        Self { notify, conflict, token, started, duration, message, running: None, stopped: None }
+        let (token, duration, message) = (None, Duration::ZERO, String::new());
+        Self { notify, conflict, token, duration, message, running: None, stopped: None }
     }
 
     /// Notes what a notice says about the start or the end of the run.
@@ -78,10 +77,7 @@ impl Notifications {
 impl Supervisor {
     /// Runs the command for the start of the job, if that is wanted.
     pub(super) fn notify_of_start(&mut self) {
-        if let Some(notifications) = &mut self.notifications {
-            notifications.started = Some(Moment::now());
-            self.notify(NotifyEvent::Start, None);
-        }
+        self.notify(NotifyEvent::Start, None);
     }
 
     /// Runs the command for the end of the run, if that is wanted, and waits for it. No lock is ours any more.
