@@ -623,7 +623,7 @@ _shedlock() {
             return 0
             ;;
         shedlock__subcmd__history)
-            opts="-h --json --local --limit --since --timeline --svg --by --backend --backend-file --backend-timeout --config --help"
+            opts="-h --json --local --limit --since --timeline --svg --html --by --backend --backend-file --backend-timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -644,6 +644,21 @@ _shedlock() {
                     return 0
                     ;;
                 --svg)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --html)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
                         oldifs="$IFS"

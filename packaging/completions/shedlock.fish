@@ -105,9 +105,10 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l exit-code -
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l prometheus -d 'Print the locks and their last runs as metrics in the text format of Prometheus'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l watch -d 'Refresh the table every two seconds, until interrupted'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l limit -d 'Show the newest N runs [default: 50; all with --since, --timeline or --svg]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l limit -d 'Show the newest N runs [default: 50; all with --since and in pictures]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l since -d 'Show runs that had not ended before TIME' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l svg -d 'Write that picture to FILE as SVG' -r -F
+complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l html -d 'Write a page to FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l by -d 'Draw one line for each job, or for each host [default: job; host if a NAME is given]' -r -f -a "job\t''
 host\t''"
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l backend -d 'Where locks live' -r -f

@@ -114,7 +114,7 @@ pub(crate) const SUBS: &[Sub] = &[
         own: &[
             JSON,
             LOCAL,
-            own("limit", Kind::Value("N"), "50; all with --since, --timeline or --svg", SHOW, "Show the newest N runs"),
+            own("limit", Kind::Value("N"), "50; all with --since and in pictures", SHOW, "Show the newest N runs"),
             own(
                 "since",
                 Kind::Value("TIME"),
@@ -124,6 +124,13 @@ pub(crate) const SUBS: &[Sub] = &[
             ),
             own("timeline", Kind::Flag, "", SHOW, "Draw the runs as bars over time, one line for each job or host"),
             own("svg", Kind::Value("FILE"), "", SHOW, "Write that picture to FILE as SVG; `-` is stdout"),
+            own(
+                "html",
+                Kind::Value("FILE"),
+                "",
+                SHOW,
+                "Write a page to FILE: the locks now, that picture, and the runs that went wrong; `-` is stdout",
+            ),
             own(
                 "by",
                 Kind::Choice(&["job", "host"]),

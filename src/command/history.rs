@@ -7,7 +7,7 @@ use super::{print, refuse, remark, save};
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::{Lock, Wanted};
-use crate::report::{By, Picture, Screen, drawn, harmless, past, runs_json, runs_table, timeline};
+use crate::report::{By, Page, Picture, Screen, drawn, harmless, past, runs_json, runs_table, standings, timeline};
 
 /// The default of --limit for a table or JSON without --since.
 const LIMIT: u32 = 50;
@@ -18,6 +18,8 @@ struct Shape {
     timeline: bool,
     /// The file for the picture.
     svg: Option<String>,
+    /// The file for the page.
+    html: Option<String>,
 }
 
 /// Shows past runs.
@@ -83,7 +85,20 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
         None if !names.is_empty() => By::Host,
         _ => By::Job,
     };
-    let Some(picture) = Picture::new(&past, by, since, runs.now) else { return nothing() };
+    let picture = Picture::new(&past, by, since, runs.now);
+    if let Some(file) = &shape.html {
+        // The last run of a lock may be older than --since.
+        let newest = Wanted { names: names.clone(), of_each: Some(2), ..Wanted::default() };
+        let newest = operator.ask(|backend| backend.runs(&newest))?.runs;
+        let standings = &standings(&names, &locks, &newest)[..];
+        let backend = operator.address();
+        let page = Page { backend, now: runs.now, standings, runs: &past, picture: picture.as_ref() };
+        save(file, page.text(&zone).as_bytes())?;
+    }
+    let Some(picture) = picture else {
+        // The page says so itself.
+        return if shape.timeline || shape.svg.is_some() { nothing() } else { Ok(Exit { code: 0, raise: None }) };
+    };
     if let Some(file) = &shape.svg {
         save(file, drawn(&picture, &zone).as_bytes())?;
     }
@@ -96,29 +111,31 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
 impl Shape {
     /// Returns whether the runs are drawn instead of listed.
     fn is_picture(&self) -> bool {
-        self.timeline || self.svg.is_some()
+        self.timeline || self.svg.is_some() || self.html.is_some()
     }
 }
 
 fn shape(matches: &ArgMatches) -> Result<Shape, Mistake> {
-    let json = matches.get_flag("json");
-    let timeline = matches.get_flag("timeline");
-    let svg = matches.get_one::<String>("svg").cloned();
-    let exclusive = |one: &str, other: &str| {
-        Err(Mistake::new(format!("{one} and {other} exclude each other")).hint("give only one of them"))
-    };
-    match &svg {
-        Some(_) if json => return exclusive("--json", "--svg"),
-        Some(file) if timeline && file == "-" => return exclusive("--timeline", "--svg -"),
-        Some(file) if file.is_empty() => return Err(Mistake::new("--svg is empty").hint("name the file, or `-`")),
-        _ if json && timeline => return exclusive("--json", "--timeline"),
-        None if !timeline && matches.contains_id("by") => {
-            return Err(Mistake::new("--by is for pictures only").hint("add --timeline or --svg FILE"));
-        }
-        _ => {}
+    let file = |option: &str| matches.get_one::<String>(option).cloned();
+    let (svg, html) = (file("svg"), file("html"));
+    let shape = Shape { json: matches.get_flag("json"), timeline: matches.get_flag("timeline"), svg, html };
+    let files = [("--svg", &shape.svg), ("--html", &shape.html)];
+    if let Some((option, _)) = files.iter().find(|(_, file)| file.as_deref() == Some("")) {
+        return Err(Mistake::new(format!("{option} is empty")).hint("name the file, or `-`"));
+    }
+    // JSON is for programs, which draw pictures of their own.
+    let end = if shape.json { "" } else { " -" };
+    let drawn = files.iter().filter(|(_, file)| file.as_deref().is_some_and(|file| shape.json || file == "-"));
+    let listed = [("--json", shape.json), ("--timeline", shape.timeline)].into_iter().filter(|(_, given)| *given);
+    let printed = listed.map(|(option, _)| option.to_owned()).chain(drawn.map(|(option, _)| format!("{option}{end}")));
+    if let [one, other, ..] = &printed.collect::<Vec<_>>()[..] {
+        return Err(Mistake::new(format!("{one} and {other} exclude each other")).hint("give only one of them"));
+    }
+    if !shape.is_picture() && matches.contains_id("by") {
+        return Err(Mistake::new("--by is for pictures only").hint("add --timeline, --svg FILE or --html FILE"));
     }
     match matches.get_one::<String>("by").map(String::as_str) {
-        None | Some("job" | "host") => Ok(Shape { json, timeline, svg }),
+        None | Some("job" | "host") => Ok(shape),
         Some(other) => Err(Mistake::new(format!("--by is `{other}`; known are job, host"))),
     }
 }

@@ -133,11 +133,20 @@ pub(crate) fn runs_json(runs: &[Past<'_>]) -> Value {
 
 /// Builds the table of runs; with several locks, it has a column for the name.
 pub(crate) fn runs_table(runs: &[Past<'_>], names: bool, now: Timestamp, zone: &Zone, screen: &Screen) -> String {
+    let mut columns = runs_columns(runs, now, zone);
+    if !names {
+        columns.remove(2);
+    }
+    table(columns, &GIVES, screen)
+}
+
+/// Returns the columns of the table of runs.
+pub(super) fn runs_columns(runs: &[Past<'_>], now: Timestamp, zone: &Zone) -> Vec<Column> {
     let column = |heading, cell: &dyn Fn(&Past<'_>) -> Cell| Column::new(heading, cells(runs, cell));
     let started =
         |show: &dyn Fn(Timestamp) -> String| cells(runs, &|past: &Past<'_>| Cell::of(past.run.started_at.map(show)));
     let took = |past: &Past<'_>| Cell::of(past.took(now).map(finely));
-    let mut columns = vec![
+    vec![
         Column::new("STARTED", started(&|time| format!("{} ({})", zone.stamp(time), ago(time, now))))
             .or(started(&|time| zone.stamp(time)))
             .or(started(&|time| ago(time, now))),
@@ -147,11 +156,7 @@ pub(crate) fn runs_table(runs: &[Past<'_>], names: bool, now: Timestamp, zone: &
         column("OUTCOME", &|past| Cell::new(past.word(), past.paint())),
         column("CODE", &|past| Cell::of(past.run.exit_code.map(|code| code.to_string()))),
         column("TOKEN", &|past| Cell::plain(&past.run.token.to_string())),
-    ];
-    if !names {
-        columns.remove(2);
-    }
-    table(columns, &GIVES, screen)
+    ]
 }
 
 fn cells(runs: &[Past<'_>], cell: &dyn Fn(&Past<'_>) -> Cell) -> Vec<Cell> {

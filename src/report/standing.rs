@@ -101,6 +101,11 @@ impl Standing<'_> {
         self.state != State::Free
     }
 
+    /// Returns the word for the state.
+    pub(super) fn word(&self) -> &'static str {
+        self.state.word()
+    }
+
     pub(super) fn is_paused(&self) -> bool {
         self.state == State::Paused
     }
@@ -221,17 +226,19 @@ pub(crate) fn locks_json(standings: &[Standing<'_>]) -> Value {
 }
 
 pub(crate) fn locks_table(standings: &[Standing<'_>], now: Timestamp, zone: &Zone, screen: &Screen) -> String {
+    table(locks_columns(standings, now, zone, screen.width.is_some()), &GIVES, screen)
+}
+
+/// Returns the columns of the table of locks, for a person to read or for a program.
+pub(super) fn locks_columns(standings: &[Standing<'_>], now: Timestamp, zone: &Zone, for_people: bool) -> Vec<Column> {
     let cells = |cell: &dyn Fn(&Standing<'_>) -> Cell| standings.iter().map(cell).collect::<Vec<_>>();
-    let clock = |time: Timestamp| match screen.width {
-        Some(_) => zone.clock(time, now),
-        None => zone.stamp(time),
-    };
+    let clock = |time: Timestamp| if for_people { zone.clock(time, now) } else { zone.stamp(time) };
     let both = |time: Timestamp| format!("{} ({})", clock(time), ago(time, now));
     let last = |show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String| cells(&|one: &Standing<'_>| one.last(now, show));
     let with = |past: &Past<'_>, when: Option<String>| {
         when.map_or_else(|| past.word().to_owned(), |when| format!("{} {when}", past.word()))
     };
-    let columns = vec![
+    vec![
         Column::new("NAME", cells(&|one| Cell::plain(one.name))),
         Column::new("STATE", cells(&|one| one.state())),
         Column::new("HOLDER", cells(&|one| Cell::plain(&one.who()))),
@@ -249,8 +256,7 @@ pub(crate) fn locks_table(standings: &[Standing<'_>], now: Timestamp, zone: &Zon
         )
         .or(last(&|past, when| with(past, when.map(|when| ago(when, now)))))
         .or(last(&|past, _| past.word().to_owned())),
-    ];
-    table(columns, &GIVES, screen)
+    ]
 }
 
 const GIVES: [Give; 15] = [

@@ -1,5 +1,5 @@
-//! Draws runs over time as SVG, without scripts or external resources. Names appear only in text, never in attributes, because
-//! the library does not escape quotes there.
+//! Draws runs over time as SVG, without scripts or external resources. The library escapes what
+//! it is given.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,11 @@ use super::table::cut;
 use super::times::{Zone, finely};
 use crate::system::Timestamp;
 
-const WIDTH: f64 = 960.0;
 const EDGE: f64 = 16.0;
-const HEAD: f64 = 72.0;
-const FOOT: f64 = 44.0;
+/// The height of the title, of the axis below it, and of a line of the legend.
+const TITLE: f64 = 28.0;
+const HEAD: f64 = 44.0;
+const FOOT: f64 = 24.0;
 /// The height of a row of bars, and the gap between two lanes.
 const ROW: f64 = 18.0;
 const LANE: f64 = 10.0;
@@ -25,10 +26,25 @@ const LANE: f64 = 10.0;
 const LETTER: f64 = 7.0;
 const LONGEST_LABEL: usize = 30;
 /// The least distance between two labels on the axis.
-const TICK: f64 = 90.0;
+const TICK: f64 = 80.0;
 /// The least widths of a bar; wider for a failure, so that it is not overlooked.
 const SLIVER: f64 = 3.0;
 const BAD_SLIVER: f64 = 5.0;
+
+/// The form of a drawing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) width: f64,
+    /// Whether the title is drawn, too.
+    pub(super) titled: bool,
+    /// Whether the name of a lane is above it, as there is no room beside it.
+    pub(super) above: bool,
+    /// The beginning of the ids in the drawing: several drawings in one page differ in it.
+    pub(super) id: &'static str,
+}
+
+/// The form of a drawing that is a file of its own.
+const ALONE: Layout = Layout { width: 960.0, titled: true, above: false, id: "shedlock" };
 
 /// The colours of Okabe and Ito, which colour-blind people can tell apart, adjusted to the background. No two kinds of bars
 /// have the same shape either.
@@ -63,22 +79,30 @@ text { fill: currentColor; font: 12px system-ui, 'DejaVu Sans', sans-serif; }
 }
 ";
 
-/// Draws the picture.
+/// Draws the picture as a file of its own.
 pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
+    format!("{}\n", drawing(picture, zone, &ALONE))
+}
+
+/// Draws the picture in this form.
+pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Document {
     let labels: Vec<String> = picture.lanes.iter().map(|lane| cut(&visible(lane.label), LONGEST_LABEL)).collect();
     let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0) as f64;
-    let left = EDGE + widest * LETTER + 14.0;
-    let chart = Chart { picture, zone, left, width: WIDTH - EDGE - left };
+    let left = if layout.above { EDGE } else { EDGE + widest * LETTER + 14.0 };
+    let head = if layout.titled { TITLE + HEAD } else { HEAD };
+    let chart = Chart { picture, zone, layout, head, left, width: layout.width - EDGE - left };
     let mut lanes = Group::new();
-    let mut top = HEAD;
+    let mut top = head;
     for (lane, label) in picture.lanes.iter().zip(labels) {
+        lanes = lanes.add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
+        if layout.above {
+            top += ROW;
+        }
         let height = lane.rows.len() as f64 * ROW;
         // Draws no background where the history has no records.
         let known = rounded(chart.x(lane.recorded_from));
         let ground = Rectangle::new().set("class", "lane").set("x", known).set("y", top).set("rx", 2);
-        lanes = lanes
-            .add(ground.set("width", rounded(left + chart.width - known)).set("height", height))
-            .add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
+        lanes = lanes.add(ground.set("width", rounded(left + chart.width - known)).set("height", height));
         for (number, row) in lane.rows.iter().enumerate() {
             for heap in chart.heaps(row) {
                 lanes = lanes.add(chart.heap(&heap, top + number as f64 * ROW));
@@ -87,24 +111,22 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
         top += height + LANE;
     }
     let bottom = top - LANE / 2.0;
-    let height = top + FOOT;
+    let (legend, height) = legend(top + FOOT, picture, layout);
     let title = picture.title(zone);
+    let id = |what: &str| format!("{}-{what}", layout.id);
     let document = Document::new()
-        .set("viewBox", (0, 0, WIDTH, height))
-        .set("width", WIDTH)
+        .set("viewBox", (0, 0, layout.width, height))
+        .set("width", layout.width)
         .set("height", height)
         .set("role", "img")
-        .set("aria-labelledby", "shedlock-title shedlock-desc")
-        .add(Title::new(&title[..]).set("id", "shedlock-title"))
-        .add(Description::new().set("id", "shedlock-desc").add(svg::node::Text::new(described(picture))))
+        .set("aria-labelledby", format!("{} {}", id("title"), id("desc")))
+        .add(Title::new(&title[..]).set("id", id("title")))
+        .add(Description::new().set("id", id("desc")).add(svg::node::Text::new(described(picture))))
         .add(Style::new(LOOKS))
-        .add(patterns())
-        .add(Rectangle::new().set("class", "ground").set("width", WIDTH).set("height", height).set("rx", 6))
-        .add(written(&title, EDGE, 26.0, "head"))
-        .add(chart.axis(bottom))
-        .add(lanes)
-        .add(legend(bottom + 32.0, picture));
-    format!("{document}\n")
+        .add(patterns(layout))
+        .add(Rectangle::new().set("class", "ground").set("width", layout.width).set("height", height).set("rx", 6));
+    let document = if layout.titled { document.add(written(&title, EDGE, 26.0, "head")) } else { document };
+    document.add(chart.axis(bottom)).add(lanes).add(legend)
 }
 
 /// Overlapping runs with the same outcome, drawn as one bar. Otherwise a picture of many short runs would have more bars than a
@@ -120,6 +142,9 @@ struct Heap<'a> {
 struct Chart<'a> {
     picture: &'a Picture<'a>,
     zone: &'a Zone,
+    layout: &'a Layout,
+    /// The top of the first lane.
+    head: f64,
     left: f64,
     width: f64,
 }
@@ -134,18 +159,18 @@ impl Chart<'_> {
         ticks.iter().fold(Group::new(), |group, tick| {
             let x = rounded(self.x(tick.at));
             let line =
-                Line::new().set("class", "grid").set("x1", x).set("x2", x).set("y1", HEAD - 8.0).set("y2", bottom);
+                Line::new().set("class", "grid").set("x1", x).set("x2", x).set("y1", self.head - 8.0).set("y2", bottom);
             let room = self.left + self.width - x;
             let fits = |label: &&str| label.width() as f64 * LETTER <= room + EDGE;
             let group = Some(&tick.label[..])
                 .filter(fits)
                 .into_iter()
-                .fold(group.add(line), |group, label| group.add(written(label, x, HEAD - 12.0, "quiet")));
+                .fold(group.add(line), |group, label| group.add(written(label, x, self.head - 12.0, "quiet")));
             tick.date
                 .as_deref()
                 .filter(fits)
                 .into_iter()
-                .fold(group, |group, date| group.add(written(date, x, HEAD - 26.0, "quiet")))
+                .fold(group, |group, date| group.add(written(date, x, self.head - 26.0, "quiet")))
         })
     }
 
@@ -170,7 +195,7 @@ impl Chart<'_> {
         // Keeps a short bar within the right edge.
         let from = self.x(bar.from).min(self.left + self.width - least);
         let to = self.x(bar.to).max(from + least);
-        shape(bar.past.fate, from, to - from, top).add(Title::new(match heap.runs {
+        shape(bar.past.fate, from, to - from, top, self.layout).add(Title::new(match heap.runs {
             1 => self.told(&bar.past),
             runs => self.counted(runs, heap),
         }))
@@ -198,16 +223,17 @@ impl Chart<'_> {
 }
 
 /// Returns the style for an outcome: no two have the same outline or filling.
-fn shape(fate: RunState, x: f64, width: f64, top: f64) -> Group {
+fn shape(fate: RunState, x: f64, width: f64, top: f64, layout: &Layout) -> Group {
     let block = |class: &str, inset: f64| {
         let block = Rectangle::new().set("class", class).set("x", rounded(x)).set("y", top + inset).set("rx", 1.5);
         block.set("width", rounded(width)).set("height", ROW - 2.0 * inset)
     };
+    let pattern = |what: &str| block("", 1.0).set("fill", format!("url(#{}-{what})", layout.id));
     let group = Group::new();
     match fate {
         RunState::Success => group.add(block("success", 4.0)),
-        RunState::Failure => group.add(block("failure", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-failure)")),
-        RunState::Stopped => group.add(block("stopped", 1.0)).add(block("", 1.0).set("fill", "url(#shedlock-stopped)")),
+        RunState::Failure => group.add(block("failure", 1.0)).add(pattern("failure")),
+        RunState::Stopped => group.add(block("stopped", 1.0)).add(pattern("stopped")),
         RunState::Unknown => group.add(block("unknown", 4.0)),
         RunState::Running => {
             // An arrow, because the run goes on.
@@ -224,21 +250,25 @@ fn shape(fate: RunState, x: f64, width: f64, top: f64) -> Group {
     }
 }
 
-fn patterns() -> Definitions {
-    let pattern = |id: &str, class: &str, turn: &str| {
+fn patterns(layout: &Layout) -> Definitions {
+    let pattern = |what: &str, class: &str, turn: &str| {
         let line = Line::new().set("class", class).set("x1", 0).set("x2", 0).set("y1", 0).set("y2", 6);
-        let pattern =
-            Pattern::new().set("id", id).set("width", 6).set("height", 6).set("patternUnits", "userSpaceOnUse");
+        let pattern = Pattern::new()
+            .set("id", format!("{}-{what}", layout.id))
+            .set("width", 6)
+            .set("height", 6)
+            .set("patternUnits", "userSpaceOnUse");
         pattern.set("patternTransform", turn).add(line)
     };
-    Definitions::new().add(pattern("shedlock-failure", "failure-line", "rotate(45)")).add(pattern(
-        "shedlock-stopped",
+    Definitions::new().add(pattern("failure", "failure-line", "rotate(45)")).add(pattern(
+        "stopped",
         "stopped-line",
         "rotate(90)",
     ))
 }
 
-fn legend(y: f64, picture: &Picture<'_>) -> Group {
+/// Draws the legend, in as many lines as it needs, and returns the height at which it ends.
+fn legend(top: f64, picture: &Picture<'_>, layout: &Layout) -> (Group, f64) {
     let words = [
         (RunState::Success, "success"),
         (RunState::Failure, "failure"),
@@ -247,17 +277,27 @@ fn legend(y: f64, picture: &Picture<'_>) -> Group {
         (RunState::Gone, "never came back"),
         (RunState::Unknown, "unknown"),
     ];
-    let (mut group, mut x) = (Group::new(), EDGE);
+    let (sample, gap) = (22.0, 8.0);
+    let (mut group, mut x, mut y) = (Group::new(), EDGE, top);
+    let mut place = |width: f64| {
+        if x > EDGE && x + width > layout.width - EDGE {
+            (x, y) = (EDGE, y + FOOT);
+        }
+        let place = (x, y);
+        x += width + 22.0;
+        place
+    };
     for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != RunState::Unknown || count(picture, *fate) > 0) {
-        let width = 22.0;
-        let start = if fate == RunState::Gone { x + width / 2.0 } else { x };
-        group = group.add(shape(fate, start, width, y - 13.0)).add(written(word, x + width + 8.0, y, ""));
-        x += width + 8.0 + word.len() as f64 * LETTER + 22.0;
+        let (x, y) = place(sample + gap + word.len() as f64 * LETTER);
+        let start = if fate == RunState::Gone { x + sample / 2.0 } else { x };
+        group = group.add(shape(fate, start, sample, y - 13.0, layout)).add(written(word, x + sample + gap, y, ""));
     }
-    match picture.has_gaps() {
-        true => group.add(written("no background: no records", x, y, "quiet")),
-        false => group,
+    if picture.has_gaps() {
+        let note = "no background: no records";
+        let (x, y) = place(note.len() as f64 * LETTER);
+        group = group.add(written(note, x, y, "quiet"));
     }
+    (group, y + FOOT)
 }
 
 fn count(picture: &Picture<'_>, fate: RunState) -> usize {
@@ -359,6 +399,6 @@ mod tests {
         let bars: Vec<&str> = drawing.lines().filter(|line| line.contains("class=\"success\"")).collect();
         let bars: Vec<&str> = bars.into_iter().take(2).collect();
         assert!(bars.iter().all(|bar| bar.contains("width=\"3\"")), "{bars:?}");
-        assert!(bars[1].contains(&format!("x=\"{}\"", WIDTH - EDGE - SLIVER)), "{bars:?}");
+        assert!(bars[1].contains(&format!("x=\"{}\"", ALONE.width - EDGE - SLIVER)), "{bars:?}");
     }
 }

@@ -49,6 +49,14 @@ impl Cell {
         Self::plain(&text.unwrap_or_default())
     }
 
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn paint(&self) -> Paint {
+        self.paint
+    }
+
     fn width(&self) -> usize {
         self.text.width()
     }
@@ -65,8 +73,18 @@ impl Column {
         self
     }
 
-    fn cells(&self) -> &[Cell] {
+    pub(super) fn heading(&self) -> &'static str {
+        self.heading
+    }
+
+    /// Returns the cells in the column's longest form that is left.
+    pub(super) fn cells(&self) -> &[Cell] {
         &self.forms[0]
+    }
+
+    /// Returns whether no cell has a text.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells().iter().all(|cell| cell.text.is_empty())
     }
 
     fn width(&self) -> usize {

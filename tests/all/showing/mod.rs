@@ -98,6 +98,7 @@ fn where_nothing_is_yet_nothing_is_shown_and_nothing_made<S: Store>(site: &Site<
         finished.complains(0, told);
         assert!(site.json(&words).is_empty());
     }
+    assert!(site.printed(&["history", "--html", "-"]).contains("The backend has no locks."));
     assert_eq!(site.store.things(), [""; 0]);
     site.store.make_table();
     finish(&mut site.shedlock(&["status"])).complains(0, "there is no lock yet in ");
@@ -433,6 +434,12 @@ fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
     assert!(site.printed(&["history", "--timeline", "one"]).lines().any(|line| line.starts_with(&format!("{host}  "))));
     let drawing = site.printed(&["history", "--svg", "-"]);
     assert!(drawing.starts_with("<svg ") && drawing.contains("two &lt;b&gt; on ") && !drawing.contains("<b>"));
+    let page = site.printed(&["history", "--html", "-"]);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n") && !page.contains("<b>"), "{page}");
+    assert!(page.contains("last run went wrong: 1</p>") && page.contains("\"JOB\">two &lt;b&gt;</td>"), "{page}");
+    assert!(page.contains("\"NAME\">one</td>") && page.contains("<title>one on "), "{page}");
+    let of_one = site.printed(&["history", "--html", "-", "one"]);
+    assert!(of_one.contains("Runs by host") && of_one.contains("None since") && !of_one.contains("two"), "{of_one}");
 }
 
 fn whoever_reads_may_have_seen_enough<S: Store>(site: &Site<S>) {
@@ -443,6 +450,7 @@ fn whoever_reads_may_have_seen_enough<S: Store>(site: &Site<S>) {
         &["history"],
         &["history", "--timeline"],
         &["history", "--svg", "-"],
+        &["history", "--html", "-"],
         &["status", "--watch"],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();

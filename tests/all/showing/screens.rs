@@ -296,12 +296,47 @@ fn a_drawing_is_written_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_page_shows_what_there_is_and_no_mail_comes_of_it() {
+    let site = Site::new(SqliteStore::new());
+    assert_eq!(finish(&mut site.shedlock(&["init"])).code(), Some(0));
+    let page = |more: &[&str]| {
+        let words = [&["history", "--html", "page.html", "--since", "1h"], more].concat();
+        finish(&mut site.shedlock(&words)).is_silent_with(0);
+        site.place.read("page.html")
+    };
+    // A run that ended before --since is no part of the picture, and still the last one of its lock.
+    site.store.carry_out(
+        "INSERT INTO shedlock_history (id, name, owner, host, started_at, ended_at, exit_code, outcome) \
+         VALUES (1, 'old', 'web1:1:01', 'web1', '2026-01-31T18:00:00.000Z', '2026-01-31T18:00:02.000Z', 3, 'failure')",
+    );
+    let quiet = page(&[]);
+    assert!(quiet.contains("There are no runs to show.") && quiet.contains("failure 2026-01-31 18:00"), "{quiet}");
+    site.ran("new", &["false"]).is_silent_with(1);
+    let busy = page(&["--svg", "week.svg"]);
+    assert!(busy.contains("<title>new on ") && !busy.contains("<title>old on "), "{busy}");
+    assert!(busy.contains("\"JOB\">new</td>") && !busy.contains("\"JOB\">old</td>"), "{busy}");
+    assert!(site.place.read("week.svg").starts_with("<svg"));
+    // One line for each host, and times of a zone.
+    let words = ["history", "--html", "-", "--by", "host", "--local"];
+    let hosts = finish(site.shedlock(&words).env("TZ", "Europe/Berlin"));
+    assert!(hosts.stdout.contains("Runs by host") && hosts.stdout.contains("19:00"), "{hosts:?}");
+    // What is not there stays what it was.
+    fs::remove_file(site.place.path("page.html")).unwrap();
+    let unknown = finish(&mut site.shedlock(&["history", "--html", "page.html", "nothing"]));
+    assert_eq!(unknown.code(), Some(1));
+    assert!(!site.place.path("page.html").exists());
+}
+
+#[test]
 fn what_excludes_each_other_and_what_is_no_number_is_told() {
     let site = site();
     for (words, told) in [
         (&["history", "--json", "--timeline"][..], "--json and --timeline exclude each other"),
         (&["history", "--json", "--svg", "x"], "--json and --svg exclude each other"),
         (&["history", "--timeline", "--svg", "-"], "--timeline and --svg - exclude each other"),
+        (&["history", "--json", "--html", "x"], "--json and --html exclude each other"),
+        (&["history", "--svg", "-", "--html", "-"], "--svg - and --html - exclude each other"),
+        (&["history", "--html", ""], "--html is empty"),
         (&["history", "--by", "host"], "--by is for pictures only"),
         (&["history", "--timeline", "--by", "day"], "--by is `day`; known are job, host"),
         (&["history", "--limit", "0"], "--limit `0` is not a number of runs"),

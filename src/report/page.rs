@@ -1,0 +1,317 @@
+//! Draws locks and runs as one HTML page, without scripts or external resources. The tags come from the library that also
+//! writes SVG, and it escapes what it is given.
+
+use std::fmt::Display;
+
+use svg::node::element::{Element, Style};
+use svg::node::{Node, Text};
+
+use super::past::{Past, RunState, runs_columns};
+use super::picture::Picture;
+use super::screen::Paint;
+use super::standing::{Standing, locks_columns};
+use super::svg::{Layout, drawing};
+use super::table::{Cell, Column};
+use super::times::Zone;
+use crate::system::Timestamp;
+
+/// A page about jobs: their locks now, their runs as a picture, and the runs that went wrong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page<'a> {
+    /// The backend's URL, without a password.
+    pub(crate) backend: &'a str,
+    /// The backend's clock.
+    pub(crate) now: Timestamp,
+    pub(crate) standings: &'a [Standing<'a>],
+    /// The runs of the picture, newest first.
+    pub(crate) runs: &'a [Past<'a>],
+    /// `None` if there are no runs.
+    pub(crate) picture: Option<&'a Picture<'a>>,
+}
+
+/// The most runs in the table of those that went wrong.
+const MOST: usize = 50;
+
+/// The drawing for a desk, and the one for a telephone. Only one of them is shown.
+const WIDE: Layout = Layout { width: 1100.0, titled: false, above: false, id: "wide" };
+const NARROW: Layout = Layout { width: 360.0, titled: false, above: true, id: "narrow" };
+
+/// The page's looks. On a telephone the cells of a row follow each other, the name first.
+const LOOKS: &str = "
+:root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --line: #d0d7de; --faint: #59636e;
+  --good: #0a6b4a; --bad: #a83c00; --warning: #7a4d00; --live: #005a94; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --faint: #9198a1;
+    --good: #3ddba6; --bad: #ff9466; --warning: #f0b93a; --live: #7cc4f0; }
+}
+body { margin: 0 auto; max-width: 1100px; padding: 16px; color: var(--ink); background: var(--paper);
+  font: 15px/1.45 system-ui, 'DejaVu Sans', sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 22px; margin: 0; }
+h2 { font-size: 17px; margin: 28px 0 8px; }
+p { margin: 4px 0; }
+svg { max-width: 100%; height: auto; }
+.narrow { display: none; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); }
+th { font-size: 12px; color: var(--faint); }
+td { font-variant-numeric: tabular-nums; white-space: nowrap; }
+td[data-heading='LAST RUN'] { white-space: normal; min-width: 16em; }
+td[data-heading='NAME'], td[data-heading='JOB'], td[data-heading='HOLDER'], td[data-heading='HOST'] {
+  white-space: normal; overflow-wrap: anywhere; min-width: 6em; }
+.faint { color: var(--faint); }
+.good { color: var(--good); }
+.bad { color: var(--bad); font-weight: 600; }
+.warning { color: var(--warning); }
+.live { color: var(--live); }
+@media (max-width: 700px) {
+  .wide, thead { display: none; }
+  .narrow { display: block; }
+  table, tbody { display: block; }
+  tr { display: flex; flex-wrap: wrap; column-gap: 14px; border-bottom: 1px solid var(--line); padding: 6px 0; }
+  td { border: 0; padding: 0; }
+  td[data-heading='NAME'], td[data-heading='JOB'] { flex-basis: 100%; order: -1; font-weight: 600; }
+  td[data-heading='HOLDER'], td[data-heading='HOST'] { min-width: 0; }
+  td[data-heading='LAST RUN'] { min-width: 100%; }
+  td:empty, td[data-heading='TOKEN'] { display: none; }
+  td[data-heading='SINCE']::before, td[data-heading='UNTIL']::before, td[data-heading='LEFT']::before, td[data-heading='TOOK']::before,
+  td[data-heading='CODE']::before, td[data-heading='LAST RUN']::before {
+    content: attr(data-heading) ' '; font-size: 11px; font-weight: 400; color: var(--faint); }
+}
+";
+
+/// Allows the page its own looks, and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+impl Page<'_> {
+    /// Returns the text of the page.
+    pub(crate) fn text(&self, zone: &Zone) -> String {
+        let head = of("head")
+            .with(of("meta").set("charset", "utf-8"))
+            .with(of("meta").set("http-equiv", "Content-Security-Policy").set("content", POLICY))
+            .with(of("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
+            .with(line("title", "", "Jobs"))
+            .with(Style::new(LOOKS));
+        let body = of("body")
+            .with(line("h1", "", "Jobs"))
+            .with(line("p", "faint", format!("{}, {}", self.backend, zone.stamp(self.now))))
+            .with(line("p", "", self.counts()))
+            .with(line("h2", "", "Locks now"));
+        let body = match self.standings.is_empty() {
+            true => body.with(line("p", "", "The backend has no locks.")),
+            false => body.with(table(locks_columns(self.standings, self.now, zone, true))),
+        };
+        let body = self.failures(self.drawings(body, zone), zone);
+        format!("<!DOCTYPE html>\n{}\n", of("html").set("lang", "en").with(head).with(body))
+    }
+
+    /// Counts the locks by their states.
+    fn counts(&self) -> String {
+        let mut states: Vec<(&str, usize)> = Vec::new();
+        for word in self.standings.iter().map(Standing::word) {
+            match states.iter_mut().find(|(known, _)| *known == word) {
+                Some((_, number)) => *number += 1,
+                None => states.push((word, 1)),
+            }
+        }
+        let bad = self.standings.iter().filter_map(Standing::last_run).filter(|past| went_wrong(past)).count();
+        let states = states.iter().map(|(word, number)| format!("{number} {word}"));
+        let all: Vec<String> = states.chain([format!("last run went wrong: {bad}")]).collect();
+        all.join(", ")
+    }
+
+    fn drawings(&self, body: Element, zone: &Zone) -> Element {
+        let Some(picture) = self.picture else {
+            return body.with(line("h2", "", "Runs")).with(line("p", "", "There are no runs to show."));
+        };
+        let drawn = |layout: &Layout| of("div").set("class", layout.id).with(drawing(picture, zone, layout));
+        body.with(line("h2", "", picture.title(zone))).with(drawn(&WIDE)).with(drawn(&NARROW))
+    }
+
+    /// Adds the table of the runs that went wrong, newest first.
+    fn failures(&self, body: Element, zone: &Zone) -> Element {
+        let Some(picture) = self.picture else { return body };
+        let seen = |past: &&Past<'_>| past.run.ended_at.or(past.run.started_at).is_none_or(|time| time >= picture.from);
+        let mut bad: Vec<Past<'_>> = self.runs.iter().filter(|past| went_wrong(past)).filter(seen).copied().collect();
+        let more = bad.len().saturating_sub(MOST);
+        bad.truncate(MOST);
+        let body = body.with(line("h2", "", "Runs that went wrong"));
+        let body = match bad.is_empty() {
+            true => body.with(line("p", "", format!("None since {}.", zone.stamp(picture.from)))),
+            false => body.with(table(runs_columns(&bad, self.now, zone))),
+        };
+        match more {
+            0 => body,
+            more => body.with(line("p", "faint", format!("{more} older ones are not in this table."))),
+        }
+    }
+}
+
+/// Returns whether a person should look at the run.
+fn went_wrong(past: &Past<'_>) -> bool {
+    matches!(past.fate, RunState::Failure | RunState::Stopped | RunState::Gone)
+}
+
+/// Builds a table without the columns that are empty.
+fn table(columns: Vec<Column>) -> Element {
+    let columns: Vec<Column> = columns.into_iter().filter(|column| !column.is_empty()).collect();
+    let heading = columns.iter().fold(of("tr"), |row, column| row.with(line("th", "", column.heading())));
+    let rows = columns.first().map_or(0, |column| column.cells().len());
+    let body = (0..rows).fold(of("tbody"), |body, row| {
+        let cells = columns.iter().map(|column| (column.heading(), &column.cells()[row]));
+        body.with(cells.fold(of("tr"), |row, (heading, cell)| row.with(data(heading, cell))))
+    });
+    of("table").with(of("thead").with(heading)).with(body)
+}
+
+fn data(heading: &'static str, cell: &Cell) -> Element {
+    let class = match cell.paint() {
+        Paint::Plain | Paint::Heading => "",
+        Paint::Good => "good",
+        Paint::Bad => "bad",
+        Paint::Warning => "warning",
+        Paint::Live => "live",
+        Paint::Faint => "faint",
+    };
+    line("td", class, cell.text()).set("data-heading", heading)
+}
+
+fn of(name: &'static str) -> Element {
+    Element::new(name)
+}
+
+/// Returns an element with a text, which may be empty.
+fn line(name: &'static str, class: &'static str, text: impl Display) -> Element {
+    let element = of(name).with(Text::new(text.to_string()));
+    if class.is_empty() { element } else { element.set("class", class) }
+}
+
+/// Builds elements; the library does so only for those of SVG.
+trait Build {
+    fn with(self, child: impl Into<Box<dyn Node>>) -> Self;
+    fn set(self, name: &'static str, value: &'static str) -> Self;
+}
+
+impl Build for Element {
+    fn with(mut self, child: impl Into<Box<dyn Node>>) -> Self {
+        self.append(child);
+        self
+    }
+
+    fn set(mut self, name: &'static str, value: &'static str) -> Self {
+        self.assign(name, value);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use proptest::test_runner::Config;
+
+    use super::*;
+    use crate::lock::{Locks, RunRecord};
+    use crate::report::past::past;
+    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::picture::By;
+    use crate::report::picture::tests::runs;
+    use crate::report::standing::standings;
+    use crate::report::times::tests::at;
+
+    fn page(locks: &Locks, runs: &[RunRecord], since: Option<&str>) -> String {
+        let past = past(runs, locks);
+        let picture = Picture::new(&past, By::Job, since.map(at), at(NOW));
+        let standings = &standings(&[], locks, runs)[..];
+        let page = Page { backend: "sqlite:/x.db", now: at(NOW), standings, runs: &past, picture: picture.as_ref() };
+        page.text(&Zone::utc())
+    }
+
+    /// Returns the part of the page from one heading to the next.
+    fn part<'a>(page: &'a str, heading: &str) -> &'a str {
+        let after = page.split_once(&format!("<h2>{heading}")).unwrap_or_else(|| panic!("no {heading}: {page}")).1;
+        after.split("<h2>").next().unwrap()
+    }
+
+    #[test]
+    fn it_has_the_locks_now_the_runs_and_those_that_went_wrong() {
+        let (runs, mut locks) = runs();
+        locks.locks.push(lock("idle", "web1:10007:00000000000000ff:ended", NOW, 0));
+        let page = page(&locks, &runs, None);
+        assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"), "{page}");
+        assert!(page.contains("<p class=\"faint\">sqlite:/x.db, 2026-01-31 18:05:03Z</p>"), "{page}");
+        assert!(page.contains("<p>3 free, 1 held, last run went wrong: 1</p>"), "{page}");
+        let now = part(&page, "Locks now");
+        assert!(now.contains("<td class=\"live\" data-heading=\"STATE\">held</td>"), "{now}");
+        assert!(now.contains("data-heading=\"NAME\">idle</td>"), "{now}");
+        let pictures = part(&page, "Runs by job, 2026-01-31 08:00:00Z to 2026-01-31 18:05:03Z (UTC)</h2>");
+        assert_eq!(pictures.matches("<svg ").count(), 2);
+        for id in ["id=\"wide-failure\"", "id=\"narrow-failure\"", "url(#wide-failure)", "url(#narrow-failure)"] {
+            assert!(pictures.contains(id), "{id}: {pictures}");
+        }
+        let wrong = part(&page, "Runs that went wrong");
+        let outcomes: Vec<&str> = wrong.split("data-heading=\"OUTCOME\">").skip(1).collect();
+        let outcomes: Vec<&str> = outcomes.iter().filter_map(|rest| rest.split('<').next()).collect();
+        assert_eq!(outcomes, ["lost", "never came back", "failure"], "{wrong}");
+    }
+
+    #[test]
+    fn of_the_runs_that_went_wrong_it_has_the_newest_of_the_time_shown() {
+        let minute =
+            |number: u64| (at("2026-01-31T10:00:00Z") + std::time::Duration::from_secs(number * 60)).to_string();
+        let runs: Vec<_> =
+            (0..60).rev().map(|number| run(number, "a", "h", &minute(number), Some(5), "failure")).collect();
+        let all = page(&locks(&[]), &runs, None);
+        assert_eq!(part(&all, "Runs that went wrong").matches("<tr>").count(), 1 + MOST);
+        assert!(all.contains("data-heading=\"TOKEN\">59</td>") && !all.contains("data-heading=\"TOKEN\">9</td>"));
+        assert!(all.contains("10 older ones are not in this table."), "{all}");
+        let late = page(&locks(&[]), &runs, Some("2026-01-31T10:58:00Z"));
+        assert_eq!(part(&late, "Runs that went wrong").matches("<tr>").count(), 1 + 2);
+        let none = page(&locks(&[]), &runs[..1], Some("2026-01-31T17:00:00Z"));
+        assert!(none.contains("There are no runs to show.") && !none.contains("went wrong</h2>"), "{none}");
+    }
+
+    #[test]
+    fn of_an_empty_backend_it_says_so() {
+        let page = page(&locks(&[]), &[], None);
+        assert!(page.contains("The backend has no locks.") && page.contains("There are no runs to show."), "{page}");
+    }
+
+    proptest! {
+        #![proptest_config(Config { failure_persistence: None, ..Config::with_cases(200) })]
+
+        /// Names come from a database, into which other programs write.
+        #[test]
+        fn names_hosts_and_reasons_are_text_and_never_markup(
+            name in any_text(), host in any_text(), reason in any_text(), outcome in any_text(),
+        ) {
+            let (plain, odd) = (store("n", "h", "r", "o"), store(&name, &host, &reason, &outcome));
+            let (plain, odd) = (page(&plain.0, &plain.1, None), page(&odd.0, &odd.1, None));
+            prop_assert_eq!(markup(&odd), markup(&plain));
+            prop_assert!(!odd.contains(|c: char| c.is_control() && c != '\n'));
+        }
+    }
+
+    fn any_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            ".{1,20}",
+            "[<>\"'&;/ a-z=!-]{1,20}",
+            Just("<script>alert(1)</script>".to_owned()),
+            Just("\"><img src=x onerror=alert(1)>".to_owned()),
+            Just("</style><!--".to_owned()),
+        ]
+    }
+
+    fn store(name: &str, host: &str, reason: &str, outcome: &str) -> (Locks, Vec<RunRecord>) {
+        let pause = crate::lock::Owner::of_pause("ada", "ops1", 7, None, reason);
+        let locks = locks(&[lock(name, pause.as_str(), NOW, 60), lock("other", host, NOW, 60)]);
+        let past = |token, outcome| run(token, name, host, "2026-01-31T12:00:00Z", Some(9), outcome);
+        (locks, vec![past(2, outcome), past(1, "failure")])
+    }
+
+    /// Returns the elements of the page, each with the names of its attributes.
+    fn markup(page: &str) -> BTreeSet<String> {
+        let tags = page.split('<').skip(1).map(|tag| tag.split_once('>').map_or(tag, |(tag, _)| tag));
+        tags.map(|tag| tag.split('"').step_by(2).collect()).collect()
+    }
+}
