@@ -3,8 +3,9 @@
 
     cargo build && docs/images/draw.py target/*/debug/shedlock
 
-status.svg is what a terminal shows of `shedlock status`, timeline.svg what `shedlock history --svg` writes. With more
-arguments, a directory and widths of terminals, it also leaves there what those show, as SVG.
+status.svg is what a terminal shows of `shedlock status`, timeline.svg what `shedlock history --svg` writes, and page.png
+what Chromium shows of `shedlock history --html`, on a desk and on a telephone (it needs `chromium` and Pillow). With more arguments, a directory and widths
+of terminals, it also leaves there what those show, as SVG.
 """
 
 import fcntl, html, os, pty, random, re, sqlite3, struct, subprocess, sys, tempfile, termios, time
@@ -126,6 +127,23 @@ def screenshot(command, text, columns):
     return "\n".join(parts + ["</g>", "</svg>"]) + "\n"
 
 
+def photograph(page, place):
+    """Shows the page twice beside each other, as a browser does."""
+    frames = os.path.join(place, "frames.html")
+    with open(frames, "w") as file:
+        file.write(
+            "<body style='margin:0;display:flex;gap:24px;align-items:flex-start;background:#888'>"
+            f"<iframe src='{page}' style='width:1080px;height:1180px;border:0;color-scheme:light'></iframe>"
+            f"<iframe src='{page}' style='width:390px;height:1180px;border:0;color-scheme:dark'></iframe>"
+        )
+    words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--allow-file-access-from-files", "--window-size=1494,1180"]
+    picture = os.path.join(HERE, "page.png")
+    subprocess.run(["chromium", *words, f"--screenshot={picture}", frames], check=True, stderr=subprocess.DEVNULL)
+    from PIL import Image
+
+    Image.open(picture).quantize(256, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
+
+
 def main():
     shedlock = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as place:
@@ -138,6 +156,13 @@ def main():
             file.write(screenshot("shedlock status", text, 100))
         drawing = os.path.join(HERE, "timeline.svg")
         subprocess.run([shedlock, "history", "--since", "32h", "--svg", drawing], env=environment, check=True)
+        page = os.path.join(place, "page.html")
+        subprocess.run([shedlock, "history", "--since", "32h", "--html", page], env=environment, check=True)
+        with open(page) as file:
+            text = file.read().replace(f"sqlite:{database}", "postgres://jobs@db.example.org/jobs")
+        with open(page, "w") as file:
+            file.write(text)
+        photograph(page, place)
         for columns in map(int, sys.argv[3:]):
             for number, words in enumerate((["status"], ["history", "--limit", "12"], ["history", "--timeline", "--since", "32h"], ["history", "--timeline", "--by", "host"])):
                 text = on_terminal([shedlock, *words], columns, environment)

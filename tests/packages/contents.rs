@@ -23,7 +23,7 @@ pub(crate) fn add_documents(contents: &mut Contents, place: &str) {
     for name in names_in(&source("docs")).iter().filter(|name| name.ends_with(".md")) {
         add(contents, &format!("{place}/{name}"), &format!("docs/{name}"));
     }
-    for name in names_in(&source("docs/images")).iter().filter(|name| name.ends_with(".svg")) {
+    for name in names_in(&source("docs/images")).iter().filter(|name| !name.ends_with(".py")) {
         add(contents, &format!("{place}/images/{name}"), &format!("docs/images/{name}"));
     }
 }

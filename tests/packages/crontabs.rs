@@ -1,6 +1,7 @@
 //! The files of packaging/examples for the whole host's cron, under the real cron(8), run-parts(8) and anacron(8).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -148,6 +149,10 @@ fn cron_runs_the_lines_of_cron_d_as_their_users_and_mails_what_the_documentation
          * * * * * root shedlock run --name away --at-most 1m --backend redis://127.0.0.1:1 --backend-timeout 0 -- true\n"
     );
     fs::write(place.path("etc/cron.d/report"), &table).unwrap();
+    let page = every_minute(&example("cron.d-jobs-page")).replace("/var/www/html/jobs", "/run/stage/www");
+    fs::write(place.path("etc/cron.d/jobs-page"), page).unwrap();
+    fs::create_dir(place.path("www")).unwrap();
+    change("chown", "61001", &place.path("www"));
     // Names with a dot are not read.
     fs::write(place.path("etc/cron.d/report.bak"), "* * * * * root echo dotted\n").unwrap();
     let mut cron = Cron::start(&place);
@@ -155,18 +160,23 @@ fn cron_runs_the_lines_of_cron_d_as_their_users_and_mails_what_the_documentation
     cron.wait_until(&place, "the jobs and the mails", || {
         place.lines("ran").len() >= 2
             && !place.lines("codes").is_empty()
+            && place.path("www/index.html").exists()
             && ["cannot run `gone`", "--at-most 1s is used up", "127.0.0.1:1"].iter().all(|text| mails(text))
     });
     drop(cron);
+    assert!(!place.read("mails").contains("dotted"));
     let mut ran = place.lines("ran");
     ran.sort();
     ran.dedup();
     assert_eq!(ran, ["backup backup", "report reports"]);
     assert_eq!(place.lines("ran").len(), 2, "{:?}", place.lines("ran"));
     assert!(place.lines("codes").iter().all(|line| line == "silent 3"));
+    // A web server, which is another user, may read the page.
+    assert!(place.read("www/index.html").contains("<h2>Locks now</h2>"));
+    assert_eq!(fs::metadata(place.path("www/index.html")).unwrap().permissions().mode() & 0o777, 0o644);
     let mails = place.read("mails");
     let about = |what: &str| mails.lines().filter(|line| line.starts_with("Subject:") && line.contains(what)).count();
-    assert_eq!((about("-- report"), about("-- backup"), about("exit 3"), about("dotted")), (0, 0, 0, 0), "{mails}");
+    assert_eq!((about("-- report"), about("-- backup"), about("exit 3"), about("--html")), (0, 0, 0, 0), "{mails}");
     assert!(mails.contains("To: ops@example.org"), "{mails}");
 }
 

@@ -156,6 +156,7 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
         ("packaging/kubernetes", "", "examples/kubernetes"),
         ("docs", ".md", "docs"),
         ("docs/images", ".svg", "docs/images"),
+        ("docs/images", ".png", "docs/images"),
         ("docs/json", ".json", "json"),
     ] {
         let files = names_in(&Path::new(ROOT).join(directory)).into_iter().filter(|file| file.ends_with(ending));
