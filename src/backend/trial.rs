@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
+use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::{Access, BackendError, Opened, Pace, Url};
 use crate::system::Timestamp;
 
@@ -63,10 +63,9 @@ impl CasStore for Trial {
         Ok(Written::Done)
     }
 
-    fn list(&mut self) -> Result<Listed, BackendError> {
-        let named = |(name, (record, _)): (&String, &(Record, u64))| (name.clone(), record.clone());
-        let records = self.with(|records| records.iter().map(named).collect());
-        Ok(Listed { now: Timestamp::now(), records })
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
+        self.with(|records| records.iter().for_each(|(name, (record, _))| take(name.clone(), record.clone())));
+        Ok(Timestamp::now())
     }
 
     fn disconnect(&mut self) {}

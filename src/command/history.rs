@@ -3,11 +3,11 @@
 use clap::ArgMatches;
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{print, refuse, remark, save};
+use super::{print, print_all, refuse, remark, save};
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::{Lock, Wanted};
-use crate::report::{By, Page, Picture, Screen, drawn, harmless, past, runs_json, runs_table, standings, timeline};
+use crate::report::{self, By, Page, Picture, Screen, drawn, past, runs_json, runs_table, standings, timeline};
 
 /// The default of --limit for a table or JSON without --since.
 const LIMIT: u32 = 50;
@@ -62,20 +62,19 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
         // the backend still knows.
         let newest = Wanted { names: names.clone(), of_each: Some(1), ..Wanted::default() };
         let newest: Vec<_> = match past.iter().any(|past| past.is_gone_before(since)) {
-            true => operator.ask(|backend| backend.runs(&newest))?.runs,
+            true => operator.ask(|backend| backend.runs(&newest))?.runs.iter().collect(),
             false => Vec::new(),
         };
         past.retain(|past| {
-            !past.is_gone_before(since)
-                || newest.iter().any(|last| last == past.run) && past.may_have_held(&locks, since)
+            !past.is_gone_before(since) || newest.contains(&past.run) && past.may_have_held(&locks, since)
         });
     }
     let screen = Screen::of_stdout();
     if !shape.is_picture() {
         let exit = match shape.json {
-            true => print(harmless(format!("{:#}\n", runs_json(&past))).as_bytes()),
+            true => print_all(runs_json(&past)),
             false if past.is_empty() => return nothing(),
-            false => print(runs_table(&past, names.is_empty(), runs.now, &zone, &screen).as_bytes()),
+            false => print_all(runs_table(&past, names.is_empty(), runs.now, &zone, &screen)),
         };
         warn_of_older(most, left_out);
         return exit;
@@ -90,6 +89,7 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
         // The last run of a lock may be older than --since.
         let newest = Wanted { names: names.clone(), of_each: Some(2), ..Wanted::default() };
         let newest = operator.ask(|backend| backend.runs(&newest))?.runs;
+        let newest = report::past(&newest, &locks);
         let standings = &standings(&names, &locks, &newest)[..];
         let backend = operator.address();
         let page = Page { backend, now: runs.now, standings, runs: &past, picture: picture.as_ref() };

@@ -21,7 +21,7 @@ pub(crate) mod usage;
 pub(crate) mod verify;
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write, stdout};
+use std::io::{self, BufWriter, ErrorKind, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -32,11 +32,25 @@ use crate::system::error_text;
 use crate::{job, report};
 pub(crate) use operator::nearest;
 
+/// The bytes that are written at once.
+const BUFFER: usize = 64 * 1024;
+
 /// Writes a command's answer to stdout.
 fn print(text: &[u8]) -> anyhow::Result<Exit> {
+    print_all([text])
+}
+
+/// Writes an answer that comes in pieces to stdout.
+fn print_all(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> anyhow::Result<Exit> {
     job::ignore_pipe();
-    let mut stdout = stdout().lock();
-    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+    let mut stdout = BufWriter::with_capacity(BUFFER, stdout().lock());
+    let written =
+        pieces.into_iter().try_for_each(|piece| stdout.write_all(piece.as_ref())).and_then(|()| stdout.flush());
+    if written.is_err() {
+        // Keeps what is left from being written when the buffer is dropped.
+        drop(stdout.into_parts());
+    }
+    match written {
         // `shedlock man | head` closes the pipe early; that is no error.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(report::unwritten(&error)),
         _ => Ok(Exit { code: 0, raise: None }),

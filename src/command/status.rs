@@ -8,15 +8,14 @@ use clap::parser::ValueSource;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{check, print, remark, tell};
+use super::{check, print, print_all, remark, tell};
 use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
 use crate::duration::{self, brief};
 use crate::exit::{self, Exit};
-use crate::lock::{Lock, Locks, Runs, Wanted};
+use crate::lock::{Lock, Locks, RunList, Runs, Wanted};
 use crate::report::{
-    Exposed, Screen, Standing, Succeeded, Zone, exposition, harmless, last_success, locks_json, locks_table, past,
-    standings,
+    Exposed, Screen, Standing, Succeeded, Zone, exposition, last_success, locks_json, locks_table, past, standings,
 };
 use crate::system::Timestamp;
 
@@ -60,12 +59,13 @@ pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     if watch {
         return watched(&mut operator, &view, first);
     }
-    let standings = standings(&first.names, &first.locks, &first.runs.runs);
+    let past = past(&first.runs.runs, &first.locks);
+    let standings = standings(&first.names, &first.locks, &past);
     if prometheus {
         return exposed(&first, &standings, &mut operator);
     }
     warn(&view, &first, &standings, &mut operator);
-    let done = print(view.of(&first, &standings).as_bytes())?;
+    let done = print_all(view.of(&first, &standings))?;
     // A name that the backend has never seen is more likely mistyped than free. Some backends know a free lock only from its
     // history.
     let no = standings.iter().any(|one| one.is_held() || !one.is_known() && first.unread.is_none());
@@ -128,7 +128,7 @@ fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(L
     let since = Timestamp(locks.now.0.saturating_sub(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
     let mut wanted = Wanted { names: vec![name.to_owned()], since: Some(since), ..Wanted::default() };
     let mut runs = backend.runs(&wanted)?;
-    if last_success(&past(&runs.runs, &locks)).is_none() {
+    if last_success(past(&runs.runs, &locks).iter()).is_none() {
         wanted.since = None;
         runs = backend.runs(&wanted)?;
     }
@@ -143,18 +143,19 @@ fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator)
     }
     let mut locks = Vec::new();
     for lock in standings.iter().filter(|lock| lock.is_known()) {
-        let last = lock.last_run().map_or(&[][..], std::slice::from_ref);
-        let mut success = last_success(last);
-        if success.is_none() && !last.is_empty() {
+        let last = lock.last_run();
+        let is_run = last.is_some();
+        let mut success = last_success(last.into_iter());
+        if success.is_none() && is_run {
             // Its last run did not succeed; an earlier one may have.
             let wanted = Wanted { names: vec![lock.name.to_owned()], ..Wanted::default() };
-            let mut runs = operator.ask(|backend| backend.runs(&wanted))?;
-            runs.runs.retain(|run| run.name == lock.name);
-            success = last_success(&past(&runs.runs, &answer.locks));
+            let runs = operator.ask(|backend| backend.runs(&wanted))?.runs;
+            let ours = past(&runs, &answer.locks);
+            success = last_success(ours.iter().filter(|past| past.run.name == lock.name));
         }
         locks.push(Exposed { lock, success });
     }
-    print(exposition(&locks, answer.locks.now).as_bytes())
+    print_all(exposition(&locks, answer.locks.now))
 }
 
 /// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.
@@ -170,7 +171,7 @@ fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendErro
     Ok(match runs {
         Ok(runs) => Answer { names, locks, runs, unread: None },
         Err(error) => {
-            let runs = Runs { now: locks.now, runs: Vec::new() };
+            let runs = Runs { now: locks.now, runs: RunList::default() };
             Answer { names, locks, runs, unread: Some(error.message) }
         }
     })
@@ -191,11 +192,12 @@ fn unfolded(backend: &mut dyn Admin, names: &[String], found: &Locks) -> Result<
 }
 
 impl View {
-    fn of(&self, answer: &Answer, standings: &[Standing<'_>]) -> String {
+    /// Returns the answer in pieces.
+    fn of<'a>(&'a self, answer: &Answer, standings: &'a [Standing<'a>]) -> Box<dyn Iterator<Item = String> + 'a> {
         match self.json {
-            true => harmless(format!("{:#}\n", locks_json(standings))),
-            false if standings.is_empty() => String::new(),
-            false => locks_table(standings, answer.locks.now, &self.zone, &self.screen),
+            true => Box::new(locks_json(standings)),
+            false if standings.is_empty() => Box::new(std::iter::empty()),
+            false => Box::new(locks_table(standings, answer.locks.now, &self.zone, &self.screen)),
         }
     }
 }
@@ -244,13 +246,14 @@ fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Resul
     loop {
         match answer {
             Ok(answer) => {
-                let mut standings = standings(&answer.names, &answer.locks, &answer.runs.runs);
+                let past = past(&answer.runs.runs, &answer.locks);
+                let mut standings = standings(&answer.names, &answer.locks, &past);
                 let hidden = if clear.is_empty() { 0 } else { cut_to(Screen::height(), &mut standings) };
                 // The terminal's width may have changed.
                 let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
                 let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
                 let more = if hidden > 0 { format!("… and {hidden} more\n") } else { String::new() };
-                print(format!("{clear}{head}{}{more}", view.of(&answer, &standings)).as_bytes())?;
+                print_all([clear.to_owned() + &head].into_iter().chain(view.of(&answer, &standings)).chain([more]))?;
                 if let Some(why) = &answer.unread {
                     remark(&format!("the last runs are not shown: {why}"), None);
                 }

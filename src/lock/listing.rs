@@ -1,11 +1,6 @@
 //! The locks and runs that a backend lists.
 
-#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
-use std::cmp::Reverse;
-#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
-use std::collections::BTreeMap;
-
-use super::{Holder, LockState};
+use super::{Holder, LockState, RunList};
 use crate::system::Timestamp;
 
 /// A lock as stored. Its name may be one that we would refuse, because other programs write here too.
@@ -57,7 +52,7 @@ pub(crate) struct RunRecord {
 pub(crate) struct Runs {
     /// The backend's clock.
     pub(crate) now: Timestamp,
-    pub(crate) runs: Vec<RunRecord>,
+    pub(crate) runs: RunList,
 }
 
 /// A query for runs.
@@ -75,17 +70,28 @@ pub(crate) struct Wanted {
 
 #[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
 impl Wanted {
-    /// Selects the wanted runs, newest first: those with the largest key.
-    pub(crate) fn select<K: Ord>(&self, mut runs: Vec<RunRecord>, key: impl Fn(&RunRecord) -> K) -> Vec<RunRecord> {
-        runs.retain(|run| self.since.is_none_or(|since| run.ended_at.is_none_or(|end| end >= since)));
-        runs.sort_by_key(|run| Reverse(key(run)));
-        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        runs.retain(|run| {
-            let before = seen.entry(run.name.clone()).or_default();
-            *before += 1;
-            self.of_each.is_none_or(|most| *before <= most)
-        });
+    /// Returns whether the run had not ended before the time asked for.
+    pub(crate) fn includes(&self, run: &RunRecord) -> bool {
+        self.since.is_none_or(|since| run.ended_at.is_none_or(|end| end >= since))
+    }
+
+    /// Returns the wanted number of the runs, newest first: those that began last, or of two that began at once the one with the
+    /// larger token; or only by their tokens, if these order the runs of all locks.
+    pub(crate) fn select(&self, mut runs: RunList, order: Order) -> RunList {
+        runs.sort(order == Order::Beginning);
+        if let Some(most) = self.of_each {
+            runs.keep_of_each(most);
+        }
         runs.truncate(self.limit.map_or(usize::MAX, |limit| limit as usize));
         runs
     }
+}
+
+/// The order of runs.
+#[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Beginning,
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd has it"))]
+    Token,
 }

@@ -13,33 +13,35 @@ pub(crate) struct Exposed<'a> {
 }
 
 /// Formats the metrics in version 0.0.4 of Prometheus' text format. A value that does not exist is left out.
-pub(crate) fn exposition(locks: &[Exposed<'_>], now: Timestamp) -> String {
-    let mut text = String::new();
-    let mut gauge = |metric: &str, value: &dyn Fn(&Exposed<'_>) -> Option<String>| {
-        let lines = locks.iter().filter_map(|one| Some(series(metric, one.lock.name, None) + &value(one)? + "\n"));
-        let lines: String = lines.collect();
-        if !lines.is_empty() {
-            text += &head(metric, "gauge");
-            text += &lines;
-        }
-    };
+/// The text comes line by line.
+pub(crate) fn exposition(locks: &[Exposed<'_>], now: Timestamp) -> impl Iterator<Item = String> {
     let time = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
-    let flag = |flag: bool| Some(u8::from(flag).to_string());
-    gauge(HELD, &|one| flag(one.lock.is_held()));
-    gauge(PAUSED, &|one| flag(one.lock.is_paused()));
-    gauge(UNTIL, &|one| time(one.lock.ends()));
-    gauge(START, &|one| time(one.lock.last_start()));
-    gauge(END, &|one| time(one.lock.last_run()?.run.ended_at));
-    gauge(SUCCESS, &|one| time(one.success));
-    gauge(DURATION, &|one| one.lock.last_run()?.took(now).map(seconds));
-    gauge(EXIT_CODE, &|one| Some(one.lock.last_run()?.run.exit_code?.to_string()));
-    text
+    let gauges = [HELD, PAUSED, UNTIL, START, END, SUCCESS, DURATION, EXIT_CODE];
+    gauges.into_iter().flat_map(move |metric| {
+        let lines = locks.iter().filter_map(move |Exposed { lock, success }| {
+            let value = match metric {
+                HELD => u8::from(lock.is_held()).to_string(),
+                PAUSED => u8::from(lock.is_paused()).to_string(),
+                UNTIL => time(lock.ends())?,
+                START => time(lock.last_start())?,
+                END => time(lock.last_run()?.run.ended_at)?,
+                SUCCESS => time(*success)?,
+                DURATION => lock.last_run()?.took(now).map(seconds)?,
+                _ => lock.last_run()?.run.exit_code?.to_string(),
+            };
+            Some(series(metric, lock.name, None) + &value + "\n")
+        });
+        let mut lines = lines.peekable();
+        let head = lines.peek().map(|_| head(metric, "gauge"));
+        head.into_iter().chain(lines)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::past::past;
+    use crate::report::past::tests::{NOW, list, lock, locks, run};
     use crate::report::standings;
     use crate::report::times::tests::at;
 
@@ -51,11 +53,13 @@ mod tests {
             run(2, "a \"b\"\\", "db1", "2026-01-31T18:00:03Z", None, ""),
             run(1, "a \"b\"\\", "db1", "2026-01-31T17:00:00Z", Some(90), "failure"),
         ];
-        let standings = standings(&[], &locks, &runs);
+        let runs = list(&runs);
+        let past = past(&runs, &locks);
+        let standings = standings(&[], &locks, &past);
         let success = Some(at("2026-01-30T18:00:00.500Z"));
         let exposed: Vec<_> =
             standings.iter().map(|lock| Exposed { lock, success: success.filter(|_| lock.name != "free") }).collect();
-        let text = exposition(&exposed, at(NOW));
+        let text: String = exposition(&exposed, at(NOW)).collect();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let name = r#"{name="a \"b\"\\"}"#;
         assert_eq!(
@@ -74,6 +78,6 @@ mod tests {
             ]
         );
         assert_eq!(text.matches("# TYPE").count(), 8, "{text}");
-        assert_eq!(exposition(&[], at(NOW)), "");
+        assert_eq!(exposition(&[], at(NOW)).next(), None);
     }
 }

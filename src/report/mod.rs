@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod past;
 mod picture;
+mod pieces;
 mod rehearsal;
 mod reporter;
 mod screen;

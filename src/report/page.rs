@@ -1,12 +1,13 @@
 //! Draws locks and runs as one HTML page, without scripts or external resources. The tags come from the library that also
 //! writes SVG, and it escapes what it is given.
 
+use std::borrow::Borrow;
 use std::fmt::Display;
 
 use svg::node::element::{Element, Style};
 use svg::node::{Node, Text};
 
-use super::past::{Past, RunState, runs_columns};
+use super::past::{Past, PastRuns, RunState, runs_columns};
 use super::picture::Picture;
 use super::screen::Paint;
 use super::standing::{Standing, locks_columns};
@@ -24,7 +25,7 @@ pub(crate) struct Page<'a> {
     pub(crate) now: Timestamp,
     pub(crate) standings: &'a [Standing<'a>],
     /// The runs of the picture, newest first.
-    pub(crate) runs: &'a [Past<'a>],
+    pub(crate) runs: &'a PastRuns<'a>,
     /// `None` if there are no runs.
     pub(crate) picture: Option<&'a Picture<'a>>,
 }
@@ -98,7 +99,7 @@ impl Page<'_> {
             .with(line("h2", "", "Locks now"));
         let body = match self.standings.is_empty() {
             true => body.with(line("p", "", "The backend has no locks.")),
-            false => body.with(table(locks_columns(self.standings, self.now, zone, true))),
+            false => body.with(table(|| self.standings.iter(), locks_columns(self.now, zone, true))),
         };
         let body = self.failures(self.drawings(body, zone), zone);
         format!("<!DOCTYPE html>\n{}\n", of("html").set("lang", "en").with(head).with(body))
@@ -113,7 +114,7 @@ impl Page<'_> {
                 None => states.push((word, 1)),
             }
         }
-        let bad = self.standings.iter().filter_map(Standing::last_run).filter(|past| went_wrong(past)).count();
+        let bad = self.standings.iter().filter_map(Standing::last_run).filter(went_wrong).count();
         let states = states.iter().map(|(word, number)| format!("{number} {word}"));
         let all: Vec<String> = states.chain([format!("last run went wrong: {bad}")]).collect();
         all.join(", ")
@@ -130,14 +131,14 @@ impl Page<'_> {
     /// Adds the table of the runs that went wrong, newest first.
     fn failures(&self, body: Element, zone: &Zone) -> Element {
         let Some(picture) = self.picture else { return body };
-        let seen = |past: &&Past<'_>| past.run.ended_at.or(past.run.started_at).is_none_or(|time| time >= picture.from);
-        let mut bad: Vec<Past<'_>> = self.runs.iter().filter(|past| went_wrong(past)).filter(seen).copied().collect();
-        let more = bad.len().saturating_sub(MOST);
-        bad.truncate(MOST);
+        let seen = |past: &Past| past.run.ended_at.or(past.run.started_at).is_none_or(|time| time >= picture.from);
+        let mut all = self.runs.iter().filter(went_wrong).filter(seen);
+        let bad: Vec<Past> = all.by_ref().take(MOST).collect();
+        let more = all.count();
         let body = body.with(line("h2", "", "Runs that went wrong"));
         let body = match bad.is_empty() {
             true => body.with(line("p", "", format!("None since {}.", zone.stamp(picture.from)))),
-            false => body.with(table(runs_columns(&bad, self.now, zone))),
+            false => body.with(table(|| bad.iter(), runs_columns(self.now, zone))),
         };
         match more {
             0 => body,
@@ -147,18 +148,18 @@ impl Page<'_> {
 }
 
 /// Returns whether a person should look at the run.
-fn went_wrong(past: &Past<'_>) -> bool {
+fn went_wrong(past: &Past) -> bool {
     matches!(past.fate, RunState::Failure | RunState::Stopped | RunState::Gone)
 }
 
 /// Builds a table without the columns that are empty.
-fn table(columns: Vec<Column>) -> Element {
-    let columns: Vec<Column> = columns.into_iter().filter(|column| !column.is_empty()).collect();
+fn table<T: Borrow<R>, R, I: Iterator<Item = T>>(rows: impl Fn() -> I, columns: Vec<Column<'_, R>>) -> Element {
+    let is_empty = |column: &Column<'_, R>| rows().all(|row| column.whole(row.borrow()).text().is_empty());
+    let columns: Vec<Column<'_, R>> = columns.into_iter().filter(|column| !is_empty(column)).collect();
     let heading = columns.iter().fold(of("tr"), |row, column| row.with(line("th", "", column.heading())));
-    let rows = columns.first().map_or(0, |column| column.cells().len());
-    let body = (0..rows).fold(of("tbody"), |body, row| {
-        let cells = columns.iter().map(|column| (column.heading(), &column.cells()[row]));
-        body.with(cells.fold(of("tr"), |row, (heading, cell)| row.with(data(heading, cell))))
+    let body = rows().fold(of("tbody"), |body, row| {
+        let cells = columns.iter().map(|column| data(column.heading(), &column.whole(row.borrow())));
+        body.with(cells.fold(of("tr"), Build::with))
     });
     of("table").with(of("thead").with(heading)).with(body)
 }
@@ -211,18 +212,18 @@ mod tests {
     use proptest::test_runner::Config;
 
     use super::*;
-    use crate::lock::{Locks, RunRecord};
+    use crate::lock::{Locks, RunList};
     use crate::report::past::past;
-    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::past::tests::{NOW, list, lock, locks, run};
     use crate::report::picture::By;
     use crate::report::picture::tests::runs;
     use crate::report::standing::standings;
     use crate::report::times::tests::at;
 
-    fn page(locks: &Locks, runs: &[RunRecord], since: Option<&str>) -> String {
+    fn page(locks: &Locks, runs: &RunList, since: Option<&str>) -> String {
         let past = past(runs, locks);
         let picture = Picture::new(&past, By::Job, since.map(at), at(NOW));
-        let standings = &standings(&[], locks, runs)[..];
+        let standings = &standings(&[], locks, &past)[..];
         let page = Page { backend: "sqlite:/x.db", now: at(NOW), standings, runs: &past, picture: picture.as_ref() };
         page.text(&Zone::utc())
     }
@@ -259,7 +260,7 @@ mod tests {
     fn of_the_runs_that_went_wrong_it_has_the_newest_of_the_time_shown() {
         let minute =
             |number: u64| (at("2026-01-31T10:00:00Z") + std::time::Duration::from_secs(number * 60)).to_string();
-        let runs: Vec<_> =
+        let runs: RunList =
             (0..60).rev().map(|number| run(number, "a", "h", &minute(number), Some(5), "failure")).collect();
         let all = page(&locks(&[]), &runs, None);
         assert_eq!(part(&all, "Runs that went wrong").matches("<tr>").count(), 1 + MOST);
@@ -267,13 +268,13 @@ mod tests {
         assert!(all.contains("10 older ones are not in this table."), "{all}");
         let late = page(&locks(&[]), &runs, Some("2026-01-31T10:58:00Z"));
         assert_eq!(part(&late, "Runs that went wrong").matches("<tr>").count(), 1 + 2);
-        let none = page(&locks(&[]), &runs[..1], Some("2026-01-31T17:00:00Z"));
+        let none = page(&locks(&[]), &runs.iter().take(1).collect(), Some("2026-01-31T17:00:00Z"));
         assert!(none.contains("There are no runs to show.") && !none.contains("went wrong</h2>"), "{none}");
     }
 
     #[test]
     fn of_an_empty_backend_it_says_so() {
-        let page = page(&locks(&[]), &[], None);
+        let page = page(&locks(&[]), &RunList::default(), None);
         assert!(page.contains("The backend has no locks.") && page.contains("There are no runs to show."), "{page}");
     }
 
@@ -302,11 +303,11 @@ mod tests {
         ]
     }
 
-    fn store(name: &str, host: &str, reason: &str, outcome: &str) -> (Locks, Vec<RunRecord>) {
+    fn store(name: &str, host: &str, reason: &str, outcome: &str) -> (Locks, RunList) {
         let pause = crate::lock::Owner::of_pause("ada", "ops1", 7, None, reason);
         let locks = locks(&[lock(name, pause.as_str(), NOW, 60), lock("other", host, NOW, 60)]);
         let past = |token, outcome| run(token, name, host, "2026-01-31T12:00:00Z", Some(9), outcome);
-        (locks, vec![past(2, outcome), past(1, "failure")])
+        (locks, list(&[past(2, outcome), past(1, "failure")]))
     }
 
     /// Returns the elements of the page, each with the names of its attributes.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::pieces::array;
 use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely};
-use crate::lock::{Lock, Locks, RunOutcome, RunRecord};
+use crate::lock::{Lock, Locks, RunList, RunOutcome, RunRecord};
 use crate::system::Timestamp;
 
 /// The state of a past run.
@@ -27,21 +28,70 @@ pub(crate) enum RunState {
 }
 
 /// A run and its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Past<'a> {
-    pub(crate) run: &'a RunRecord,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub(crate) run: RunRecord,
     pub(crate) fate: RunState,
 }
 
+/// Runs with their states. There may be very many, so each is unpacked when it is needed, and nobody keeps all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PastRuns<'a> {
+    runs: &'a RunList,
+    /// Places in the list.
+    places: Vec<(u32, RunState)>,
+}
+
+impl PastRuns<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Returns the run at a place below `len`.
+    pub(crate) fn get(&self, place: usize) -> Past {
+        let (place, fate) = self.places[place];
+        Past { run: self.runs.get(place as usize), fate }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Past> + '_ {
+        (0..self.len()).map(|place| self.get(place))
+    }
+
+    pub(super) fn fate(&self, place: usize) -> RunState {
+        self.places[place].1
+    }
+
+    pub(super) fn token(&self, place: usize) -> u64 {
+        self.runs.token(self.places[place].0 as usize)
+    }
+
+    pub(super) fn name(&self, place: usize) -> &str {
+        self.runs.name(self.places[place].0 as usize)
+    }
+
+    pub(super) fn host(&self, place: usize) -> &str {
+        self.runs.host(self.places[place].0 as usize)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Past) -> bool) {
+        self.places.retain(|(place, fate)| keep(&Past { run: self.runs.get(*place as usize), fate: *fate }));
+    }
+}
+
 /// Returns the state of each run. Read the runs after the locks, so that a run that began in between is recognised.
-pub(crate) fn past<'a>(runs: &'a [RunRecord], locks: &Locks) -> Vec<Past<'a>> {
+pub(crate) fn past<'a>(runs: &'a RunList, locks: &Locks) -> PastRuns<'a> {
     let held = locks.locks.iter().filter(|lock| lock.is_held());
     let holders: HashSet<&str> = held.map(|lock| &lock.state.owner[..]).collect();
     let runs_still = |run: &RunRecord| {
         let new = run.started_at.is_some_and(|started| started >= locks.now);
         new || holders.contains(&run.owner[..])
     };
-    runs.iter().map(|run| Past { run, fate: fate(run, runs_still) }).collect()
+    let places = runs.iter().zip(0..).map(|(run, place)| (place, fate(&run, runs_still))).collect();
+    PastRuns { runs, places }
 }
 
 fn fate(run: &RunRecord, runs_still: impl Fn(&RunRecord) -> bool) -> RunState {
@@ -57,7 +107,7 @@ fn fate(run: &RunRecord, runs_still: impl Fn(&RunRecord) -> bool) -> RunState {
     }
 }
 
-impl Past<'_> {
+impl Past {
     /// Returns the word for the outcome: the history's, `running`, or `never came back`.
     pub(crate) fn word(&self) -> &str {
         match self.fate {
@@ -102,7 +152,7 @@ impl Past<'_> {
 
     /// Returns the JSON object that shedlock-json(5) describes.
     pub(crate) fn json(&self) -> Value {
-        let run = self.run;
+        let run = &self.run;
         json!({
             "token": run.token,
             "name": run.name,
@@ -127,40 +177,41 @@ pub(super) fn time(time: Option<Timestamp>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-pub(crate) fn runs_json(runs: &[Past<'_>]) -> Value {
-    runs.iter().map(Past::json).collect()
+/// Returns the array of the runs, in pieces.
+pub(crate) fn runs_json(runs: &PastRuns<'_>) -> impl Iterator<Item = String> {
+    array(runs.iter().map(|past| past.json()))
 }
 
-/// Builds the table of runs; with several locks, it has a column for the name.
-pub(crate) fn runs_table(runs: &[Past<'_>], names: bool, now: Timestamp, zone: &Zone, screen: &Screen) -> String {
-    let mut columns = runs_columns(runs, now, zone);
+/// Returns the table of runs, line by line; with several locks, it has a column for the name.
+pub(crate) fn runs_table<'a>(
+    runs: &'a PastRuns<'_>,
+    names: bool,
+    now: Timestamp,
+    zone: &'a Zone,
+    screen: &Screen,
+) -> impl Iterator<Item = String> + 'a {
+    let mut columns = runs_columns(now, zone);
     if !names {
         columns.remove(2);
     }
-    table(columns, &GIVES, screen)
+    table(|| runs.iter(), columns, &GIVES, *screen)
 }
 
 /// Returns the columns of the table of runs.
-pub(super) fn runs_columns(runs: &[Past<'_>], now: Timestamp, zone: &Zone) -> Vec<Column> {
-    let column = |heading, cell: &dyn Fn(&Past<'_>) -> Cell| Column::new(heading, cells(runs, cell));
-    let started =
-        |show: &dyn Fn(Timestamp) -> String| cells(runs, &|past: &Past<'_>| Cell::of(past.run.started_at.map(show)));
-    let took = |past: &Past<'_>| Cell::of(past.took(now).map(finely));
+pub(super) fn runs_columns(now: Timestamp, zone: &Zone) -> Vec<Column<'_, Past>> {
     vec![
-        Column::new("STARTED", started(&|time| format!("{} ({})", zone.stamp(time), ago(time, now))))
-            .or(started(&|time| zone.stamp(time)))
-            .or(started(&|time| ago(time, now))),
-        column("TOOK", &took),
-        column("JOB", &|past| Cell::plain(&past.run.name)),
-        column("HOST", &|past| Cell::plain(&past.run.host)),
-        column("OUTCOME", &|past| Cell::new(past.word(), past.paint())),
-        column("CODE", &|past| Cell::of(past.run.exit_code.map(|code| code.to_string()))),
-        column("TOKEN", &|past| Cell::plain(&past.run.token.to_string())),
+        Column::new("STARTED", move |past: &Past| {
+            Cell::of(past.run.started_at.map(|time| format!("{} ({})", zone.stamp(time), ago(time, now))))
+        })
+        .or(|past: &Past| Cell::of(past.run.started_at.map(|time| zone.stamp(time))))
+        .or(move |past: &Past| Cell::of(past.run.started_at.map(|time| ago(time, now)))),
+        Column::new("TOOK", move |past: &Past| Cell::of(past.took(now).map(finely))),
+        Column::new("JOB", |past: &Past| Cell::plain(&past.run.name)),
+        Column::new("HOST", |past: &Past| Cell::plain(&past.run.host)),
+        Column::new("OUTCOME", |past: &Past| Cell::new(past.word(), past.paint())),
+        Column::new("CODE", |past: &Past| Cell::of(past.run.exit_code.map(|code| code.to_string()))),
+        Column::new("TOKEN", |past: &Past| Cell::plain(&past.run.token.to_string())),
     ]
-}
-
-fn cells(runs: &[Past<'_>], cell: &dyn Fn(&Past<'_>) -> Cell) -> Vec<Cell> {
-    runs.iter().map(cell).collect()
 }
 
 const GIVES: [Give; 13] = [
@@ -216,6 +267,10 @@ pub(crate) mod tests {
         }
     }
 
+    pub(crate) fn list(runs: &[RunRecord]) -> RunList {
+        runs.iter().cloned().collect()
+    }
+
     pub(crate) fn lock(name: &str, owner: &str, since: &str, seconds: u64) -> Lock {
         let since = at(since);
         let left = Duration::from_secs(seconds);
@@ -240,8 +295,8 @@ pub(crate) mod tests {
 
     fn shown(width: Option<usize>, names: bool, zone: &Zone) -> String {
         let (runs, locks) = (runs(), locks(&[lock("nightly-report", "web1:10007:00000000000000ff", NOW, 60)]));
-        let screen = width.map_or(PIPED, on);
-        runs_table(&past(&runs, &locks), names, at(NOW), zone, &screen)
+        let (runs, screen) = (list(&runs), width.map_or(PIPED, on));
+        runs_table(&past(&runs, &locks), names, at(NOW), zone, &screen).collect()
     }
 
     #[test]
@@ -299,7 +354,7 @@ STARTED  JOB             OUTCOME
     #[test]
     fn a_run_without_an_end_runs_only_while_it_holds_its_lock() {
         let open = run(7, "job", "web1", "2026-01-31T18:00:03Z", None, "");
-        let fate = |locks: Locks| past(std::slice::from_ref(&open), &locks)[0].fate;
+        let fate = |locks: Locks| past(&list(std::slice::from_ref(&open)), &locks).fate(0);
         assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 60)])), RunState::Running);
         assert_eq!(fate(locks(&[lock("job", &open.owner, NOW, 0)])), RunState::Gone);
         assert_eq!(fate(locks(&[lock("job", "web1", NOW, 60)])), RunState::Gone);
@@ -314,7 +369,7 @@ STARTED  JOB             OUTCOME
         let open = [run(7, "job", "web1", began, None, "")];
         let may = |found: Option<Lock>, since: &str| {
             let locks = locks(found.as_slice());
-            let [past] = past(&open, &locks)[..] else { panic!("one run") };
+            let past = past(&list(&open), &locks).get(0);
             assert!(past.is_gone_before(at("2026-01-31T12:00:01Z")) && !past.is_gone_before(at(began)));
             past.may_have_held(&locks, at(since))
         };
@@ -331,26 +386,26 @@ STARTED  JOB             OUTCOME
     fn an_odd_row_is_shown_as_it_is() {
         let mut odd = run(0, "\x1b[2J", "", NOW, Some(1), "gelungen");
         odd.started_at = None;
-        let odd = [odd];
+        let odd = list(&[odd]);
         let past = past(&odd, &locks(&[]));
         assert_eq!(
-            runs_table(&past, true, at(NOW), &Zone::utc(), &PIPED).lines().nth(1).unwrap(),
-            "-        -     \\u{1b}[2J  -     gelungen  3     0"
+            runs_table(&past, true, at(NOW), &Zone::utc(), &PIPED).nth(1).unwrap(),
+            "-        -     \\u{1b}[2J  -     gelungen  3     0\n"
         );
-        assert_eq!(past[0].json()["started_at"], Value::Null);
-        assert_eq!(past[0].json()["host"], Value::Null);
+        assert_eq!(past.get(0).json()["started_at"], Value::Null);
+        assert_eq!(past.get(0).json()["host"], Value::Null);
     }
 
     #[test]
     fn programs_read_the_fields_of_the_contract() {
         let run = run(7, "job", "web1", "2026-01-31T18:00:03Z", Some(2), "failure");
         assert_eq!(
-            runs_json(&past(&[run], &locks(&[]))),
-            json!([{
+            past(&list(&[run]), &locks(&[])).get(0).json(),
+            json!({
                 "token": 7, "name": "job", "owner": "web1:7:00000000000000ff", "host": "web1",
                 "started_at": "2026-01-31T18:00:03.000Z", "ended_at": "2026-01-31T18:00:05.000Z", "exit_code": 3,
                 "outcome": "failure", "running": false,
-            }])
+            })
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::past::{Past, RunState};
+use super::past::{Past, PastRuns, RunState};
 use super::times::Zone;
 use crate::system::Timestamp;
 
@@ -16,6 +16,7 @@ pub(crate) enum By {
 /// Runs over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture<'a> {
+    pub(super) runs: &'a PastRuns<'a>,
     pub(super) from: Timestamp,
     /// The backend's clock.
     pub(super) to: Timestamp,
@@ -30,15 +31,17 @@ pub(super) struct Lane<'a> {
     /// Start of the records. The history keeps only the last runs, so a gap before this time does not mean that nothing ran.
     pub(super) recorded_from: Timestamp,
     /// Rows of bars; overlapping runs are in different rows.
-    pub(super) rows: Vec<Vec<Bar<'a>>>,
+    pub(super) rows: Vec<Vec<Bar>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bar<'a> {
+pub(super) struct Bar {
     pub(super) from: Timestamp,
     /// The end; for a run that never came back, its beginning, because the end is unknown.
     pub(super) to: Timestamp,
-    pub(super) past: Past<'a>,
+    /// The place of its run.
+    pub(super) run: u32,
+    pub(super) fate: RunState,
 }
 
 /// A mark on the axis.
@@ -101,28 +104,33 @@ impl RunState {
 impl<'a> Picture<'a> {
     /// The runs from `since`, or from the beginning of the oldest, until now; `None` if there are none. `runs` are all that the
     /// history has of these jobs, also those before `since`.
-    pub(crate) fn new(runs: &[Past<'a>], by: By, since: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+    pub(crate) fn new(runs: &'a PastRuns<'a>, by: By, since: Option<Timestamp>, now: Timestamp) -> Option<Self> {
         let mut oldest: HashMap<&str, Timestamp> = HashMap::new();
-        for run in runs.iter().map(|past| past.run) {
-            let started = run.started_at.unwrap_or(now);
-            oldest.entry(&run.name).and_modify(|first| *first = started.min(*first)).or_insert(started);
+        let mut bars: Vec<Bar> = Vec::new();
+        for (past, place) in runs.iter().zip(0..) {
+            let started = past.run.started_at.unwrap_or(now);
+            let first = oldest.entry(runs.name(place as usize)).or_insert(started);
+            *first = started.min(*first);
+            bars.extend(bar(&past, place, now).filter(|bar| since.is_none_or(|since| bar.to >= since)));
         }
-        let bars: Vec<Bar<'a>> = runs.iter().filter_map(|past| bar(*past, now)).collect();
-        let bars = bars.into_iter().filter(|bar| since.is_none_or(|since| bar.to >= since));
-        let mut bars: Vec<Bar<'a>> = bars.collect();
-        bars.sort_by_key(|bar| (bar.from, bar.past.run.token));
+        bars.sort_unstable_by_key(|bar| (bar.from, runs.token(bar.run as usize), bar.run));
         let from = since.unwrap_or(bars.first()?.from).min(Timestamp(now.0.saturating_sub(SHORTEST)));
         let mut lanes: BTreeMap<&str, Lane<'a>> = BTreeMap::new();
         for bar in &bars {
-            let run = bar.past.run;
-            let label = if by == By::Job { &run.name } else { &run.host };
+            let run = bar.run as usize;
+            let label = if by == By::Job { runs.name(run) } else { runs.host(run) };
             let lane = lanes.entry(label).or_insert(Lane { label, recorded_from: from, rows: Vec::new() });
             // A host's records are complete from when all its jobs have records.
-            lane.recorded_from = oldest.get(&run.name[..]).map_or(from, |oldest| lane.recorded_from.max(*oldest));
+            lane.recorded_from = oldest.get(runs.name(run)).map_or(from, |oldest| lane.recorded_from.max(*oldest));
             place(&mut lane.rows, *bar);
         }
         let lanes: Vec<Lane<'a>> = lanes.into_values().collect();
-        (!lanes.is_empty()).then_some(Self { from, to: now, lanes, by })
+        (!lanes.is_empty()).then_some(Self { runs, from, to: now, lanes, by })
+    }
+
+    /// Returns the run of a bar.
+    pub(super) fn run(&self, bar: &Bar) -> Past {
+        self.runs.get(bar.run as usize)
     }
 
     /// Returns whether some lane begins before its records.
@@ -177,7 +185,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
+fn bar(past: &Past, run: u32, now: Timestamp) -> Option<Bar> {
     let from = past.run.started_at?;
     let to = match past.fate {
         RunState::Gone => from,
@@ -185,12 +193,12 @@ fn bar(past: Past<'_>, now: Timestamp) -> Option<Bar<'_>> {
         _ => past.run.ended_at.unwrap_or(from),
     };
     // The picture ends now.
-    (from <= now).then(|| Bar { from, to: to.clamp(from, now), past })
+    (from <= now).then(|| Bar { from, to: to.clamp(from, now), run, fate: past.fate })
 }
 
 /// Puts a bar into the first row with room; bars must come in the order of their start.
-fn place<'a>(rows: &mut Vec<Vec<Bar<'a>>>, bar: Bar<'a>) {
-    let free = |row: &Vec<Bar<'a>>| row.last().is_none_or(|last| last.to <= bar.from);
+fn place(rows: &mut Vec<Vec<Bar>>, bar: Bar) {
+    let free = |row: &Vec<Bar>| row.last().is_none_or(|last| last.to <= bar.from);
     match rows.iter().position(free) {
         Some(row) => rows[row].push(bar),
         None if rows.len() < MOST_ROWS => rows.push(vec![bar]),
@@ -203,13 +211,13 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::lock::{Locks, RunRecord};
+    use crate::lock::{Locks, RunList, RunRecord};
     use crate::report::past::past;
-    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::past::tests::{NOW, list, lock, locks, run};
     use crate::report::times::tests::{at, berlin};
 
     /// Runs of all kinds; and the locks.
-    pub(in crate::report) fn runs() -> (Vec<RunRecord>, Locks) {
+    pub(in crate::report) fn runs() -> (RunList, Locks) {
         let runs = vec![
             run(9, "backup", "db1", "2026-01-31T17:20:00Z", None, ""),
             run(8, "vacuum", "db1", "2026-01-31T15:00:00Z", Some(1), "success"),
@@ -219,11 +227,13 @@ pub(super) mod tests {
             run(4, "backup", "web2", "2026-01-31T08:00:00Z", Some(3600), "failure"),
         ];
         let locks = locks(&[lock("backup", &runs[0].owner, "2026-01-31T17:20:00Z", 60)]);
-        (runs, locks)
+        (list(&runs), locks)
     }
 
     fn labels(from: &str, to: &str, zone: &Zone, most: usize) -> Vec<String> {
-        let picture = Picture { from: at(from), to: at(to), lanes: Vec::new(), by: By::Job };
+        let none = RunList::default();
+        let runs = &past(&none, &locks(&[]));
+        let picture = Picture { runs, from: at(from), to: at(to), lanes: Vec::new(), by: By::Job };
         let show = |tick: Tick| tick.date.map_or_else(|| tick.label.clone(), |date| format!("{date} {}", tick.label));
         picture.ticks(zone, most).into_iter().map(show).collect()
     }
@@ -246,8 +256,11 @@ pub(super) mod tests {
             "what had ended before, and what then never came back, is not in it"
         );
         assert!(Picture::new(&past, By::Job, Some(at(NOW)), at(NOW)).is_some(), "one is running");
-        assert!(Picture::new(&past[1..], By::Job, Some(at(NOW)), at(NOW)).is_none());
-        assert!(Picture::new(&[], By::Job, None, at(NOW)).is_none());
+        let mut over = past.clone();
+        over.retain(|past| past.run.token < 9);
+        assert!(Picture::new(&over, By::Job, Some(at(NOW)), at(NOW)).is_none());
+        over.retain(|_| false);
+        assert!(Picture::new(&over, By::Job, None, at(NOW)).is_none());
         assert!(Picture::new(&past, By::Job, None, at("2020-01-01T00:00:00Z")).is_none(), "all are to come");
     }
 
@@ -281,8 +294,8 @@ pub(super) mod tests {
             })
             .collect();
         runs.push(run(9, "a", "h", "2026-01-31T12:01:00Z", Some(60), "success"));
-        let none = locks(&[]);
-        let past = past(&runs, &none);
+        let runs = list(&runs);
+        let past = past(&runs, &locks(&[]));
         let picture = Picture::new(&past, By::Host, None, at(NOW)).unwrap();
         let rows: Vec<usize> = picture.lanes[0].rows.iter().map(Vec::len).collect();
         assert_eq!(rows, [2, 1, 1, 1, 1, 4]);
@@ -324,10 +337,10 @@ pub(super) mod tests {
 
     #[test]
     fn any_span_has_a_tick_or_two() {
-        let (from, zone) = (at("2020-02-29T23:59:59Z"), berlin());
+        let (from, zone, none) = (at("2020-02-29T23:59:59Z"), berlin(), RunList::default());
         for seconds in (0..40).map(|power| 60.0 * 1.5_f64.powi(power)) {
             let to = from + Duration::from_secs_f64(seconds);
-            let picture = Picture { from, to, lanes: Vec::new(), by: By::Job };
+            let picture = Picture { runs: &past(&none, &locks(&[])), from, to, lanes: Vec::new(), by: By::Job };
             let count = picture.ticks(&zone, 8).len();
             assert!((1..=8).contains(&count), "{seconds}: {count}");
         }

@@ -28,19 +28,15 @@ pub(crate) fn rehearsal(
     now: Timestamp,
     screen: &Screen,
 ) -> String {
-    let cells = |cell: &dyn Fn(&Setting) -> Cell| settings.iter().map(cell).collect::<Vec<_>>();
     let columns = vec![
-        Column::new("SETTING", cells(&|setting| Cell::plain(setting.option))),
-        Column::new("VALUE", cells(&|setting| Cell::plain(&setting.value))),
-        Column::new(
-            "FROM",
-            cells(&|setting| match &setting.source {
-                Some(source) => Cell::plain(source),
-                None => Cell::new("the default", Paint::Faint),
-            }),
-        ),
+        Column::new("SETTING", |setting: &&Setting| Cell::plain(setting.option)),
+        Column::new("VALUE", |setting: &&Setting| Cell::plain(&setting.value)),
+        Column::new("FROM", |setting: &&Setting| match &setting.source {
+            Some(source) => Cell::plain(source),
+            None => Cell::new("the default", Paint::Faint),
+        }),
     ];
-    let mut text = table(columns, &GIVES, screen);
+    let mut text: String = table(|| settings.iter(), columns, &GIVES, *screen).collect();
     text += &format!("\nThe job:\n  {}\n\nA run that is granted the lock now:\n", visible(command));
     let offsets: Vec<String> = outline.steps.iter().map(|step| format!("+{}", format(hundredths(step.at)))).collect();
     let widest = offsets.iter().map(String::len).max().unwrap_or_default();

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::past::{Past, RunState, past, text, time};
+use super::past::{Past, PastRuns, RunState, text, time};
+use super::pieces::array;
 use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely, roughly};
-use crate::lock::{Holder, Lock, Locks, RunRecord};
+use crate::lock::{Holder, Lock, Locks};
 use crate::system::Timestamp;
 
 /// A lock with its state, its token and its last run.
@@ -21,9 +22,10 @@ pub(crate) struct Standing<'a> {
     lock: Option<&'a Lock>,
     /// The holder's token.
     token: Option<u64>,
-    /// The newest run other than the one that holds the lock.
-    last: Option<Past<'a>>,
-    /// Returns whether the backend knows the lock.
+    /// All runs, and the place of the newest of this lock other than the one that holds it.
+    runs: &'a PastRuns<'a>,
+    last: Option<u32>,
+    /// Set if the backend knows the lock.
     known: bool,
 }
 
@@ -56,46 +58,58 @@ const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
 
 /// Combines locks and runs, sorted by name, for these names or, without names, for all. Read the runs after the locks, newest
 /// first.
-pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a [RunRecord]) -> Vec<Standing<'a>> {
-    let mut all: BTreeMap<&str, (Option<&Lock>, Vec<Past<'_>>)> = BTreeMap::new();
-    for lock in &locks.locks {
-        all.entry(&lock.name).or_default().0 = Some(lock);
-    }
-    for past in past(runs, locks) {
-        all.entry(&past.run.name).or_default().1.push(past);
+pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a PastRuns<'a>) -> Vec<Standing<'a>> {
+    let mut all: Vec<_> = locks.locks.iter().map(|lock| Standing::new(&lock.name, Some(lock), runs)).collect();
+    all.sort_by_key(|standing| standing.name);
+    all.dedup_by_key(|standing| standing.name);
+    let mut others: BTreeMap<&str, Standing<'_>> = BTreeMap::new();
+    for run in 0..runs.len() {
+        let name = runs.name(run);
+        match all.binary_search_by_key(&name, |standing| standing.name) {
+            Ok(place) => all[place].add(run),
+            Err(_) => others.entry(name).or_insert_with(|| Standing::new(name, None, runs)).add(run),
+        }
     }
     for name in names {
         // A backend that ignores case answers with the lock `Job` for `job`. It is shown under its stored name, unless `Job`
         // was requested as well.
-        let stands_for = |known: &&str| {
-            *known == name || known.to_lowercase() == name.to_lowercase() && !names.iter().any(|other| other == *known)
+        let stands_for = |known: &str| {
+            *known == *name || known.to_lowercase() == name.to_lowercase() && !names.iter().any(|other| other == known)
         };
-        if !all.keys().any(stands_for) {
-            all.entry(name).or_default();
+        if !all.iter().map(|standing| standing.name).chain(others.keys().copied()).any(stands_for) {
+            others.insert(name, Standing::new(name, None, runs));
         }
     }
-    all.into_iter().map(|(name, (lock, runs))| standing(name, lock, &runs)).collect()
+    all.extend(others.into_values());
+    all.sort_by_key(|standing| standing.name);
+    all
 }
 
-fn standing<'a>(name: &'a str, lock: Option<&'a Lock>, runs: &[Past<'a>]) -> Standing<'a> {
-    let holder = lock.filter(|lock| lock.is_held()).map(|lock| Holder::of(&lock.state.owner));
-    let holding = runs.iter().find(|past| holder.is_some_and(|holder| holder.owner() == past.run.owner));
-    Standing {
-        name,
-        state: match holder {
+impl<'a> Standing<'a> {
+    /// Returns the state of a lock without its runs.
+    fn new(name: &'a str, lock: Option<&'a Lock>, runs: &'a PastRuns<'a>) -> Self {
+        let state = match lock.filter(|lock| lock.is_held()).map(|lock| Holder::of(&lock.state.owner)) {
             None => State::Free,
             Some(holder) if holder.is_paused() => State::Paused,
             Some(holder) if holder.has_ended() => State::Kept,
             Some(_) => State::Held,
-        },
-        lock,
-        token: holding.map(|past| past.run.token),
-        last: runs.iter().find(|past| past.fate != RunState::Running).copied(),
-        known: lock.is_some_and(|lock| !lock.is_only_of_a_pause()) || !runs.is_empty(),
+        };
+        let known = lock.is_some_and(|lock| !lock.is_only_of_a_pause());
+        Self { name, state, lock, token: None, runs, last: None, known }
     }
-}
 
-impl Standing<'_> {
+    /// Adds the next older run.
+    fn add(&mut self, place: usize) {
+        self.known = true;
+        if self.last.is_none() && self.runs.fate(place) != RunState::Running {
+            self.last = u32::try_from(place).ok();
+        }
+        if self.token.is_none() && self.holder().is_some() {
+            let run = self.runs.get(place).run;
+            self.token = self.holder().filter(|holder| holder.owner() == run.owner).map(|_| run.token);
+        }
+    }
+
     /// Returns whether the lock is taken.
     pub(crate) fn is_held(&self) -> bool {
         self.state != State::Free
@@ -116,14 +130,14 @@ impl Standing<'_> {
     }
 
     /// Returns the newest run other than the one that holds the lock.
-    pub(crate) fn last_run(&self) -> Option<&Past<'_>> {
-        self.last.as_ref()
+    pub(crate) fn last_run(&self) -> Option<Past> {
+        self.last.map(|place| self.runs.get(place as usize))
     }
 
     /// Returns when a run of the history last started.
     pub(super) fn last_start(&self) -> Option<Timestamp> {
         let of_holder = self.token.and_then(|_| self.since()).filter(|_| self.state == State::Held);
-        of_holder.or_else(|| self.last?.run.started_at)
+        of_holder.or_else(|| self.last_run()?.run.started_at)
     }
 
     /// Returns whether the backend knows the lock.
@@ -190,8 +204,8 @@ impl Standing<'_> {
     }
 
     /// Returns how and when the last run ended.
-    fn last(&self, now: Timestamp, show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String) -> Cell {
-        match self.last {
+    fn last(&self, now: Timestamp, show: &dyn Fn(&Past, Option<Timestamp>) -> String) -> Cell {
+        match self.last_run() {
             None => Cell::plain(""),
             Some(past) => {
                 let when = past.run.ended_at.or(past.run.started_at).filter(|when| *when <= now);
@@ -216,46 +230,50 @@ impl Standing<'_> {
             "since": time(self.since()),
             "until": time(lock.and_then(|lock| lock.state.until)),
             "token": self.token,
-            "last": self.last.map(|past| past.json()),
+            "last": self.last_run().map(|past| past.json()),
         })
     }
 }
 
-pub(crate) fn locks_json(standings: &[Standing<'_>]) -> Value {
-    standings.iter().map(Standing::json).collect()
+/// Returns the array of the locks, in pieces.
+pub(crate) fn locks_json(standings: &[Standing<'_>]) -> impl Iterator<Item = String> {
+    array(standings.iter().map(Standing::json))
 }
 
-pub(crate) fn locks_table(standings: &[Standing<'_>], now: Timestamp, zone: &Zone, screen: &Screen) -> String {
-    table(locks_columns(standings, now, zone, screen.width.is_some()), &GIVES, screen)
+/// Returns the table of the locks, line by line.
+pub(crate) fn locks_table<'a>(
+    standings: &'a [Standing<'a>],
+    now: Timestamp,
+    zone: &'a Zone,
+    screen: &Screen,
+) -> impl Iterator<Item = String> + 'a {
+    table(|| standings.iter(), locks_columns(now, zone, screen.width.is_some()), &GIVES, *screen)
 }
 
 /// Returns the columns of the table of locks, for a person to read or for a program.
-pub(super) fn locks_columns(standings: &[Standing<'_>], now: Timestamp, zone: &Zone, for_people: bool) -> Vec<Column> {
-    let cells = |cell: &dyn Fn(&Standing<'_>) -> Cell| standings.iter().map(cell).collect::<Vec<_>>();
-    let clock = |time: Timestamp| if for_people { zone.clock(time, now) } else { zone.stamp(time) };
-    let both = |time: Timestamp| format!("{} ({})", clock(time), ago(time, now));
-    let last = |show: &dyn Fn(&Past<'_>, Option<Timestamp>) -> String| cells(&|one: &Standing<'_>| one.last(now, show));
-    let with = |past: &Past<'_>, when: Option<String>| {
+pub(super) fn locks_columns<'a>(now: Timestamp, zone: &'a Zone, for_people: bool) -> Vec<Column<'a, &'a Standing<'a>>> {
+    let clock = move |time: Timestamp| if for_people { zone.clock(time, now) } else { zone.stamp(time) };
+    let both = move |time: Timestamp| format!("{} ({})", clock(time), ago(time, now));
+    let with = |past: &Past, when: Option<String>| {
         when.map_or_else(|| past.word().to_owned(), |when| format!("{} {when}", past.word()))
     };
     vec![
-        Column::new("NAME", cells(&|one| Cell::plain(one.name))),
-        Column::new("STATE", cells(&|one| one.state())),
-        Column::new("HOLDER", cells(&|one| Cell::plain(&one.who()))),
-        Column::new("SINCE", cells(&|one| Cell::of(one.since().map(both))))
-            .or(cells(&|one| Cell::of(one.since().map(|since| ago(since, now))))),
-        Column::new("UNTIL", cells(&|one| Cell::plain(&one.until(clock)))),
-        Column::new("LEFT", cells(&|one| Cell::plain(&one.left()))),
-        Column::new("TOKEN", cells(&|one| Cell::of(one.token.map(|token| token.to_string())))),
-        Column::new(
-            "LAST RUN",
-            last(&|past, when| {
+        Column::new("NAME", |one: &&Standing<'_>| Cell::plain(one.name)),
+        Column::new("STATE", |one: &&Standing<'_>| one.state()),
+        Column::new("HOLDER", |one: &&Standing<'_>| Cell::plain(&one.who())),
+        Column::new("SINCE", move |one: &&Standing<'_>| Cell::of(one.since().map(both)))
+            .or(move |one: &&Standing<'_>| Cell::of(one.since().map(|since| ago(since, now)))),
+        Column::new("UNTIL", move |one: &&Standing<'_>| Cell::plain(&one.until(clock))),
+        Column::new("LEFT", |one: &&Standing<'_>| Cell::plain(&one.left())),
+        Column::new("TOKEN", |one: &&Standing<'_>| Cell::of(one.token.map(|token| token.to_string()))),
+        Column::new("LAST RUN", move |one: &&Standing<'_>| {
+            one.last(now, &|past, when| {
                 let took = past.took(now).map(|took| format!(", took {}", finely(took))).unwrap_or_default();
                 with(past, when.map(both)) + &took
-            }),
-        )
-        .or(last(&|past, when| with(past, when.map(|when| ago(when, now)))))
-        .or(last(&|past, _| past.word().to_owned())),
+            })
+        })
+        .or(move |one: &&Standing<'_>| one.last(now, &|past, when| with(past, when.map(|when| ago(when, now)))))
+        .or(move |one: &&Standing<'_>| one.last(now, &|past, _| past.word().to_owned())),
     ]
 }
 
@@ -281,15 +299,16 @@ const GIVES: [Give; 15] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Owner;
-    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::lock::{Owner, RunList};
+    use crate::report::past::past;
+    use crate::report::past::tests::{NOW, list, lock, locks, run};
     use crate::report::table::tests::{PIPED, on};
     use crate::report::times::tests::at;
 
     const DAY: u64 = 86_400;
 
     /// One lock in each state.
-    fn store() -> (Locks, Vec<RunRecord>) {
+    fn store() -> (Locks, RunList) {
         let pause = |reason: &str| Owner::of_pause("ada", "ops1", 7, None, reason).as_str().to_owned();
         let locks = locks(&[
             lock("backup", "db1:42:00000000000000ff", "2026-01-31T18:00:03Z", 3295),
@@ -309,12 +328,12 @@ mod tests {
         let mut runs = runs;
         runs[0].owner = "web2:7:0000000000000001".to_owned();
         runs[1].owner = "db1:42:00000000000000ff".to_owned();
-        (locks, runs)
+        (locks, list(&runs))
     }
 
     fn shown(screen: &Screen) -> String {
         let (locks, runs) = store();
-        locks_table(&standings(&[], &locks, &runs), at(NOW), &Zone::utc(), screen)
+        locks_table(&standings(&[], &locks, &past(&runs, &locks)), at(NOW), &Zone::utc(), screen).collect()
     }
 
     #[test]
@@ -375,11 +394,13 @@ vacuum          paused  ada@ops1    2h
 
     #[test]
     fn a_lock_nobody_has_heard_of_is_free_and_unknown() {
-        let (locks, runs) = store();
+        let (locks, _) = store();
         let only = Locks { locks: locks.locks[5..].to_vec(), ..locks };
+        let none = RunList::default();
+        let past = past(&none, &only);
         let seen = |names: &[&str]| -> Vec<(String, bool, bool)> {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            let found = standings(&names, &only, &runs[..0]);
+            let found = standings(&names, &only, &past);
             found.iter().map(|one| (one.name.to_owned(), one.is_held(), one.is_known())).collect()
         };
         let vacuum = ("vacuum".to_owned(), true, true);
@@ -392,15 +413,18 @@ vacuum          paused  ada@ops1    2h
     fn a_lock_that_is_only_in_the_history_is_known() {
         let (_, runs) = store();
         let (none, names) = (locks(&[]), ["rebuild-index".to_owned()]);
-        let found = standings(&names, &none, &runs[4..]);
+        let runs: RunList = runs.iter().skip(4).collect();
+        let past = past(&runs, &none);
+        let found = standings(&names, &none, &past);
         assert!(found.len() == 1 && found[0].is_known() && !found[0].is_held());
     }
 
     #[test]
     fn programs_read_the_fields_of_the_contract() {
         let (locks, runs) = store();
-        let standings = standings(&[], &locks, &runs);
-        let told = locks_json(&standings);
+        let past = past(&runs, &locks);
+        let standings = standings(&[], &locks, &past);
+        let told: Value = serde_json::from_str(&locks_json(&standings).collect::<String>()).unwrap();
         assert_eq!(
             told[0],
             json!({
@@ -434,7 +458,11 @@ vacuum          paused  ada@ops1    2h
         let mut odd = lock("odd", "", NOW, 60);
         (odd.state.since, odd.state.until) = (None, None);
         let locks = locks(&[odd]);
-        let text = locks_table(&standings(&[], &locks, &[]), at(NOW), &Zone::utc(), &PIPED);
-        assert_eq!(text.lines().nth(1).unwrap(), "odd   held   -       -      -      1m    -      -");
+        let none = RunList::default();
+        let past = past(&none, &locks);
+        let standings = standings(&[], &locks, &past);
+        let utc = Zone::utc();
+        let mut lines = locks_table(&standings, at(NOW), &utc, &PIPED);
+        assert_eq!(lines.nth(1).unwrap(), "odd   held   -       -      -      1m    -      -\n");
     }
 }

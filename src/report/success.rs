@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::past::{Past, RunState};
+use super::past::{Past, PastRuns, RunState};
 use super::reporter::visible;
 use super::times::{Zone, ago};
 use crate::duration;
@@ -12,7 +12,7 @@ use crate::system::Timestamp;
 pub(crate) struct Succeeded<'a> {
     pub(crate) name: &'a str,
     /// The runs, newest first.
-    pub(crate) runs: &'a [Past<'a>],
+    pub(crate) runs: &'a PastRuns<'a>,
     pub(crate) now: Timestamp,
     /// The longest time since the last success.
     pub(crate) most: Duration,
@@ -21,19 +21,19 @@ pub(crate) struct Succeeded<'a> {
 impl Succeeded<'_> {
     /// Returns whether the last success is no older than `most`.
     pub(crate) fn is_recent(&self) -> bool {
-        last_success(self.runs).is_some_and(|last| last + self.most >= self.now)
+        last_success(self.runs.iter()).is_some_and(|last| last + self.most >= self.now)
     }
 
     /// Returns the line that says so.
     pub(crate) fn line(&self, zone: &Zone) -> String {
         let when = |time: Timestamp| format!("{} ({})", zone.stamp(time), ago(time, self.now));
-        let last = last_success(self.runs).map(when);
+        let last = last_success(self.runs.iter()).map(when);
         let verdict = match last {
             Some(last) if self.is_recent() => return format!("{}: last success {last}\n", visible(self.name)),
             Some(last) => format!("no success for {}, the last was {last}", duration::format(self.most)),
             None => "no success is recorded".to_owned(),
         };
-        let run = self.runs.first().map_or_else(
+        let run = self.runs.iter().next().map_or_else(
             || "no run is recorded".to_owned(),
             |past| {
                 let (word, time) = match past.fate {
@@ -48,8 +48,8 @@ impl Succeeded<'_> {
 }
 
 /// Returns the end of the newest success.
-pub(crate) fn last_success(runs: &[Past<'_>]) -> Option<Timestamp> {
-    let ends = runs.iter().filter(|past| past.fate == RunState::Success).filter_map(|past| past.run.ended_at);
+pub(crate) fn last_success(runs: impl Iterator<Item = Past>) -> Option<Timestamp> {
+    let ends = runs.filter(|past| past.fate == RunState::Success).filter_map(|past| past.run.ended_at);
     ends.max()
 }
 
@@ -58,12 +58,13 @@ mod tests {
     use super::*;
     use crate::lock::RunRecord;
     use crate::report::past::past;
-    use crate::report::past::tests::{NOW, lock, locks, run};
+    use crate::report::past::tests::{NOW, list, lock, locks, run};
     use crate::report::times::tests::at;
 
     fn line(runs: &[RunRecord], hours: u64) -> (bool, String) {
         let holder = lock("backup", "db1:9:00000000000000ff", "2026-01-31T18:00:03Z", 60);
-        let runs = past(runs, &locks(&[holder]));
+        let runs = list(runs);
+        let runs = past(&runs, &locks(&[holder]));
         let most = Duration::from_secs(hours * 3600);
         let succeeded = Succeeded { name: "backup", runs: &runs, now: at(NOW), most };
         (succeeded.is_recent(), succeeded.line(&Zone::utc()))

@@ -131,9 +131,9 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
 
 /// Overlapping runs with the same outcome, drawn as one bar. Otherwise a picture of many short runs would have more bars than a
 /// browser can show.
-struct Heap<'a> {
+struct Heap {
     /// The first of them, extended over all.
-    bar: Bar<'a>,
+    bar: Bar,
     runs: usize,
     /// The start of the last one.
     last: Timestamp,
@@ -175,11 +175,12 @@ impl Chart<'_> {
     }
 
     /// Draws the bars of a row, the most important on top.
-    fn heaps<'b>(&self, row: &[Bar<'b>]) -> Vec<Heap<'b>> {
+    fn heaps(&self, row: &[Bar]) -> Vec<Heap> {
         let sliver = |time: Timestamp| ((self.x(time) - self.left) / SLIVER) as u32;
-        let mut heaps: BTreeMap<_, Heap<'b>> = BTreeMap::new();
+        let mut heaps: BTreeMap<_, Heap> = BTreeMap::new();
         for bar in row {
-            let place = (bar.past.fate.weight(), sliver(bar.from), sliver(bar.to), bar.past.word().to_owned());
+            let word = self.picture.run(bar).word().to_owned();
+            let place = (bar.fate.weight(), sliver(bar.from), sliver(bar.to), word);
             let heap = heaps.entry(place).or_insert(Heap { bar: *bar, runs: 0, last: bar.from });
             heap.bar.to = heap.bar.to.max(bar.to);
             heap.last = heap.last.max(bar.from);
@@ -189,21 +190,21 @@ impl Chart<'_> {
     }
 
     /// Draws a bar with its tooltip.
-    fn heap(&self, heap: &Heap<'_>, top: f64) -> Group {
+    fn heap(&self, heap: &Heap, top: f64) -> Group {
         let bar = heap.bar;
-        let least = if matches!(bar.past.fate, RunState::Failure | RunState::Stopped) { BAD_SLIVER } else { SLIVER };
+        let least = if matches!(bar.fate, RunState::Failure | RunState::Stopped) { BAD_SLIVER } else { SLIVER };
         // Keeps a short bar within the right edge.
         let from = self.x(bar.from).min(self.left + self.width - least);
         let to = self.x(bar.to).max(from + least);
-        shape(bar.past.fate, from, to - from, top, self.layout).add(Title::new(match heap.runs {
-            1 => self.told(&bar.past),
+        shape(bar.fate, from, to - from, top, self.layout).add(Title::new(match heap.runs {
+            1 => self.told(&self.picture.run(&bar)),
             runs => self.counted(runs, heap),
         }))
     }
 
     /// Returns the tooltip of several runs drawn as one bar.
-    fn counted(&self, runs: usize, heap: &Heap<'_>) -> String {
-        let past = heap.bar.past;
+    fn counted(&self, runs: usize, heap: &Heap) -> String {
+        let past = self.picture.run(&heap.bar);
         let of = match self.picture.by {
             By::Job => format!("of {}", past.run.name),
             By::Host => format!("on {}", past.run.host),
@@ -212,8 +213,8 @@ impl Chart<'_> {
         visible(&format!("{runs} runs {of}: {}; the first began {first}, the last {last}", past.word())).into_owned()
     }
 
-    fn told(&self, past: &Past<'_>) -> String {
-        let run = past.run;
+    fn told(&self, past: &Past) -> String {
+        let run = &past.run;
         let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
         let began = run.started_at.map(|time| self.zone.stamp(time)).unwrap_or_default();
         let took = past.took(self.picture.to).map(|took| format!(", {}", finely(took))).unwrap_or_default();
@@ -302,7 +303,7 @@ fn legend(top: f64, picture: &Picture<'_>, layout: &Layout) -> (Group, f64) {
 
 fn count(picture: &Picture<'_>, fate: RunState) -> usize {
     let bars = picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten());
-    bars.filter(|bar| bar.past.fate == fate).count()
+    bars.filter(|bar| bar.fate == fate).count()
 }
 
 /// Describes the picture for screen readers.
@@ -378,7 +379,7 @@ mod tests {
             let outcome = if outcome == 7 { "failure" } else { "success" };
             crate::report::past::tests::run(number, "a", "h", &start.to_string(), Some(8), outcome)
         };
-        let runs: Vec<_> = (0..20_000).map(run).collect();
+        let runs = (0..20_000).map(run).collect();
         let past = past(&runs, &none);
         let now = begin + std::time::Duration::from_secs(200_000);
         let drawing = drawn(&Picture::new(&past, By::Job, None, now).unwrap(), &Zone::utc());
@@ -393,7 +394,7 @@ mod tests {
     fn a_short_run_is_seen_and_none_stands_out() {
         let none = crate::report::past::tests::locks(&[]);
         let run = |token, start: &str| crate::report::past::tests::run(token, "a", "h", start, Some(0), "success");
-        let runs = [run(1, "2026-01-01T00:00:00Z"), run(2, NOW)];
+        let runs = [run(1, "2026-01-01T00:00:00Z"), run(2, NOW)].into_iter().collect();
         let past = past(&runs, &none);
         let drawing = drawn(&Picture::new(&past, By::Job, None, at(NOW)).unwrap(), &Zone::utc());
         let bars: Vec<&str> = drawing.lines().filter(|line| line.contains("class=\"success\"")).collect();

@@ -12,11 +12,28 @@ pub(crate) struct Cell {
     paint: Paint,
 }
 
-/// A column, in its forms from the longest to the shortest.
-#[derive(Debug, Clone)]
-pub(crate) struct Column {
+/// A column of a table with rows of this type, in its forms from the longest to the shortest.
+pub(crate) struct Column<'a, T> {
     heading: &'static str,
-    forms: Vec<Vec<Cell>>,
+    forms: Vec<Form<'a, T>>,
+}
+
+/// Makes the cell of a row.
+type Form<'a, T> = Box<dyn Fn(&T) -> Cell + 'a>;
+
+/// A column as it is shown.
+#[derive(Debug, Clone)]
+struct Shown {
+    /// Its place among the columns.
+    column: usize,
+    heading: &'static str,
+    /// Its form, and the widths of this form and those that are shorter.
+    form: usize,
+    widths: Vec<usize>,
+    /// The width to which its texts are cut.
+    most: Option<usize>,
+    /// The width of the heading and all texts.
+    width: usize,
 }
 
 /// A step that makes the column with this heading narrower.
@@ -62,14 +79,14 @@ impl Cell {
     }
 }
 
-impl Column {
-    pub(crate) fn new(heading: &'static str, cells: Vec<Cell>) -> Self {
-        Self { heading, forms: vec![cells] }
+impl<'a, T> Column<'a, T> {
+    pub(crate) fn new(heading: &'static str, form: impl Fn(&T) -> Cell + 'a) -> Self {
+        Self { heading, forms: vec![Box::new(form)] }
     }
 
     /// Adds a shorter form.
-    pub(crate) fn or(mut self, cells: Vec<Cell>) -> Self {
-        self.forms.push(cells);
+    pub(crate) fn or(mut self, form: impl Fn(&T) -> Cell + 'a) -> Self {
+        self.forms.push(Box::new(form));
         self
     }
 
@@ -77,69 +94,108 @@ impl Column {
         self.heading
     }
 
-    /// Returns the cells in the column's longest form that is left.
-    pub(super) fn cells(&self) -> &[Cell] {
-        &self.forms[0]
+    /// Returns the cell of a row in the longest form.
+    pub(super) fn whole(&self, row: &T) -> Cell {
+        self.forms[0](row)
     }
 
-    /// Returns whether no cell has a text.
-    pub(super) fn is_empty(&self) -> bool {
-        self.cells().iter().all(|cell| cell.text.is_empty())
-    }
-
-    fn width(&self) -> usize {
-        self.cells().iter().map(Cell::width).max().unwrap_or(0).max(self.heading.width())
-    }
-
-    fn cut(&mut self, width: usize) {
-        for cell in &mut self.forms[0] {
-            cell.text = cut(&cell.text, width);
-        }
+    /// Returns the cell of a row in a form, for a table.
+    fn cell(&self, row: &T, form: usize) -> Cell {
+        let cell = self.forms[form](row);
+        if cell.text.is_empty() { Cell::new(NOTHING_THERE, Paint::Faint) } else { cell }
     }
 }
 
-/// Formats the columns, making them narrower in the order of these steps if necessary.
-pub(crate) fn table(mut columns: Vec<Column>, gives: &[Give], screen: &Screen) -> String {
-    for column in &mut columns {
-        for cell in column.forms.iter_mut().flatten() {
-            if cell.text.is_empty() {
-                *cell = Cell::new(NOTHING_THERE, Paint::Faint);
+/// Returns the lines of a table, whose columns become narrower in the order of these steps if necessary. The rows are read
+/// several times: first for their widths, so that nobody has to keep them.
+pub(crate) fn table<'a, T: 'a, R: Iterator<Item = T> + 'a>(
+    rows: impl Fn() -> R + 'a,
+    columns: Vec<Column<'a, T>>,
+    gives: &[Give],
+    screen: Screen,
+) -> impl Iterator<Item = String> + 'a {
+    let mut shown = measured(&rows, &columns, screen);
+    if let Some(width) = screen.width {
+        let cut_width = |shown: &Shown, most| {
+            let cells = rows().map(|row| cut(&columns[shown.column].cell(&row, shown.form).text, most).width());
+            cells.max().unwrap_or(0)
+        };
+        fit(&mut shown, gives, width, &cut_width);
+    }
+    let heading = line(shown.iter().map(|shown| (shown.heading, Paint::Heading, shown.width)), &screen);
+    let below = rows().map(move |row| {
+        let cells: Vec<Cell> = shown.iter().map(|shown| shown.cell(&columns, &row)).collect();
+        let widths = shown.iter().map(|shown| shown.width);
+        line(cells.iter().zip(widths).map(|(cell, width)| (&cell.text[..], cell.paint, width)), &screen)
+    });
+    std::iter::once(heading).chain(below)
+}
+
+/// Returns the columns in their longest forms. Only a screen with a width needs the widths of the others.
+fn measured<T, R: Iterator<Item = T>>(rows: impl Fn() -> R, columns: &[Column<'_, T>], screen: Screen) -> Vec<Shown> {
+    let forms = |column: &Column<'_, T>| if screen.width.is_some() { column.forms.len() } else { 1 };
+    let widths = |column: &Column<'_, T>| vec![column.heading.width(); forms(column)];
+    let mut all: Vec<Vec<usize>> = columns.iter().map(widths).collect();
+    for row in rows() {
+        for (column, widths) in columns.iter().zip(&mut all) {
+            for (form, width) in widths.iter_mut().enumerate() {
+                *width = column.cell(&row, form).width().max(*width);
             }
         }
     }
-    if let Some(width) = screen.width {
-        fit(&mut columns, gives, width);
-    }
-    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    let rows = columns.first().map_or(0, |column| column.cells().len());
-    let heading = line(columns.iter().map(|column| (column.heading, Paint::Heading)), &widths, screen);
-    let below = (0..rows).map(|row| {
-        let cells = columns.iter().map(|column| &column.cells()[row]);
-        line(cells.map(|cell| (cell.text.as_str(), cell.paint)), &widths, screen)
-    });
-    std::iter::once(heading).chain(below).collect()
+    let shown = columns.iter().zip(all).enumerate();
+    shown
+        .map(|(place, (column, widths))| Shown {
+            column: place,
+            heading: column.heading,
+            form: 0,
+            width: widths[0],
+            widths,
+            most: None,
+        })
+        .collect()
 }
 
+impl Shown {
+    fn cell<T>(&self, columns: &[Column<'_, T>], row: &T) -> Cell {
+        let cell = columns[self.column].cell(row, self.form);
+        match self.most {
+            Some(most) => Cell { text: cut(&cell.text, most), ..cell },
+            None => cell,
+        }
+    }
+
+    fn cut(&mut self, most: usize, cut_width: CutWidth<'_>) {
+        if most < self.width {
+            self.width = cut_width(self, most).max(self.heading.width());
+            self.most = Some(most);
+        }
+    }
+}
+
+/// Returns the width of the widest text of a column after cutting.
+type CutWidth<'a> = &'a dyn Fn(&Shown, usize) -> usize;
+
 /// Returns a line with each text aligned to its column, without trailing spaces.
-fn line<'a>(cells: impl Iterator<Item = (&'a str, Paint)>, widths: &[usize], screen: &Screen) -> String {
+fn line<'a>(cells: impl Iterator<Item = (&'a str, Paint, usize)>, screen: &Screen) -> String {
     let (mut line, mut blanks) = (String::new(), 0);
-    for ((text, paint), width) in cells.zip(widths) {
+    for (text, paint, width) in cells {
         line += &" ".repeat(blanks);
         line += &screen.painted(text, paint);
-        blanks = width + GAP - text.width();
+        blanks = (width + GAP).saturating_sub(text.width());
     }
     line + "\n"
 }
 
 /// Takes as few steps as this width needs, and cuts texts no shorter than necessary.
-fn fit(columns: &mut Vec<Column>, gives: &[Give], width: usize) {
+fn fit(columns: &mut Vec<Shown>, gives: &[Give], width: usize, cut_width: CutWidth<'_>) {
     for count in 0..=gives.len() {
         let mut less = columns.clone();
         for give in &gives[..count] {
             give.change(&mut less);
         }
         for give in &gives[..count] {
-            give.cut(&mut less, width);
+            give.cut(&mut less, width, cut_width);
         }
         if breadth(&less) <= width || count == gives.len() {
             *columns = less;
@@ -151,34 +207,36 @@ fn fit(columns: &mut Vec<Column>, gives: &[Give], width: usize) {
         columns.pop();
     }
     if let [only] = &mut columns[..] {
-        only.cut(width);
+        only.cut(width, cut_width);
     }
 }
 
 impl Give {
-    fn change(self, columns: &mut Vec<Column>) {
+    fn change(self, columns: &mut Vec<Shown>) {
         match self {
             Self::Cut(..) => {}
             Self::Shorten(heading) => {
-                for column in columns.iter_mut().filter(|column| column.heading == heading && column.forms.len() > 1) {
-                    column.forms.remove(0);
+                let has_shorter = |column: &&mut Shown| column.form + 1 < column.widths.len();
+                for column in columns.iter_mut().filter(|column| column.heading == heading).filter(has_shorter) {
+                    column.form += 1;
+                    column.width = column.widths[column.form];
                 }
             }
             Self::Drop(heading) => columns.retain(|column| column.heading != heading),
         }
     }
 
-    fn cut(self, columns: &mut [Column], width: usize) {
+    fn cut(self, columns: &mut [Shown], width: usize, cut_width: CutWidth<'_>) {
         let Self::Cut(heading, least) = self else { return };
         let excess = breadth(columns).saturating_sub(width);
         for column in columns.iter_mut().filter(|column| column.heading == heading && excess > 0) {
-            column.cut(column.width().saturating_sub(excess).max(least));
+            column.cut(column.width.saturating_sub(excess).max(least), cut_width);
         }
     }
 }
 
-fn breadth(columns: &[Column]) -> usize {
-    columns.iter().map(|column| column.width() + GAP).sum::<usize>().saturating_sub(GAP)
+fn breadth(columns: &[Shown]) -> usize {
+    columns.iter().map(|column| column.width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
 /// Cuts the text to this many columns, ending in `…`.
@@ -206,13 +264,18 @@ pub(crate) mod tests {
     }
     pub(crate) const PIPED: Screen = Screen { width: None, colour: false };
 
-    fn columns() -> Vec<Column> {
-        let cells = |texts: [&str; 2]| texts.map(Cell::plain).to_vec();
+    /// Columns of two rows.
+    fn columns() -> Vec<Column<'static, usize>> {
+        let cells = |texts: [&'static str; 2]| move |row: &usize| Cell::plain(texts[*row]);
         vec![
             Column::new("NAME", cells(["a-rather-long-name", "日本語の名前"])),
             Column::new("SINCE", cells(["18:00:03Z (5m ago)", ""])).or(cells(["5m ago", ""])),
             Column::new("TOKEN", cells(["123456", "7"])),
         ]
+    }
+
+    fn table(columns: Vec<Column<'static, usize>>, gives: &[Give], screen: &Screen) -> String {
+        super::table(|| 0..2, columns, gives, *screen).collect()
     }
 
     const GIVES: [Give; 4] = [Give::Cut("NAME", 12), Give::Drop("TOKEN"), Give::Shorten("SINCE"), Give::Cut("NAME", 6)];
@@ -258,8 +321,8 @@ a-rather-long-name  18:00:03Z (5m ago)  123456
 
     #[test]
     fn colours_do_not_move_columns() {
-        let cells = vec![Cell::new("held", Paint::Live), Cell::new("free", Paint::Faint)];
-        let columns = vec![Column::new("STATE", cells), Column::new("HOST", vec![Cell::plain("a"), Cell::plain("b")])];
+        let state = |row: &usize| [Cell::new("held", Paint::Live), Cell::new("free", Paint::Faint)][*row].clone();
+        let columns = vec![Column::new("STATE", state), Column::new("HOST", |row| Cell::plain(["a", "b"][*row]))];
         let coloured = table(columns, &[], &Screen { width: Some(80), colour: true });
         assert_eq!(
             coloured,
@@ -270,8 +333,8 @@ a-rather-long-name  18:00:03Z (5m ago)  123456
     #[test]
     fn a_stored_text_does_nothing_to_a_terminal() {
         let evil = "a\x1b[31m\nb\u{202e}c\u{e0044}\u{e007f}\u{200b}";
-        let text =
-            table(vec![Column::new("NAME", vec![Cell::plain(evil)])], &[], &Screen { width: None, colour: true });
+        let columns = vec![Column::new("NAME", move |_: &usize| Cell::plain(evil))];
+        let text = table(columns, &[], &Screen { width: None, colour: true });
         assert_eq!(text.lines().nth(1).unwrap(), "a\\u{1b}[31m\\nb\\u{202e}c\\u{e0044}\\u{e007f}\\u{200b}");
     }
 

@@ -52,9 +52,8 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
             text += &format!("{label}{blanks}{}\n", joined(&cells(picture, lane, row, &ticks, columns), screen));
         }
     }
-    let seen = |fate: &RunState| {
-        picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten()).any(|bar| bar.past.fate == *fate)
-    };
+    let seen =
+        |fate: &RunState| picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten()).any(|bar| bar.fate == *fate);
     let legend = LEGEND.iter().filter(|(fate, ..)| *fate != RunState::Unknown || seen(fate));
     let legend = legend.map(|(_, letter, paint, word)| (*letter, *paint, *word)).chain([(GAP.0, GAP.1, "no run")]);
     let legend = legend.map(|(letter, paint, word)| {
@@ -71,27 +70,21 @@ fn column(picture: &Picture<'_>, time: crate::system::Timestamp, columns: usize)
 }
 
 /// Draws a row: gaps, grid, then the bars, the most important on top.
-fn cells(
-    picture: &Picture<'_>,
-    lane: &Lane<'_>,
-    bars: &[Bar<'_>],
-    ticks: &[Tick],
-    columns: usize,
-) -> Vec<(char, Paint)> {
+fn cells(picture: &Picture<'_>, lane: &Lane<'_>, bars: &[Bar], ticks: &[Tick], columns: usize) -> Vec<(char, Paint)> {
     let mut cells = vec![GAP; columns];
     cells[..column(picture, lane.recorded_from, columns)].fill(UNRECORDED);
     for tick in ticks {
         cells[column(picture, tick.at, columns)] = GRID;
     }
     let mut bars = bars.to_vec();
-    bars.sort_by_key(|bar| bar.past.fate.weight());
+    bars.sort_by_key(|bar| bar.fate.weight());
     for bar in bars {
         let (first, end) = (column(picture, bar.from, columns), column(picture, bar.to, columns));
         // The cell in which the run ended is left empty, unless it is the only one.
-        let last = if bar.past.fate == RunState::Running { end } else { end.saturating_sub(1).max(first) };
-        if let Some((_, letter, paint, _)) = LEGEND.iter().find(|(fate, ..)| *fate == bar.past.fate) {
-            let short = bar.past.fate == RunState::Success
-                && picture.share(bar.to) - picture.share(bar.from) < 0.5 / columns as f64;
+        let last = if bar.fate == RunState::Running { end } else { end.saturating_sub(1).max(first) };
+        if let Some((_, letter, paint, _)) = LEGEND.iter().find(|(fate, ..)| *fate == bar.fate) {
+            let short =
+                bar.fate == RunState::Success && picture.share(bar.to) - picture.share(bar.from) < 0.5 / columns as f64;
             cells[first..=last].fill((if short { SHORT } else { *letter }, *paint));
         }
     }
@@ -152,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::report::past::past;
-    use crate::report::past::tests::{NOW, locks, run};
+    use crate::report::past::tests::{NOW, list, locks, run};
     use crate::report::picture::By;
     use crate::report::picture::tests::runs;
     use crate::report::table::tests::{PIPED, on};
@@ -206,8 +199,9 @@ blank: no records
         let start = |number| (at("2026-01-31T12:00:00Z") + Duration::from_secs(number * 60)).to_string();
         let runs: Vec<_> =
             (0..60).map(|number| run(number, "a", "h", &start(number), Some(5), outcome(number))).collect();
-        let none = locks(&[]);
-        let picture = Picture::new(&past(&runs, &none), By::Job, None, at("2026-01-31T18:00:00Z")).unwrap();
+        let runs = list(&runs);
+        let past = past(&runs, &locks(&[]));
+        let picture = Picture::new(&past, By::Job, None, at("2026-01-31T18:00:00Z")).unwrap();
         let text = timeline(&picture, &Zone::utc(), &on(40));
         let lane = text.lines().find(|line| line.starts_with("a ")).unwrap();
         assert!(lane.starts_with("a  ▌▌▌╳▌▌▌·"), "{text}");

@@ -10,7 +10,7 @@ mod world;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Reply, Tell};
-use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Runs, Wanted};
+use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
 
@@ -37,8 +37,8 @@ pub(in crate::backend) trait CasStore: Send {
     /// request was sent.
     fn write(&mut self, name: &str, record: &Record, version: Option<&Self::Version>) -> Result<Written, BackendError>;
 
-    /// Returns the records of all locks.
-    fn list(&mut self) -> Result<Listed, BackendError>;
+    /// Passes on the records of all locks with their names, as they come, and returns the earliest time that it can be.
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError>;
 
     fn disconnect(&mut self);
 
@@ -71,11 +71,8 @@ pub(in crate::backend) enum Written {
     Conflict,
 }
 
-/// All records with the names of their locks, and the earliest time that it can be.
-pub(in crate::backend) struct Listed {
-    pub(in crate::backend) now: Timestamp,
-    pub(in crate::backend) records: Vec<(String, Record)>,
-}
+/// Receives a lock's name and its record.
+pub(in crate::backend) type Take<'a> = &'a mut dyn FnMut(String, Record);
 
 /// Backend that keeps each lock in one record.
 pub(in crate::backend) struct CasLocks<S>(S);
@@ -122,23 +119,29 @@ impl<S: CasStore> CasLocks<S> {
         error.of(&self.0.label())
     }
 
-    /// Returns the records of these locks, or of all.
-    fn records<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a str>) -> Result<Listed, BackendError> {
-        let listed = if names.len() == 0 { self.0.list() } else { self.each(names) };
+    /// Passes on the records of these locks, or of all, and returns the time.
+    fn records<'a>(
+        &mut self,
+        names: impl ExactSizeIterator<Item = &'a str>,
+        take: Take<'_>,
+    ) -> Result<Timestamp, BackendError> {
+        let listed = if names.len() == 0 { self.0.list(take) } else { self.each(names, take) };
         listed.map_err(|error| self.named(BackendError { ambiguous: false, ..error }))
     }
 
-    fn each<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<Listed, BackendError> {
-        let mut listed = Listed { now: Timestamp(0), records: Vec::new() };
+    fn each<'a>(&mut self, names: impl Iterator<Item = &'a str>, take: Take<'_>) -> Result<Timestamp, BackendError> {
+        let mut now = Timestamp(0);
         let mut sorted: Vec<_> = names.collect();
         sorted.sort_unstable();
         sorted.dedup();
         for name in sorted {
             let read = self.0.read(name)?;
-            listed.now = read.now;
-            listed.records.extend(read.found.map(|(record, _)| (name.to_owned(), record)));
+            now = read.now;
+            if let Some((record, _)) = read.found {
+                take(name.to_owned(), record);
+            }
         }
-        Ok(listed)
+        Ok(now)
     }
 }
 
@@ -185,7 +188,11 @@ impl<S: CasStore> Backend for CasLocks<S> {
     }
 
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
-        let Listed { now, records } = self.records(names.iter().copied())?;
+        let mut records = Vec::new();
+        let now = self.records(names.iter().copied(), &mut |name, record| {
+            // The runs are most of a record.
+            records.push((name, Record { runs: Vec::new(), ..record }));
+        })?;
         let clock = Clock { now, grain: S::GRAIN };
         let mut locks: Vec<_> =
             records.into_iter().map(|(name, record)| Lock { name, state: record.state(clock) }).collect();
@@ -196,9 +203,11 @@ impl<S: CasStore> Backend for CasLocks<S> {
 
 impl<S: CasStore> Admin for CasLocks<S> {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
-        let Listed { now, records } = self.records(wanted.names.iter().map(String::as_str))?;
-        let runs = records.into_iter().flat_map(|(_, record)| record.runs).collect();
-        Ok(Runs { now, runs: wanted.select(runs, |run| (run.started_at, run.token)) })
+        let mut runs = RunList::default();
+        let now = self.records(wanted.names.iter().map(String::as_str), &mut |_, record| {
+            record.runs.into_iter().filter(|run| wanted.includes(run)).for_each(|run| runs.push(run));
+        })?;
+        Ok(Runs { now, runs: wanted.select(runs, Order::Beginning) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {

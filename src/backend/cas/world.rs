@@ -117,10 +117,10 @@ impl CasStore for Connection {
         silence
     }
 
-    fn list(&mut self) -> Result<Listed, BackendError> {
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
         let world = self.world();
-        let records = world.record.iter().map(|(record, _)| ("job".to_owned(), record.clone())).collect();
-        Ok(Listed { now: Timestamp(world.millis / 1000 * 1000), records })
+        world.record.iter().for_each(|(record, _)| take("job".to_owned(), record.clone()));
+        Ok(Timestamp(world.millis / 1000 * 1000))
     }
 
     fn disconnect(&mut self) {}

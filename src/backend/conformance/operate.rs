@@ -57,9 +57,9 @@ pub(in crate::backend) fn an_empty_store_has_nothing_to_list_and_stays_empty(sto
     let mut backend = open(store);
     assert_eq!(persist(|| backend.locks(&[])).locks, []);
     assert_eq!(persist(|| backend.locks(&["job", "other"])).locks, []);
-    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
+    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, [][..]);
     let named = Wanted { names: vec!["job".to_owned()], limit: Some(1), of_each: Some(1), since: Some(Timestamp(0)) };
-    assert_eq!(persist(|| backend.runs(&named)).runs, []);
+    assert_eq!(persist(|| backend.runs(&named)).runs, [][..]);
     assert_eq!(change(&mut *backend, "job", "somebody", "somebody", MINUTE), Kept::Lost);
     assert!(!backend.schema().is_empty());
     assert_eq!(store.things(), Vec::<String>::new());
@@ -176,7 +176,7 @@ pub(in crate::backend) fn locks_of_a_table_made_for_java_are_listed_and_changed(
     assert!(lock.state.left > MINUTE, "{lock:?}");
     assert_eq!(change(&mut *backend, "job", &java, &java, Duration::ZERO), Kept::Kept);
     assert!(!is_listed_as_held(store, "job") && !is_held(store, "job"));
-    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, []);
+    assert_eq!(persist(|| backend.runs(&Wanted::default())).runs, [][..]);
     // In Redis and etcd the lock itself is a key.
     assert!(store.things() == things || store.deletes_free_locks());
 }
@@ -186,7 +186,7 @@ fn runs(store: &dyn Store, wanted: &Wanted) -> Vec<RunRecord> {
     let mut backend = open(store);
     let Runs { now, runs } = persist(|| backend.runs(wanted));
     assert!(now.0.abs_diff(Timestamp::now().0) < 20_000, "the store's clock is that of this machine: {now}");
-    runs
+    runs.iter().collect()
 }
 
 /// Runs under the lock for some milliseconds, so that the times of runs differ.

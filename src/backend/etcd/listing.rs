@@ -9,10 +9,14 @@ use super::rights::Keys;
 use super::wire::{self, Clock, Entry, Part};
 use super::{Etcd, TRIES, only_read};
 use crate::backend::{Admin, BackendError, Kept, Reached, Tell};
-use crate::lock::{Change, Lock, LockState, Locks, Runs, Wanted};
+use crate::lock::{Change, Lock, LockState, Locks, Order, RunList, Runs, Wanted};
+use crate::system::Timestamp;
 
 /// Locks per transaction; etcd takes 128 operations.
 const AT_ONCE: usize = 60;
+
+/// Runs per request, if all are read.
+const PAGE: u64 = 2_000;
 
 /// The output of `shedlock schema`.
 const SCHEMA: &str = "\
@@ -83,29 +87,51 @@ fn free() -> LockState {
 
 impl Admin for Etcd {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
-        let newest = [wanted.limit, wanted.of_each].into_iter().flatten().min().filter(|_| wanted.since.is_none());
         // A limit of zero would be none.
-        let part = newest.map_or(Part::All, |newest| Part::Last(u64::from(newest.max(1))));
+        let newest = |limit: Option<u32>| limit.filter(|_| wanted.since.is_none()).map(|limit| u64::from(limit.max(1)));
         let names: BTreeSet<&str> = wanted.names.iter().map(String::as_str).collect();
         let start = self.space.runs();
-        let read: Vec<_> = match names.is_empty() {
-            true => vec![wire::get_between(start.as_bytes(), &after(&start), Part::All)],
-            false => names
-                .iter()
-                .map(|name| self.space.runs_of(name))
-                .map(|(from, to)| wire::get_between(&from, &to, part))
-                .collect(),
+        let (ranges, part) = match names.is_empty() {
+            true => (vec![(start.clone().into_bytes(), after(&start))], newest(wanted.limit).map(Part::Newest)),
+            false => (
+                names.iter().map(|name| self.space.runs_of(name)).collect(),
+                newest([wanted.limit, wanted.of_each].into_iter().flatten().min()).map(Part::Last),
+            ),
         };
-        let (mut runs, mut clock) = (Vec::new(), None);
-        for read in read.chunks(AT_ONCE) {
-            let outcome = self.client.transact(&[], read, &[]).map_err(only_read)?;
-            let entries = outcome.ranges.iter().flat_map(|range| &range.entries);
-            runs.extend(entries.filter_map(|entry| layout::run(&self.space, entry)));
-            clock = Some(outcome.clock);
+        let part = part.filter(|_| !names.is_empty() || wanted.of_each.is_none());
+        let (mut runs, mut now) = (RunList::default(), Timestamp::default());
+        let mut take = |entries: &[Entry], space| {
+            let found = entries.iter().filter_map(|entry| layout::run(space, entry));
+            found.filter(|run| wanted.includes(run)).for_each(|run| runs.push(run));
+        };
+        match part {
+            Some(part) => {
+                for ranges in ranges.chunks(AT_ONCE) {
+                    let read: Vec<_> = ranges.iter().map(|(from, to)| wire::get_between(from, to, part)).collect();
+                    let outcome = self.client.transact(&[], &read, &[]).map_err(only_read)?;
+                    outcome.ranges.iter().for_each(|range| take(&range.entries, &self.space));
+                    now = outcome.clock.now;
+                }
+            }
+            None => {
+                for (mut from, to) in ranges {
+                    // The runs of one lock may be very many too.
+                    while from < to {
+                        let read = [wire::get_between(&from, &to, Part::First(PAGE))];
+                        let outcome = self.client.transact(&[], &read, &[]).map_err(only_read)?;
+                        let entries = outcome.ranges.into_iter().next().unwrap_or_default().entries;
+                        take(&entries, &self.space);
+                        now = outcome.clock.now;
+                        from = match entries.last().filter(|_| entries.len() as u64 == PAGE) {
+                            Some(last) => [&last.key[..], b"\0"].concat(),
+                            None => to.clone(),
+                        };
+                    }
+                }
+            }
         }
-        let now = clock.map(|clock| clock.now).unwrap_or_default();
         // Tokens are revisions of the whole store, so they order the runs of all locks.
-        Ok(Runs { now, runs: wanted.select(runs, |run| run.token) })
+        Ok(Runs { now, runs: wanted.select(runs, Order::Token) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {

@@ -224,10 +224,14 @@ pub(super) fn get(key: &[u8]) -> Value {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     All,
+    /// The first entries.
+    First(u64),
     /// The keys of the first entries, without their values.
     FirstKeys(u64),
     /// The last entries, the last one first.
     Last(u64),
+    /// The entries that were made last.
+    Newest(u64),
 }
 
 /// Reads the keys from `from` to before `to`.
@@ -235,6 +239,7 @@ pub(super) fn get_between(from: &[u8], to: &[u8], part: Part) -> Value {
     let mut range = json!({"key": text(from), "range_end": text(to)});
     match part {
         Part::All => {}
+        Part::First(limit) => range["limit"] = json!(limit.to_string()),
         Part::FirstKeys(limit) => {
             range["limit"] = json!(limit.to_string());
             range["keys_only"] = json!(true);
@@ -243,6 +248,11 @@ pub(super) fn get_between(from: &[u8], to: &[u8], part: Part) -> Value {
             range["limit"] = json!(limit.to_string());
             range["sort_order"] = json!("DESCEND");
             range["sort_target"] = json!("KEY");
+        }
+        Part::Newest(limit) => {
+            range["limit"] = json!(limit.to_string());
+            range["sort_order"] = json!("DESCEND");
+            range["sort_target"] = json!("CREATE");
         }
     }
     json!({"request_range": range})

@@ -11,7 +11,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
+use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::http::{Answer, Http, Request, Verb};
 use super::{Access, BackendError, ErrorClass, Opened, Reached, Tell, Url, note_reached};
 use crate::system::{Moment, Timestamp};
@@ -83,10 +83,10 @@ impl Kubernetes {
     }
 
     /// Lists the Leases with our label, this many at a time: those of other programs are no locks.
-    fn list_by(&mut self, page: u32) -> Result<Listed, BackendError> {
+    fn list_by(&mut self, page: u32, take: Take<'_>) -> Result<Timestamp, BackendError> {
         let label = format!("{}={}", lease::LABEL, lease::PROGRAM);
         let query = format!("?limit={page}&labelSelector={}", utf8_percent_encode(&label, NON_ALPHANUMERIC));
-        let (mut next, mut records) = (String::new(), Vec::new());
+        let mut next = String::new();
         loop {
             let answer = self.ask(Verb::Get, &format!("{query}{next}"), None)?;
             let Told::Object(list) = told(&answer, "LeaseList", Effect::Reads)? else {
@@ -94,16 +94,15 @@ impl Kubernetes {
             };
             let now = clock(&answer)?;
             let leases = list["items"].as_array().into_iter().flatten();
-            records.extend(leases.filter_map(|lease| {
-                let lock = lease::lock(lease)?;
+            for (lease, lock) in leases.filter_map(|lease| Some((lease, lease::lock(lease)?))) {
                 let record = lease::record(lease, &lock);
-                Some((lock, record))
-            }));
+                take(lock, record);
+            }
             match list["metadata"]["continue"].as_str() {
                 Some(more) if !more.is_empty() => {
                     next = format!("&continue={}", utf8_percent_encode(more, NON_ALPHANUMERIC));
                 }
-                _ => return Ok(Listed { now, records }),
+                _ => return Ok(now),
             }
         }
     }
@@ -204,8 +203,8 @@ impl CasStore for Kubernetes {
         }
     }
 
-    fn list(&mut self) -> Result<Listed, BackendError> {
-        self.list_by(PAGE)
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
+        self.list_by(PAGE, take)
     }
 
     fn disconnect(&mut self) {
@@ -216,7 +215,7 @@ impl CasStore for Kubernetes {
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {
-        self.list()?;
+        self.list(&mut |_, _| {})?;
         Ok(vec![format!("the namespace {} is there; each lock makes its Lease itself", self.place.namespace()?)])
     }
 
@@ -290,7 +289,8 @@ mod tests {
         for name in ["a", "B", "c", "d d"] {
             assert_eq!(store.write(name, &held(), None), Ok(Written::Done));
         }
-        let mut names: Vec<_> = store.list_by(2).unwrap().records.into_iter().map(|(name, _)| name).collect();
+        let mut names = Vec::new();
+        store.list_by(2, &mut |name, _| names.push(name)).unwrap();
         names.sort();
         assert_eq!(names, ["B", "a", "c", "d d"]);
     }

@@ -17,7 +17,7 @@ use ::mongodb::bson::{Document, doc};
 use ::mongodb::event::EventHandler;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
+use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::network::{self, Host};
 use super::probe::{self, Distance, Tell};
 use super::{Access, BackendError, Finding, Opened, Reached, Url, note_reached};
@@ -126,7 +126,7 @@ impl MongoDb {
             ),
         });
         // Reading shows whether the login is good and the user may read.
-        self.list()?;
+        self.list(&mut |_, _| {})?;
         tell(Finding::good(
             "login",
             match &self.place.login {
@@ -203,22 +203,20 @@ impl CasStore for MongoDb {
         Ok(if updated.matched_count == 1 { Written::Done } else { Written::Conflict })
     }
 
-    fn list(&mut self) -> Result<Listed, BackendError> {
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
         let (now, _) = self.hello()?;
         let collection = self.place.collection.clone();
-        let found = self.ask(Effect::Reads, async |database| {
+        self.ask(Effect::Reads, async |database| {
             let mut cursor = database.collection::<Document>(&collection).find(doc! {}).await?;
-            let mut found = Vec::new();
             while cursor.advance().await? {
-                found.push(cursor.deserialize_current()?);
+                let found: Document = cursor.deserialize_current()?;
+                if let Ok(name) = found.get_str("_id") {
+                    take(name.to_owned(), document::record(&found, name));
+                }
             }
-            Ok(found)
+            Ok(())
         })?;
-        let named = |found: &Document| {
-            let name = found.get_str("_id").ok()?;
-            Some((name.to_owned(), document::record(found, name)))
-        };
-        Ok(Listed { now, records: found.iter().filter_map(named).collect() })
+        Ok(now)
     }
 
     fn disconnect(&mut self) {

@@ -80,12 +80,16 @@ pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Fa
     Ok(answer)
 }
 
-/// Sends statements, and adds the rows of all their answers.
-pub(super) fn read(connection: &mut Conn, statements: &str, rows: &mut Vec<sql::Row>) -> Result<(), mysql::Error> {
+/// Sends statements, and passes the rows of all their answers on as they come.
+pub(super) fn read(
+    connection: &mut Conn,
+    statements: &str,
+    mut take: impl FnMut(sql::Row),
+) -> Result<(), mysql::Error> {
     let mut results = connection.query_iter(statements)?;
     while let Some(result) = results.iter() {
         for row in result {
-            rows.push(cells(row?));
+            take(cells(row?));
         }
     }
     Ok(())

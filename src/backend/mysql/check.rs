@@ -187,7 +187,7 @@ fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, F
 
 fn rows(session: &mut Conn, statement: &str) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    answer::read(session, statement, &mut rows).map_err(|error| Failure::new(error, Step::Lock))?;
+    answer::read(session, statement, |row| rows.push(row)).map_err(|error| Failure::new(error, Step::Lock))?;
     Ok(rows)
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use mysql::Conn;
 use mysql::prelude::Queryable;
 
-use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, Table};
+use super::sql::{self, Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Grant, Wanted};
@@ -51,25 +51,26 @@ impl MySql {
     }
 
     /// Lists rows from a writable server, if there is one among several. A missing table has no rows.
-    fn list(&self, session: &mut Conn, statements: &str, step: Step) -> Result<Listing, Failure> {
-        let mut rows = Vec::new();
-        if let Err(error) = answer::read(session, statements, &mut rows) {
+    fn list(&self, session: &mut Conn, statements: &str, step: Step, take: Take<'_>) -> Result<Timestamp, Failure> {
+        // The first row is about the server.
+        let mut server = None;
+        let each = |row: sql::Row| match &server {
+            Some(_) => take(&row),
+            None => server = Some(row),
+        };
+        if let Err(error) = answer::read(session, statements, each) {
             let failure = Failure::new(error, step);
             if !failure.is(&[errors::NO_TABLE]) {
                 return Err(failure);
             }
             session.query_drop(ROLLBACK).map_err(|error| Failure::new(error, step))?;
         }
-        // The first row is about the server.
-        let rows_of_table = rows.split_off(rows.len().min(1));
-        let server = rows.first();
         let is_read_only =
-            server.and_then(|row| row.text(1)).is_some_and(|value| !matches!(value.as_str(), "0" | "OFF"));
+            server.as_ref().and_then(|row| row.text(1)).is_some_and(|value| !matches!(value.as_str(), "0" | "OFF"));
         if is_read_only && self.servers.hosts.count() > 1 {
             return Err(Failure::of_read_only());
         }
-        let now = server.and_then(|row| row.time(0)).unwrap_or(Timestamp(0));
-        Ok(Listing { now, rows: rows_of_table })
+        Ok(server.and_then(|row| row.time(0)).unwrap_or(Timestamp(0)))
     }
 }
 
@@ -242,13 +243,13 @@ impl Database for MySql {
 
     /// Lists locks. A table that compares names in its own way finds a lock that is spelt differently, as a taking
     /// does; the listed lock then has the requested name.
-    fn locks(&mut self, session: &mut Conn, names: &[&str]) -> Result<Listing, Failure> {
+    fn locks(&mut self, session: &mut Conn, names: &[&str], take: Take<'_>) -> Result<Timestamp, Failure> {
         let names: BTreeSet<&str> = names.iter().copied().collect();
-        self.list(session, &self.tables.locks(&names), Step::Lock)
+        self.list(session, &self.tables.locks(&names), Step::Lock, take)
     }
 
-    fn runs(&mut self, session: &mut Conn, wanted: &Wanted) -> Result<Listing, Failure> {
-        self.list(session, &self.tables.runs(wanted), Step::History)
+    fn runs(&mut self, session: &mut Conn, wanted: &Wanted, take: Take<'_>) -> Result<Timestamp, Failure> {
+        self.list(session, &self.tables.runs(wanted), Step::History, take)
     }
 
     fn create(&mut self, session: &mut Conn, table: Table) -> Result<bool, Failure> {

@@ -116,7 +116,7 @@ fn odd_rows_are_shown_as_far_as_they_can_be() {
     };
     let wanted = Wanted { since: Some(Timestamp::now()), ..Wanted::default() };
     for wanted in [Wanted::default(), wanted] {
-        assert_eq!(backend.runs(&wanted).unwrap().runs, std::slice::from_ref(&odd));
+        assert_eq!(backend.runs(&wanted).unwrap().runs, *std::slice::from_ref(&odd));
     }
 }
 
@@ -175,7 +175,7 @@ fn of_several_servers_one_that_is_read_only_is_passed_over_and_one_alone_answers
     assert_eq!(listed(&mut *open(&both), &["job"]), [held("job", "right")]);
     assert_eq!(change(&mut *open(&both), "job", "right", "next", MINUTE), Kept::Kept);
     assert_eq!(open(&both).make().unwrap().len(), 2);
-    assert_eq!(open(&both).runs(&Wanted::default()).unwrap().runs, []);
+    assert_eq!(open(&both).runs(&Wanted::default()).unwrap().runs, [][..]);
     assert_eq!(listed(&mut *open(&url(&[reader.port()])), &[]), [held("job", "behind")]);
     writable.stop();
     let error = open(&both).locks(&[]).unwrap_err();

@@ -118,7 +118,7 @@ impl Server for Postgres {
 
     fn facts(&mut self, session: &mut Session, table: Table) -> Result<Option<Facts>, Failure> {
         // Settles which schemas the table names mean, as a run does.
-        self.look(session, &NOW, &[])?;
+        self.look(session, &NOW, &[], &mut |_| {})?;
         let name = self.name(table);
         let mut ask =
             |statement: &str, more: &[&str]| self.text(session, statement, &[&[name.as_str()], more].concat());

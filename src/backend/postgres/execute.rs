@@ -1,11 +1,12 @@
 //! Sends statements with the right table names and time limits, and finds the cause of failures.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::super::sql::{self, Cell, History, Listing, TABLES};
+use super::super::sql::{self, History, TABLES, Take};
 use super::session::{Failure, Session};
 use super::statements::{LOCKED, NOW, READ_ONLY, Statement};
 use super::{Postgres, Values, errors};
@@ -27,21 +28,41 @@ const OF_SERVER: usize = 2;
 
 impl Postgres {
     /// Sends a listing or a change, and creates no table. Every answer begins with the server's time and whether it is
-    /// read-only, even if there is nothing else. Returns the time, and the rows that have more columns.
+    /// read-only, even if there is nothing else. Returns the time, and passes on the rows that have more columns.
     pub(super) fn look(
         &mut self,
         session: &mut Session,
         statement: &Statement,
         values: Values<'_>,
-    ) -> Result<Listing, Failure> {
+        take: Take<'_>,
+    ) -> Result<Timestamp, Failure> {
+        let is_empty = Cell::new(true);
+        let mut take = |row: &sql::Row| {
+            is_empty.set(false);
+            take(row);
+        };
         for _ in 0..AGAIN {
-            match self.look_once(session, statement, values) {
-                // A listing, or a change that may be made twice, is repeated on a new connection.
-                Err(failure) if errors::is_end_of_session(&failure) => *session = self.servers.connect()?,
+            match self.look_once(session, statement, values, &mut take) {
+                // A listing, or a change that may be made twice, is repeated on a new connection, but no row of it.
+                Err(failure) if errors::is_end_of_session(&failure) && is_empty.get() => {
+                    *session = self.servers.connect()?;
+                }
                 answer => return answer,
             }
         }
-        self.look_once(session, statement, values)
+        self.look_once(session, statement, values, &mut take)
+    }
+
+    /// Sends a listing or a change of one row, whose only column says whether something is so.
+    pub(super) fn holds(
+        &mut self,
+        session: &mut Session,
+        statement: &Statement,
+        values: Values<'_>,
+    ) -> Result<bool, Failure> {
+        let mut is_so = false;
+        self.look(session, statement, values, &mut |row| is_so = row.number(0) == Some(1))?;
+        Ok(is_so)
     }
 
     fn look_once(
@@ -49,20 +70,27 @@ impl Postgres {
         session: &mut Session,
         statement: &Statement,
         values: Values<'_>,
-    ) -> Result<Listing, Failure> {
-        let rows = match self.query(session, statement, History::Without, values) {
+        take: Take<'_>,
+    ) -> Result<Timestamp, Failure> {
+        let (mut now, mut is_read_only) = (None, false);
+        let mut each = |row: Row| {
+            is_read_only |= row.try_get(1).unwrap_or(false);
+            now = now.or_else(|| cells(&row, 0).time(0));
+            if row.len() > OF_SERVER && !is_read_only {
+                take(&cells(&row, OF_SERVER));
+            }
+        };
+        match self.each(session, statement, History::Without, values, &mut each) {
             // A standby need not have the table yet.
             Err(failure) if errors::is(&failure, errors::NO_TABLE) => {
-                self.query(session, &NOW, History::Without, &[])?
+                self.each(session, &NOW, History::Without, &[], &mut each)?;
             }
             answer => answer?,
-        };
-        if rows.iter().any(|row| row.try_get(1).unwrap_or(false)) {
+        }
+        if is_read_only {
             return Err(self.sort(session, Failure::ReadOnly));
         }
-        let now = rows.first().and_then(|row| cells(row, 0).time(0)).unwrap_or(Timestamp(0));
-        let rows = rows.iter().filter(|row| row.len() > OF_SERVER).map(|row| cells(row, OF_SERVER)).collect();
-        Ok(Listing { now, rows })
+        Ok(now.unwrap_or(Timestamp(0)))
     }
 
     /// Sends an operation. The statement names the schemas of its tables if another client may have changed the
@@ -74,20 +102,40 @@ impl Postgres {
         history: History,
         values: Values<'_>,
     ) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        self.each(session, statement, history, values, &mut |row| rows.push(row))?;
+        Ok(rows)
+    }
+
+    /// Does the same, and passes the rows on as they come. A failure may come after rows.
+    fn each(
+        &mut self,
+        session: &mut Session,
+        statement: &Statement,
+        history: History,
+        values: Values<'_>,
+        take: &mut dyn FnMut(Row),
+    ) -> Result<(), Failure> {
         if session.is_lent() && !self.tables.are_placed() {
             self.place(session)?;
         }
+        let is_empty = Cell::new(true);
+        let mut take = |row| {
+            is_empty.set(false);
+            take(row);
+        };
         loop {
             let (only_for, placed) = (session.only_for(), self.tables.are_placed());
             let full = self.tables.operation(statement, history, only_for);
-            let answer = self.send(session, &full, values);
+            let limit = self.limit(session);
+            let answer = session.each(&full, values, limit, &mut take).map_err(|failure| self.sort(session, failure));
             if placed || session.is_own() {
                 return self.answered(answer);
             }
             match answer {
-                Ok(rows) if !rows.is_empty() => {
+                Ok(()) if !is_empty.get() => {
                     session.served_by_own();
-                    return self.answered(Ok(rows));
+                    return self.answered(Ok(()));
                 }
                 Err(failure) if !errors::is(&failure, errors::NO_TABLE) => return Err(failure),
                 // No row or no table: the lock is lost, the table is missing, or the session is not shedlock's own.
@@ -170,10 +218,10 @@ pub(super) fn cells(row: &Row, from: usize) -> sql::Row {
         row.try_get::<_, Option<T>>(column).ok().flatten()
     }
     let cell = |column: usize| match *row.columns()[column].type_() {
-        Type::BOOL => value::<bool>(row, column).map(|is| Cell::Number(is.into())),
-        Type::INT8 => value(row, column).map(Cell::Number),
-        Type::FLOAT8 => value(row, column).map(Cell::Seconds),
-        _ => value(row, column).map(Cell::Text),
+        Type::BOOL => value::<bool>(row, column).map(|is| sql::Cell::Number(is.into())),
+        Type::INT8 => value(row, column).map(sql::Cell::Number),
+        Type::FLOAT8 => value(row, column).map(sql::Cell::Seconds),
+        _ => value(row, column).map(sql::Cell::Text),
     };
-    sql::Row((from..row.len()).map(|column| cell(column).unwrap_or(Cell::Nothing)).collect())
+    sql::Row((from..row.len()).map(|column| cell(column).unwrap_or(sql::Cell::Nothing)).collect())
 }

@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, Table};
+use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
 use super::{Access, Acquired, BackendError, ErrorClass, Kept, Opened, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Holder, Wanted};
-use crate::system::Moment;
+use crate::system::{Moment, Timestamp};
 use answer::{End, Interval, ending, read};
 use connect::Servers;
 use session::{Failure, Session};
@@ -265,22 +265,21 @@ impl Database for Postgres {
             (&change.to, Type::TEXT),
             (&Interval(change.left), Type::INTERVAL),
         ];
-        let Listing { rows, .. } = self.look(session, &CHANGE, values)?;
-        Ok(Kept::if_so(rows.first().and_then(|row| row.number(0)) == Some(1)))
+        self.holds(session, &CHANGE, values).map(Kept::if_so)
     }
 
-    fn locks(&mut self, session: &mut Session, names: &[&str]) -> Result<Listing, Failure> {
+    fn locks(&mut self, session: &mut Session, names: &[&str], take: Take<'_>) -> Result<Timestamp, Failure> {
         let names = (!names.is_empty()).then_some(names);
-        self.look(session, &LIST, &[(&names, Type::TEXT_ARRAY)])
+        self.look(session, &LIST, &[(&names, Type::TEXT_ARRAY)], take)
     }
 
-    fn runs(&mut self, session: &mut Session, wanted: &Wanted) -> Result<Listing, Failure> {
+    fn runs(&mut self, session: &mut Session, wanted: &Wanted, take: Take<'_>) -> Result<Timestamp, Failure> {
         let names = (!wanted.names.is_empty()).then_some(&wanted.names);
         let since = wanted.since.map(|since| i64::try_from(since.0).unwrap_or(i64::MAX));
         let (of_each, limit) = (wanted.of_each.map(i64::from), wanted.limit.map(i64::from));
         let values: Values<'_> =
             &[(&names, Type::TEXT_ARRAY), (&since, Type::INT8), (&of_each, Type::INT8), (&limit, Type::INT8)];
-        self.look(session, &RUNS, values)
+        self.look(session, &RUNS, values, take)
     }
 
     fn create(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
@@ -316,10 +315,9 @@ impl Database for Postgres {
 
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
         // Settles which schemas the table names mean.
-        self.look(session, &NOW, &[])?;
+        self.look(session, &NOW, &[], &mut |_| {})?;
         let name = self.name(table);
-        let Listing { rows, .. } = self.look(session, &TABLE_IS_THERE, &[(&name, Type::TEXT)])?;
-        Ok(rows.first().and_then(|row| row.number(0)) == Some(1))
+        self.holds(session, &TABLE_IS_THERE, &[(&name, Type::TEXT)])
     }
 }
 

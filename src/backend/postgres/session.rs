@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_core::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -154,10 +155,30 @@ impl Session {
         values: &[(&(dyn ToSql + Sync), Type)],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        self.each(statement, values, limit, &mut |row| rows.push(row))?;
+        Ok(rows)
+    }
+
+    /// Does the same, and passes the rows on as they come. A failure may come after rows.
+    pub(super) fn each(
+        &mut self,
+        statement: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+        limit: Duration,
+        take: &mut dyn FnMut(Row),
+    ) -> Result<(), Failure> {
         let Self { runtime, client, cancel, unreplicated, .. } = self;
         unreplicated.store(false, Ordering::Relaxed);
-        let answer = runtime.block_on(limited(client.query_typed(statement, values), limit, cancel));
-        answer.map_err(|failure| locked(failure, statement))
+        let rows = async {
+            let values = values.iter().map(|(value, kind)| (*value, kind.clone()));
+            let mut rows = pin!(client.query_typed_raw(statement, values).await?);
+            while let Some(row) = poll_fn(|context| rows.as_mut().poll_next(context)).await {
+                take(row?);
+            }
+            Ok(())
+        };
+        runtime.block_on(limited(rows, limit, cancel)).map_err(|failure| locked(failure, statement))
     }
 
     /// Returns whether the server executed the last statement, but stopped waiting for its standby before that had it

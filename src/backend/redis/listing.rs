@@ -11,10 +11,10 @@ use serde_json::Value as Json;
 
 use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
-use super::scan::escaped;
-use super::{Beside, CHANGE, LIST, Redis, errors, millis};
+use super::scan::{HISTORIES, RECORDS, VALUES, escaped};
+use super::{Beside, CHANGE, LIST, Redis, errors, millis, strange};
 use crate::backend::{Admin, BackendError, Finding, Kept};
-use crate::lock::{Change, Lock, LockState, Locks, RunRecord, Runs, Wanted};
+use crate::lock::{Change, Lock, LockState, Locks, Order, RunList, RunRecord, Runs, Wanted};
 use crate::system::Timestamp;
 
 /// The output of `shedlock schema`; `{rights}` stands for the additional rights on a cluster.
@@ -54,13 +54,16 @@ impl Redis {
         }
         let now = self.now()?;
         let tokens: Vec<String> = keys.iter().map(|key| Beside::Token.key(key)).collect();
-        let tokens = self.network.read(&tokens, |key| vec![cmd("GET").arg(key).clone()])?;
-        let known = |token: &[Value]| match token {
-            [Value::BulkString(_)] => Known::ByItsRuns,
-            _ => Known::Perhaps,
-        };
-        let known = names.iter().zip(&tokens).map(|(name, token)| ((*name).to_owned(), known(token)));
-        self.look_at(now, known.collect())
+        let mut known: BTreeMap<String, Known> =
+            names.iter().map(|name| ((*name).to_owned(), Known::Perhaps)).collect();
+        let question = |key: &str| vec![cmd("GET").arg(key).clone()];
+        self.network.read(&tokens, VALUES, question, |place, token| {
+            if let [Value::BulkString(_)] = token.as_slice() {
+                known.insert(names[place].to_owned(), Known::ByItsRuns);
+            }
+            Ok(())
+        })?;
+        self.look_at(now, known)
     }
 
     fn list_all(&mut self) -> Result<Locks, BackendError> {
@@ -78,19 +81,21 @@ impl Redis {
 
     /// Reads the locks of these names.
     fn look_at(&mut self, now: Timestamp, known: BTreeMap<String, Known>) -> Result<Locks, BackendError> {
-        let keys = known.keys().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
+        let known: Vec<(String, Known)> = known.into_iter().collect();
+        let keys = known.iter().map(|(name, _)| self.key(name)).collect::<Result<Vec<_>, _>>()?;
         let question = |key: &str| vec![cmd("GET").arg(key).clone(), cmd("PTTL").arg(key).clone()];
-        let answers = self.network.read(&keys, question)?;
         let mut locks = Vec::new();
-        for ((name, known), answer) in known.into_iter().zip(answers) {
+        self.network.read(&keys, VALUES, question, |place, answer| {
+            let (name, known) = &known[place];
             let state = match answer.first() {
                 Some(Value::ServerError(refusal)) if errors::code(refusal) != "WRONGTYPE" => {
                     return Err(errors::of_answer(refusal).named(&self.address));
                 }
-                _ => of_look(now, &answer).or_else(|| (known == Known::ByItsRuns).then(free)),
+                _ => of_look(now, &answer).or_else(|| (*known == Known::ByItsRuns).then(free)),
             };
-            locks.extend(state.map(|state| Lock { name, state }));
-        }
+            locks.extend(state.map(|state| Lock { name: name.clone(), state }));
+            Ok(())
+        })?;
         Ok(Locks { now, locks })
     }
 
@@ -127,26 +132,32 @@ impl Admin for Redis {
             let found = keys.iter().filter_map(|key| self.name_beside(key, &[Beside::History]));
             names.extend(found.map(str::to_owned));
         }
+        let names: Vec<String> = names.into_iter().collect();
         let keys = names.iter().map(|name| self.key(name)).collect::<Result<Vec<_>, _>>()?;
         let histories: Vec<String> = keys.iter().map(|key| Beside::History.key(key)).collect();
         let newest = [wanted.limit, wanted.of_each].into_iter().flatten().min().filter(|_| wanted.since.is_none());
         let first = newest.map_or(0, |newest| -i64::from(newest.max(1)));
         let question = |key: &str| vec![cmd("ZRANGE").arg(key).arg(first).arg(-1).clone()];
-        let mut runs = Vec::new();
-        for ((answers, name), key) in self.network.read(&histories, question)?.into_iter().zip(&names).zip(&keys) {
+        let mut runs = RunList::default();
+        let at_once = newest.map_or(HISTORIES, |newest| (RECORDS / newest.max(1) as usize).clamp(1, VALUES));
+        self.network.read(&histories, at_once, question, |place, answers| {
             match answers.as_slice() {
                 // A listing of all locks skips a key that is not a history.
                 [Value::ServerError(refusal)] if wanted.names.is_empty() && errors::code(refusal) == "WRONGTYPE" => {}
-                [Value::Array(members)] => runs.extend(members.iter().filter_map(|member| run(member, name))),
+                [Value::Array(members)] => {
+                    let found = members.iter().filter_map(|member| run(member, &names[place]));
+                    found.filter(|run| wanted.includes(run)).for_each(|run| runs.push(run));
+                }
                 [Value::ServerError(refusal)] if errors::is_denied(refusal) || errors::code(refusal) == "WRONGTYPE" => {
                     let why = format!("{} {}", refusal.code(), refusal.details().unwrap_or_default());
-                    return Err(self.no_history(key, &why));
+                    return Err(errors::of_history(&keys[place], &self.space, &why).named(&self.address));
                 }
                 [Value::ServerError(refusal)] => return Err(errors::of_answer(refusal).named(&self.address)),
-                other => return Err(self.strange(&Value::Array(other.to_vec()))),
+                other => return Err(strange(&self.address, &Value::Array(other.to_vec()))),
             }
-        }
-        Ok(Runs { now, runs: wanted.select(runs, |run| (run.started_at, run.token)) })
+            Ok(())
+        })?;
+        Ok(Runs { now, runs: wanted.select(runs, Order::Beginning) })
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
@@ -378,7 +389,7 @@ mod tests {
         }
         // Some runs began in the same millisecond.
         let ran = |wanted: &Wanted| {
-            let runs = open(&url).runs(wanted).unwrap().runs;
+            let runs: Vec<RunRecord> = open(&url).runs(wanted).unwrap().runs.iter().collect();
             assert!(runs.is_sorted_by_key(|run| std::cmp::Reverse(run.started_at)), "{runs:?}");
             let mut names: Vec<_> = runs.into_iter().map(|run| run.name).collect();
             names.sort();
@@ -593,7 +604,8 @@ mod tests {
         database.cli(&["zadd", history, "7", odd]);
         let runs = backend.runs(&of("job")).unwrap().runs;
         assert_eq!(runs.iter().map(|run| run.token).collect::<Vec<_>>(), [token, 7]);
-        assert_eq!((runs[1].name.as_str(), runs[1].started_at, runs[1].exit_code), ("job", None, None));
+        let odd = runs.get(1);
+        assert_eq!((odd.name.as_str(), odd.started_at, odd.exit_code), ("job", None, None));
         // A run without an end may be older than one that ended before the time.
         for record in ["{\"token\":1}", "{\"token\":2,\"ended_at\":\"2026-01-31T18:00:00.000Z\"}"] {
             database.cli(&["zadd", "{job-lock:default:lost}:history", &record[9..10], record]);

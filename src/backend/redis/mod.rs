@@ -180,9 +180,13 @@ impl Redis {
     }
 
     fn strange(&self, answer: &Value) -> BackendError {
-        let shown: String = format!("{answer:?}").chars().take(SHOWN).collect();
-        BackendError::permanent(format!("backend {}: not an answer to a script: {shown}", self.address)).ambiguous()
+        strange(&self.address, answer)
     }
+}
+
+fn strange(address: &str, answer: &Value) -> BackendError {
+    let shown: String = format!("{answer:?}").chars().take(SHOWN).collect();
+    BackendError::permanent(format!("backend {address}: not an answer to a script: {shown}")).ambiguous()
 }
 
 impl Backend for Redis {

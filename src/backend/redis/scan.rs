@@ -14,8 +14,12 @@ use super::link::{Link, Peer};
 /// Number of keys that a server scans per command, before it serves other clients.
 const STRIDE: usize = 1000;
 
-/// Number of keys that are read in one go.
-const PIPELINE: usize = 500;
+/// Number of keys whose values are read in one go.
+pub(super) const VALUES: usize = 500;
+
+/// Number of records that are read in one go, and of histories whose number of records is unknown.
+pub(super) const RECORDS: usize = 10_000;
+pub(super) const HISTORIES: usize = 10;
 
 /// Hint with the rights needed besides those to locks.
 const RIGHTS: &str = "to list all locks, the user needs more rights: ACL SETUSER USER +scan";
@@ -39,14 +43,15 @@ impl Network {
         Ok(keys)
     }
 
-    /// Reads from each key with the commands of `question`, and returns the answers by the position of the key.
-    /// Errors of the server are among them.
+    /// Reads from each key with the commands of `question`, this many in one go, and passes on the position of the key with
+    /// the answers, in no order. Errors of the server are among them.
     pub(super) fn read(
         &mut self,
         keys: &[String],
+        at_once: usize,
         question: impl Fn(&str) -> Vec<Cmd>,
-    ) -> Result<Vec<Vec<Value>>, BackendError> {
-        let mut answers = vec![Vec::new(); keys.len()];
+        mut take: impl FnMut(usize, Vec<Value>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         // Hosts to query, each with the positions of its keys; the first round sends all to the current connection.
         let mut rounds = vec![(None, Asking::No, (0..keys.len()).collect::<Vec<_>>())];
         for _ in 0..=REDIRECTIONS {
@@ -56,7 +61,7 @@ impl Network {
                     None => self.link()?,
                     Some(host) => Link::open(host, Peer::Server, self.terms(), self.terms().timeout)?,
                 };
-                for places in places.chunks(PIPELINE) {
+                for places in places.chunks(at_once) {
                     let commands: Vec<Vec<Cmd>> = places.iter().map(|place| question(&keys[*place])).collect();
                     let found = pipeline(&mut link, &commands, asking).inspect_err(|_| self.look_elsewhere())?;
                     for (place, found) in places.iter().zip(found) {
@@ -64,14 +69,14 @@ impl Network {
                             Some((host, asking)) => {
                                 moved.entry((host.name, host.port, asking == Asking::Yes)).or_default().push(*place);
                             }
-                            None => answers[*place] = found,
+                            None => take(*place, found)?,
                         }
                     }
                 }
                 self.keep(link);
             }
             if moved.is_empty() {
-                return Ok(answers);
+                return Ok(());
             }
             rounds = moved
                 .into_iter()

@@ -60,11 +60,8 @@ impl Explained {
     }
 }
 
-/// Rows of a listing, and the server's time.
-pub(in crate::backend) struct Listing {
-    pub(in crate::backend) now: Timestamp,
-    pub(in crate::backend) rows: Vec<Row>,
-}
+/// Receives the rows of a listing as they come, since there may be very many.
+pub(in crate::backend) type Take<'a> = &'a mut dyn FnMut(&Row);
 
 /// A kind of SQL server: its statements, sessions and errors.
 pub(in crate::backend) trait Database: Send {
@@ -135,10 +132,21 @@ pub(in crate::backend) trait Database: Send {
         history: History,
     ) -> Result<Reply<Kept>, Self::Failure>;
     fn change(&mut self, session: &mut Self::Session, change: &Change) -> Result<Kept, Self::Failure>;
-    /// Lists locks as rows of name, owner, since, until, whether the lock is held, and for how long.
-    fn locks(&mut self, session: &mut Self::Session, names: &[&str]) -> Result<Listing, Self::Failure>;
-    /// Lists runs as rows of id, name, owner, host, begin, end, exit code and outcome.
-    fn runs(&mut self, session: &mut Self::Session, wanted: &Wanted) -> Result<Listing, Self::Failure>;
+    /// Lists locks as rows of name, owner, since, until, whether the lock is held, and for how long. Returns the server's
+    /// time. No row may come before a failure that the operation survives.
+    fn locks(
+        &mut self,
+        session: &mut Self::Session,
+        names: &[&str],
+        take: Take<'_>,
+    ) -> Result<Timestamp, Self::Failure>;
+    /// Lists runs as rows of id, name, owner, host, begin, end, exit code and outcome, in the same way.
+    fn runs(
+        &mut self,
+        session: &mut Self::Session,
+        wanted: &Wanted,
+        take: Take<'_>,
+    ) -> Result<Timestamp, Self::Failure>;
 
     /// Creates a table; `false` if another process created it at the same time.
     fn create(&mut self, session: &mut Self::Session, table: Table) -> Result<bool, Self::Failure>;

@@ -15,13 +15,13 @@ mod survey;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Remark, Reply, Tell};
-use crate::lock::{Change, Claim, Closing, Locks, Purpose, Runs, Wanted};
+use crate::lock::{Change, Claim, Closing, Locks, Purpose, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(super) use check::{Diagnose, Facts};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) use columns::Column;
 pub(super) use columns::Dialect;
-pub(super) use database::{Database, Explained, Fault, History, Listing, Making, TABLES, Table};
+pub(super) use database::{Database, Explained, Fault, History, Making, TABLES, Table, Take};
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;
 pub(super) use rows::{Cell, Row};
@@ -115,28 +115,33 @@ impl<D: Database> Backend for SqlLocks<D> {
     }
 
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError> {
-        let none = Listing { now: Timestamp::now(), rows: Vec::new() };
-        let work = |database: &mut D, session: &mut D::Session, _| database.locks(session, names);
-        let Listing { now, rows } = self.perform(History::Without, Absent::Answer(none), work)?;
-        let mut locks: Vec<_> = rows.iter().filter_map(Row::lock).collect();
-        locks.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Locks { now, locks })
+        let none = Locks { now: Timestamp::now(), locks: Vec::new() };
+        let work = |database: &mut D, session: &mut D::Session, _| {
+            let mut locks = Vec::new();
+            let now = database.locks(session, names, &mut |row| locks.extend(row.lock()))?;
+            Ok(Locks { now, locks })
+        };
+        let mut found = self.perform(History::Without, Absent::Answer(none), work)?;
+        found.locks.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(found)
     }
 }
 
 impl<D: Diagnose> Admin for SqlLocks<D> {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
-        let none = Listing { now: Timestamp::now(), rows: Vec::new() };
+        let none = Runs { now: Timestamp::now(), runs: RunList::default() };
         let work = |database: &mut D, session: &mut D::Session, _| {
-            database.runs(session, wanted).map_err(|failure| match database.explain(&failure) {
+            let mut runs = RunList::default();
+            let take: Take<'_> = &mut |row| row.run().into_iter().for_each(|run| runs.push(run));
+            let now = database.runs(session, wanted, take).map_err(|failure| match database.explain(&failure) {
                 found if found.fault == Fault::History => {
                     Self::no_history(database, &found.said, found.lacks("SELECT")).into()
                 }
                 _ => failure,
-            })
+            })?;
+            Ok(Runs { now, runs })
         };
-        let Listing { now, rows } = self.perform(History::Without, Absent::Answer(none), work)?;
-        Ok(Runs { now, runs: rows.iter().filter_map(Row::run).collect() })
+        self.perform(History::Without, Absent::Answer(none), work)
     }
 
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {

@@ -55,6 +55,21 @@ pub(super) fn query<T>(
     values: &[(&str, Value)],
     read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
+    let mut found = Vec::new();
+    each(connection, statement, values, |row| {
+        found.push(read(row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Does the same, and keeps no row.
+pub(super) fn each(
+    connection: &Connection,
+    statement: &str,
+    values: &[(&str, Value)],
+    mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let mut prepared = connection.prepare(statement)?;
     for (key, value) in values {
         if let Some(index) = prepared.parameter_index(key)? {
@@ -62,11 +77,10 @@ pub(super) fn query<T>(
         }
     }
     let mut rows = prepared.raw_query();
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(read(row)?);
+        take(row)?;
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Runs a query whose only parameter is the name of a table.

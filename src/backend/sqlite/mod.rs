@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::sql::{Database, Explained, Fault, History, Listing, Making, SqlLocks, TABLES, Table};
+use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, TABLES, Table, Take};
 use super::url::percent_decode;
 use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Wanted};
@@ -117,7 +117,7 @@ impl Sqlite {
     }
 
     /// Runs `work` without adding columns: if ours are missing, repeats it with those of the Java library only.
-    fn leaving_the_form<T>(&self, work: impl Fn(&Statements<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn leaving_the_form<T>(&self, mut work: impl FnMut(&Statements<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut statements = self.statements(History::Without);
         match work(&statements) {
             Err(failure) if failure.is_of_form() => {
@@ -271,14 +271,14 @@ impl Database for Sqlite {
         self.leaving_the_form(|statements| statements.change(session, change))
     }
 
-    fn locks(&mut self, session: &mut Connection, names: &[&str]) -> Result<Listing, Failure> {
-        let rows = self.leaving_the_form(|statements| statements.list(session, names))?;
-        Ok(Listing { now: Timestamp::now(), rows })
+    fn locks(&mut self, session: &mut Connection, names: &[&str], take: Take<'_>) -> Result<Timestamp, Failure> {
+        self.leaving_the_form(|statements| statements.list(session, names, take))?;
+        Ok(Timestamp::now())
     }
 
-    fn runs(&mut self, session: &mut Connection, wanted: &Wanted) -> Result<Listing, Failure> {
-        let rows = self.statements(History::With).runs(session, wanted).map_err(Failure::History)?;
-        Ok(Listing { now: Timestamp::now(), rows })
+    fn runs(&mut self, session: &mut Connection, wanted: &Wanted, take: Take<'_>) -> Result<Timestamp, Failure> {
+        self.statements(History::With).runs(session, wanted, take).map_err(Failure::History)?;
+        Ok(Timestamp::now())
     }
 
     fn create(&mut self, session: &mut Connection, table: Table) -> Result<bool, Failure> {

@@ -272,7 +272,7 @@ fn who_looks_makes_nothing() {
     for path in [place.path(), directory.join("locks.db")] {
         let mut backend = Sqlite::at_default_place(path).backend;
         assert_eq!(backend.locks(&[]).unwrap().locks, []);
-        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, []);
+        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, [][..]);
         assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(Kept::Lost));
         backend.disconnect();
         backend.schema();
@@ -288,7 +288,7 @@ fn who_looks_makes_nothing() {
     place.sql("CREATE TABLE t (x)");
     let mut backend = place.open();
     assert_eq!(backend.locks(&["job"]).unwrap().locks, []);
-    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, []);
+    assert_eq!(backend.runs(&Wanted::default()).unwrap().runs, [][..]);
     assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(Kept::Lost));
     assert_eq!(place.sql("SELECT name FROM sqlite_schema"), "t");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
 
-use super::super::sql::{self, History};
-use super::execute::{Failure, atomically, cells, json, modifier, query, time};
+use super::super::sql::{History, Take};
+use super::execute::{Failure, atomically, cells, each, json, modifier, query, time};
 use super::history;
 use crate::backend::Kept;
 use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
@@ -239,19 +239,19 @@ impl Statements<'_> {
         Ok(kept(connection.changes()))
     }
 
-    pub(super) fn list(&self, connection: &Connection, names: &[&str]) -> Result<Vec<sql::Row>, Failure> {
+    pub(super) fn list(&self, connection: &Connection, names: &[&str], take: Take<'_>) -> Result<(), Failure> {
         let values = [(":names", json(names)), (":boot", self.boot.map(str::to_owned).into())];
-        Ok(query(connection, &self.fill(LIST), &values, |row| cells(row, [2, 3]))?)
+        Ok(each(connection, &self.fill(LIST), &values, |row| cells(row, [2, 3]).map(|row| take(&row)))?)
     }
 
-    pub(super) fn runs(&self, connection: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<sql::Row>> {
+    pub(super) fn runs(&self, connection: &Connection, wanted: &Wanted, take: Take<'_>) -> rusqlite::Result<()> {
         let values = [
             (":names", json(&wanted.names)),
             (":since", wanted.since.map(|since| since.to_string()).into()),
             (":of_each", wanted.of_each.into()),
             (":limit", wanted.limit.into()),
         ];
-        query(connection, &self.fill(RUNS), &values, |row| cells(row, [4, 5]))
+        each(connection, &self.fill(RUNS), &values, |row| cells(row, [4, 5]).map(|row| take(&row)))
     }
 
     /// Runs a statement for a claim and returns its first row.

@@ -1,7 +1,7 @@
 //! All locks, the nodes that they need, and the commands that create these by hand.
 
 use super::super::BackendError;
-use super::super::cas::{Listed, Record};
+use super::super::cas::Take;
 use super::wire::{self, Answer, Request};
 use super::{ZooKeeper, errors, path, record};
 use crate::system::Timestamp;
@@ -19,8 +19,8 @@ const SCHEMA: &str = "\
 ";
 
 impl ZooKeeper {
-    /// Returns the records of all locks. A user who may only read sees them as well; then the time is this host's.
-    pub(super) fn list_all(&mut self) -> Result<Listed, BackendError> {
+    /// Passes on the records of all locks. A user who may only read sees them as well; then the time is this host's.
+    pub(super) fn list_all(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
         let answers = self.ask(&[self.clock(), Request::children(&self.root)])?;
         let [time, children] = <[Answer; 2]>::try_from(answers).map_err(|_| errors::strange())?;
         let now = match time {
@@ -28,23 +28,18 @@ impl ZooKeeper {
             Err(errors::NO_NODE | errors::NO_AUTH) => Timestamp::now(),
             Err(code) => return Err(self.refused(code, &self.root)),
         };
-        let mut records = Vec::new();
         let mut nodes = self.children(children, "")?;
         while !nodes.is_empty() {
             let rest = nodes.split_off(nodes.len().min(AT_ONCE));
-            let below = self.list_each(&nodes, &mut records)?;
+            let below = self.list_each(&nodes, take)?;
             nodes = rest;
             nodes.extend(below);
         }
-        Ok(Listed { now, records })
+        Ok(now)
     }
 
     /// Reads these locks, and returns the nodes below them that are locks too.
-    fn list_each(
-        &mut self,
-        nodes: &[String],
-        records: &mut Vec<(String, Record)>,
-    ) -> Result<Vec<String>, BackendError> {
+    fn list_each(&mut self, nodes: &[String], take: Take<'_>) -> Result<Vec<String>, BackendError> {
         let requests = nodes.iter().flat_map(|node| {
             let lock = format!("{}/{node}", self.root);
             let own = format!("{lock}/{}", path::STATE);
@@ -67,7 +62,7 @@ impl ZooKeeper {
             if state.is_some() || found.data != Timestamp(0).to_string().as_bytes() {
                 let name = path::to_name(node);
                 let record = record(&name, &found, state.as_ref());
-                records.push((name, record));
+                take(name, record);
             }
         }
         Ok(below)

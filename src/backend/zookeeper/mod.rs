@@ -18,7 +18,7 @@ mod wire;
 
 use std::time::Duration;
 
-use super::cas::{CasLocks, CasStore, Listed, Read, Record, Written};
+use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::hosts::Hosts;
 use super::network::{self, Authority};
 use super::tls::Tls;
@@ -266,8 +266,8 @@ impl CasStore for ZooKeeper {
         }
     }
 
-    fn list(&mut self) -> Result<Listed, BackendError> {
-        self.list_all()
+    fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
+        self.list_all(take)
     }
 
     fn disconnect(&mut self) {

@@ -1,6 +1,7 @@
 //! `status` and `history` on every backend: what they say of locks in every state and of runs of every kind, and what they leave
 //! alone.
 
+mod memory;
 mod odd;
 pub(crate) mod schemas;
 mod screens;
