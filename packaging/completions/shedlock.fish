@@ -52,7 +52,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l every -d 'Run 
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l on-failure -d 'What to do with the lock when the job failed [default: at-least]' -r -f -a "at-least\t''
 release\t''
 hold\t''"
-complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 100]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 1000]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l success-codes -d 'The job\'s exit codes that count as success [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s w -l wait -d 'Wait up to DURATION, or `forever`, for a held lock [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l splay -d 'Sleep first, for a random time up to DURATION [default: 0]' -r -f
@@ -141,7 +141,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -s h -l help -
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l name -d 'The name of the lock' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l at-most -d 'The longest time that the lock is held, at least 1s' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l at-least -d 'Keep the lock for at least DURATION after it was taken, even if it is released sooner [default: 0]' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 100]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 1000]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s w -l wait -d 'Wait up to DURATION, or `forever`, for a held lock [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit with N when another owner holds the lock [default: 1]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l backend -d 'Where locks live' -r -f
@@ -157,7 +157,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s v -l verbo
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l exit-code -d 'The exit code of the work under the lock, for the history [default: a success without a code]' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 100]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 1000]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend -d 'Where locks live' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend-file -d 'Read the backend\'s URL from FILE, for example a mounted secret' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend-timeout -d 'Give up if the backend cannot be reached within DURATION [default: 10s]' -r -f

@@ -67,6 +67,9 @@ macro_rules! conformance {
             an_unused_taking_leaves_no_record
             only_the_last_runs_are_kept
             a_late_release_keeps_no_more_runs_than_another
+            a_long_history_is_pruned_now_and_then
+            a_history_gets_shorter_when_fewer_runs_are_to_be_kept
+            hosts_that_keep_different_numbers_of_runs_agree_on_the_newest
             releasing_again_changes_no_record
             names_have_histories_of_their_own
             a_missing_history_is_made_beside_a_table_made_for_java
@@ -988,6 +991,61 @@ pub(super) fn a_late_release_keeps_no_more_runs_than_another(store: &dyn Store) 
     let next = take(&mut *open(store), &claim("job", 2, MINUTE));
     release(&mut *backend, &late, Duration::ZERO);
     assert_eq!(tokens(store, "job"), [next.token.unwrap()]);
+}
+
+pub(super) fn a_long_history_is_pruned_now_and_then(store: &dyn Store) {
+    // The chance is one in two, and the owner's number decides.
+    const KEEP: u32 = 40;
+    let mut backend = open(store);
+    let run = |backend: &mut dyn Admin, owner| run(backend, &Claim { keep: KEEP, ..claim("job", owner, MINUTE) });
+    let mut runs: Vec<u64> = (1..=40).map(|owner| run(&mut *backend, owner)).collect();
+    runs.reverse();
+    assert_eq!(tokens(store, "job"), runs);
+    // Pruning costs nothing where all runs are in one record, or in a set that knows their ranks.
+    let each_time = store.in_one_record() || store.url().starts_with("redis");
+    for (owner, surplus) in [(41, 1), (43, 2), (42, 0), (44, 0), (45, 1), (46, 0)] {
+        runs.insert(0, run(&mut *backend, owner));
+        let kept = KEEP as usize + if each_time { 0 } else { surplus };
+        assert_eq!(tokens(store, "job"), runs[..kept], "after {owner}");
+        runs.truncate(kept);
+    }
+    // One that comes late, and has nothing to close, prunes as well.
+    for owner in [47, 49] {
+        runs.insert(0, run(&mut *backend, owner));
+    }
+    let late = Claim { keep: KEEP, ..claim("job", 48, Duration::from_millis(50)) };
+    let token = take(&mut *backend, &late).token.unwrap();
+    runs.insert(0, token);
+    wait_until_over(store, "job");
+    runs.insert(0, run(&mut *open(store), 51));
+    release(&mut *backend, &late, Duration::ZERO);
+    assert_eq!(tokens(store, "job"), runs[..KEEP as usize]);
+    assert_eq!(record(store, &late).outcome.as_deref(), Some("success"));
+}
+
+pub(super) fn a_history_gets_shorter_when_fewer_runs_are_to_be_kept(store: &dyn Store) {
+    let mut backend = open(store);
+    let mut runs: Vec<u64> =
+        (1..=14).map(|owner| run(&mut *backend, &Claim { keep: 1000, ..claim("job", owner, MINUTE) })).collect();
+    assert_eq!(tokens(store, "job").len(), 14);
+    runs.push(run(&mut *backend, &Claim { keep: 10, ..claim("job", 15, MINUTE) }));
+    runs.reverse();
+    assert_eq!(tokens(store, "job"), runs[..10]);
+}
+
+pub(super) fn hosts_that_keep_different_numbers_of_runs_agree_on_the_newest(store: &dyn Store) {
+    let (mut many, mut few) = (open(store), open(store));
+    let mut runs = Vec::new();
+    let mut next = 0;
+    for (keep, left) in [(1000, [1, 2, 3]), (2, [2; 3]), (1000, [3, 4, 5])] {
+        let backend = if keep == 2 { &mut few } else { &mut many };
+        for left in left {
+            next += 1;
+            runs.insert(0, run(&mut **backend, &Claim { keep, ..claim("job", next, MINUTE) }));
+            runs.truncate(left);
+            assert_eq!(tokens(store, "job"), runs, "after {next}");
+        }
+    }
 }
 
 pub(super) fn releasing_again_changes_no_record(store: &dyn Store) {

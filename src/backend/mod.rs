@@ -82,8 +82,8 @@ pub(crate) trait Backend: Send {
     fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError>;
 
     /// Gives the lock back if this owner still holds it. The lock stays held until `hold` after it was taken, with the owner
-    /// marked as ended; a repeated release gets the same answer. Closes the run's record even if the lock is lost, and removes the
-    /// oldest records beyond `claim.keep`.
+    /// marked as ended; a repeated release gets the same answer. Closes the run's record even if the lock is lost. Removes the
+    /// oldest records beyond `claim.keep`, at least when [`Claim::prunes`].
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError>;
 
     /// Closes the connection. The next operation opens another.

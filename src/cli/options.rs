@@ -122,7 +122,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
     value(
         "history-keep",
         "N",
-        "100",
+        "1000",
         LOCK,
         "Keep the last N runs of the lock in the backend's history; with 0 only what the next token needs",
     ),

@@ -17,9 +17,9 @@ use crate::variables::{self, BackendRef};
 const NONE: &str = "none";
 
 /// The default of `--history-keep`.
-const HISTORY_KEEP: u32 = 100;
+const HISTORY_KEEP: u32 = 1000;
 
-/// The most runs to keep: every release scans the history of its lock.
+/// The most runs to keep: a release that removes the oldest scans the history of its lock.
 const MOST_RUNS: u32 = 100_000;
 
 /// The backend for the commands beside `run`.

@@ -17,6 +17,19 @@ pub(crate) struct Claim {
     pub(crate) purpose: Purpose,
 }
 
+/// A release removes the oldest records with a chance of one in `keep / PRUNE_SHARE`, so that a history has a twentieth more
+/// than it keeps, on average.
+const PRUNE_SHARE: u32 = 20;
+
+impl Claim {
+    /// Returns whether the release removes the oldest records, where finding them takes the backend longer the more there
+    /// are. The owner's random number decides, so that nothing has to be counted or remembered, and a repeated release
+    /// does the same again. A short history is pruned each time.
+    pub(crate) fn prunes(&self) -> bool {
+        self.owner.random().is_multiple_of(u64::from((self.keep / PRUNE_SHARE).max(1)))
+    }
+}
+
 /// The purpose of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -93,4 +106,26 @@ pub(crate) struct LockState {
     pub(crate) until: Option<Timestamp>,
     /// How long the lock stays held unless it is renewed or released.
     pub(crate) left: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_history_is_pruned_each_time_and_a_long_one_now_and_then() {
+        let prunings = |keep| {
+            let owners = (0..2000).map(|random| Owner::new("a:host", 7, random).with_at_least(Duration::from_secs(1)));
+            let claims = owners.map(|owner| Claim {
+                name: LockName::new("job").unwrap(),
+                owner,
+                lease: Duration::from_secs(1),
+                keep,
+                purpose: Purpose::Run,
+            });
+            claims.filter(Claim::prunes).count()
+        };
+        assert_eq!([0, 1, 3, 39].map(prunings), [2000; 4]);
+        assert_eq!([40, 100, 1000, u32::MAX].map(prunings), [1000, 400, 40, 1]);
+    }
 }

@@ -37,6 +37,12 @@ impl Owner {
         }
     }
 
+    /// Returns the random part.
+    pub(super) fn random(&self) -> u64 {
+        let part = self.0.split(':').nth(2);
+        part.and_then(|part| u64::from_str_radix(part, 16).ok()).unwrap_or_default()
+    }
+
     /// Parses the owner of a run; the error is the end of a sentence that begins with the owner's source.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if Holder::of(text).pause().is_some() {

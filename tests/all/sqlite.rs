@@ -262,7 +262,6 @@ fn a_file_made_for_java_or_by_an_earlier_version_gets_a_history() {
 fn a_history_that_is_not_ours_is_left_alone_and_the_lock_works() {
     for history in [
         "TABLE shedlock_history (id INTEGER PRIMARY KEY, note TEXT)",
-        "TABLE shedlock_history (id INTEGER, name, owner, host, started_at, ended_at, exit_code, outcome)",
         "TABLE shedlock_history (id INTEGER, name, owner, host, started_at, ended_at, exit_code, outcome, kind NOT NULL, \
          PRIMARY KEY (name, owner))",
         "VIEW shedlock_history AS SELECT 1 AS id, '' AS name",

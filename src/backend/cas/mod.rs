@@ -9,7 +9,7 @@ mod world;
 
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Reply, Tell};
+use super::{Acquired, Admin, Backend, BackendError, Finding, Kept, Reached, Reply, Tell};
 use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
@@ -24,8 +24,8 @@ pub(in crate::backend) trait CasStore: Send {
 
     /// The coarseness of the store's clock: the true time is at most this much later than the time of a read.
     const GRAIN: Duration;
-    /// The most runs that a record keeps, since each write sends all of them.
-    const RUNS: u32;
+    /// The most runs that a record keeps, since each request sends all of them.
+    const RUNS: u32 = 100;
 
     /// Returns the name of the store in messages, which begins with `backend `.
     fn label(&self) -> String;
@@ -228,6 +228,10 @@ impl<S: CasStore> Admin for CasLocks<S> {
     }
 
     fn check(&mut self, tell: Tell<'_>) -> Reached {
-        self.0.check(tell)
+        let reached = self.0.check(tell);
+        if matches!(reached, Reached::Yes) {
+            tell(Finding::good("history", format!("at most {} runs of each lock, in its own record", S::RUNS)));
+        }
+        reached
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Run {
     /// The revision in the key of its record.
     pub(super) revision: u64,
     pub(super) since: Timestamp,
-    /// The number of runs that are recorded, and the key of the oldest.
+    /// The number of runs that are recorded, and the key of the oldest, if the release removes the surplus.
     pub(super) all: u64,
     pub(super) oldest: Option<Vec<u8>>,
 }
@@ -36,7 +36,7 @@ impl Etcd {
         self.runs.iter().find(|run| run.owner == claim.owner.as_str() && run.name == claim.name.as_str())
     }
 
-    /// Returns the operations that close the record of a run, and the number of records that are surplus then.
+    /// Returns the operations that close the record of a run, and now and then count the records.
     pub(super) fn closing(
         &mut self,
         claim: &Claim,
@@ -70,7 +70,9 @@ impl Etcd {
         let mut operations = vec![wire::if_version(&key, 1, &[wire::put(&key, record.to_string().as_bytes(), 0)])];
         let one = ours.filter(|run| run.all == u64::from(claim.keep) + 1).and_then(|run| run.oldest);
         operations.extend(one.filter(|oldest| *oldest != key).map(|oldest| wire::delete(&oldest)));
-        operations.push(wire::get_between(&from, &to, Part::FirstKeys(1)));
+        if claim.prunes() {
+            operations.push(wire::get_between(&from, &to, Part::FirstKeys(1)));
+        }
         Ok(operations.into_iter().map(|operation| (Keys::Runs, operation)).collect())
     }
 
@@ -84,7 +86,7 @@ impl Etcd {
         Ok(ours.find(|(run, _)| run.owner == owner).and_then(|(run, key)| Some((key, run.started_at?))))
     }
 
-    /// Removes the oldest records, if there are more than the history keeps.
+    /// Removes the oldest records, if they were counted and there are more than the history keeps.
     pub(super) fn prune(&mut self, claim: &Claim, outcome: &Outcome) -> Result<(), BackendError> {
         let surplus = outcome.ranges.last().map_or(0, |range| range.count).saturating_sub(u64::from(claim.keep));
         if surplus == 0 {

@@ -49,7 +49,10 @@ impl Etcd {
                 let (from, to) = self.space.runs_of(name);
                 let key = self.space.run(name, revision, claim.owner.as_str());
                 operations.push((Keys::Runs, wire::put(&key, layout::begun(state.since).to_string().as_bytes(), 0)));
-                operations.push((Keys::Runs, wire::get_between(&from, &to, Part::FirstKeys(1))));
+                // The server counts them one by one.
+                if claim.prunes() {
+                    operations.push((Keys::Runs, wire::get_between(&from, &to, Part::FirstKeys(1))));
+                }
             }
             match self.write(name, &look, &operations)? {
                 Err(now) => look = now,

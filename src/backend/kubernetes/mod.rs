@@ -166,7 +166,6 @@ impl CasStore for Kubernetes {
     type Version = Lease;
 
     const GRAIN: Duration = Duration::from_secs(1);
-    const RUNS: u32 = 100;
 
     fn label(&self) -> String {
         match &self.client {

@@ -165,7 +165,6 @@ impl CasStore for MongoDb {
     type Version = Document;
 
     const GRAIN: Duration = Duration::from_millis(1);
-    const RUNS: u32 = 1000;
 
     fn label(&self) -> String {
         self.place.label.clone()

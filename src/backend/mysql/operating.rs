@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::MySql;
-use crate::backend::conformance::{claim_of as claim, token_of as take};
+use crate::backend::conformance::{self, claim_of as claim, token_of as take};
 use crate::backend::{Access, Admin, Backend, ErrorClass, Kept, Url};
 use crate::lock::{Change, Claim, Closing, Lock, LockName, RunOutcome, RunRecord, Wanted};
 use crate::system::Timestamp;
@@ -248,4 +248,61 @@ fn a_server_without_autocommit_shows_what_has_changed() {
     assert_eq!(release(&mut *others, &first), Kept::Kept);
     assert_eq!(found(&mut *ours).iter().filter(|lock| lock.is_held()).count(), 1);
     assert!(ours.runs(&Wanted::default()).unwrap().runs.iter().any(|run| run.ended_at.is_some()));
+}
+
+/// The history of earlier versions has the index (name, id).
+#[test]
+fn a_history_of_an_earlier_version_works() {
+    let columns = "id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+        name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
+        owner VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, \
+        host VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL, started_at DATETIME(3) NOT NULL, \
+        ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4";
+    for test in [
+        conformance::taking_again_has_a_larger_token_and_one_record,
+        conformance::taking_again_after_another_s_run_leaves_one_record,
+        conformance::a_run_is_recorded_and_closed,
+        conformance::only_the_last_runs_are_kept,
+        conformance::a_long_history_is_pruned_now_and_then,
+        conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing,
+    ] {
+        let store = MariaDbStore::new();
+        store.0.mariadb(&format!("CREATE TABLE shedlock_history ({columns}, INDEX name (name, id)) ENGINE = InnoDB"));
+        test(&store);
+    }
+}
+
+/// Finding the oldest records takes as long as there are records; a server that is asked by many hosts should not do it often.
+#[test]
+fn most_runs_read_a_few_rows_however_long_the_history_is() {
+    let server = MariaDb::fresh(&[]);
+    let database = server.database();
+    let mut backend = open(&database.url());
+    take(&mut *backend, &claim("job", 1));
+    database.mariadb(
+        "INSERT INTO shedlock_history (name, owner, host, started_at, ended_at, exit_code, outcome) \
+         SELECT 'job', concat('host:1:', seq), 'host', utc_timestamp(3), utc_timestamp(3), 0, 'success' FROM seq_1_to_2000; \
+         ANALYZE TABLE shedlock_history",
+    );
+    let read = || -> u64 {
+        let sql = "SELECT sum(variable_value) FROM information_schema.global_status \
+                   WHERE variable_name IN ('HANDLER_READ_KEY', 'HANDLER_READ_NEXT', 'HANDLER_READ_PREV', \
+                                           'HANDLER_READ_FIRST', 'HANDLER_READ_LAST', 'HANDLER_READ_RND_NEXT')";
+        database.mariadb(sql).parse::<f64>().unwrap() as u64
+    };
+    release(&mut *backend, &claim("job", 1));
+    // What reading the numbers reads itself.
+    let (first, second) = (read(), read());
+    let own = second - first;
+    let mut reads = |number| {
+        let claim = Claim { keep: 1000, ..claim("job", number) };
+        let before = read();
+        take(&mut *backend, &claim);
+        release(&mut *backend, &claim);
+        read().saturating_sub(before + own)
+    };
+    let most = reads(7);
+    assert!(most < 100, "{most}");
+    let pruning = reads(50);
+    assert!(pruning > 1000, "{pruning}");
 }

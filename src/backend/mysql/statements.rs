@@ -76,7 +76,8 @@ const CHANGE: &str = "UPDATE {table} SET lock_until = {end}, \
     locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
 const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
 
-const OWN: &str = "SELECT MAX(id) INTO @shedlock FROM {history} WHERE name = {name} AND owner = {owner}";
+const OWN: &str =
+    "SELECT MAX(id) INTO @shedlock FROM {history} FORCE INDEX (name) WHERE name = {name} AND owner = {owner}";
 const CLOSE: &str = "UPDATE {history} SET ended_at = {now}, exit_code = {code}, outcome = {outcome} \
     WHERE id = @shedlock AND ended_at IS NULL";
 const DISCARD: &str = "DELETE FROM {history} WHERE id = @shedlock AND ended_at IS NULL";
@@ -121,12 +122,14 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table}
     locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
     locked_by VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL) ENGINE = InnoDB";
 
+/// Creates the history. The index finds a record, and all records of a name, which are read as a whole. It has as much of the
+/// owner as servers take into an index, which is all of it but the at-least of `acquire`.
 const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history}
     (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     owner VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     host VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL, started_at DATETIME(3) NOT NULL,
-    ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4, INDEX name (name, id)) ENGINE = InnoDB";
+    ended_at DATETIME(3), exit_code INT, outcome VARCHAR(16) CHARACTER SET utf8mb4, INDEX name (name, owner(160))) ENGINE = InnoDB";
 
 const SCHEMA: &str = "\
 -- The tables that shedlock needs in MySQL or MariaDB. Run this in the database that the URL names. shedlock creates the tables
@@ -272,7 +275,8 @@ impl Tables {
             Closing::Unused => DISCARD.to_owned(),
             Closing::GivenUp => format!("{DISCARD}; {VOID}"),
         };
-        self.message(&[RELEASE, OWN, &close, PRUNE], claim, hold)
+        let prune = if claim.prunes() { [PRUNE].as_slice() } else { &[] };
+        self.message(&[&[RELEASE, OWN, &close], prune].concat(), claim, hold)
     }
 
     /// Builds the message of a change. In the look, a lock with the new owner counts as this owner's.
@@ -366,8 +370,9 @@ mod tests {
             (tables.acquire(&claim, History::With), 9),
             (tables.acquire(&claim, History::Without), 5),
             (tables.renew(&claim), 5),
-            (tables.release(&claim, claim.lease, closing, History::With), 9),
-            (tables.release(&claim, claim.lease, Closing::GivenUp, History::With), 10),
+            (tables.release(&claim, claim.lease, closing, History::With), 7),
+            (tables.release(&claim, claim.lease, Closing::GivenUp, History::With), 8),
+            (tables.release(&Claim { keep: 1, ..claim.clone() }, claim.lease, closing, History::With), 9),
             (tables.release(&claim, claim.lease, closing, History::Without), 5),
             (tables.change(&change(&claim, claim.owner.as_str())), 5),
             (tables.change(&change(&claim, "another's")), 5),

@@ -28,8 +28,8 @@ use answer::{End, Interval, ending, read};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
-    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RENEW, RUNS, Statement,
-    TABLE_IS_THERE, Tables,
+    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW, RUNS,
+    Statement, TABLE_IS_THERE, Tables,
 };
 
 /// Number of times that a taking may find the lock free and then taken before it fails.
@@ -247,6 +247,7 @@ impl Database for Postgres {
             (&keep, Type::INT8),
         ];
         let statement = match closing {
+            Closing::Ended { .. } if claim.prunes() => &RELEASE_AND_PRUNE,
             Closing::Ended { .. } => &RELEASE,
             Closing::Unused => &DISCARD,
             Closing::GivenUp => &GIVE_BACK,

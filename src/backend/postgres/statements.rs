@@ -104,13 +104,10 @@ pub(super) const IN_THE_WAY: Statement = Statement {
 
 /// Releases the lock. A repeated release finds its own mark, and changes nothing. The lock stays held no longer than
 /// hold from now on, since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3`
-/// hold, `$4` the owner as ended, `$5` exit code, `$6` outcome, `$7` number of runs to keep.
+/// hold, `$4` the owner as ended, `$5` exit code, `$6` outcome.
 ///
 /// The answer is whether the row was changed. If the row has this owner and was not changed, something on the server
 /// prevents it.
-///
-/// A record is either closed or deleted, since one statement cannot change a row twice: the oldest are deleted even if
-/// they were to be closed.
 pub(super) const RELEASE: Statement = Statement {
     lock: "WITH {utc}, \
         freed AS (UPDATE {table} AS lock \
@@ -121,6 +118,20 @@ pub(super) const RELEASE: Statement = Statement {
                   RETURNING true){and} \
         SELECT true FROM freed UNION ALL SELECT false FROM zone, {table} AS lock \
         WHERE NOT EXISTS (SELECT FROM freed) AND name::text = $1 AND locked_by::text = $2 AND {held}",
+    history: Some((
+        ", closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
+                    WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL)",
+        "",
+    )),
+};
+
+/// Releases the lock, and deletes the oldest records and the old marks of void takings. The parameters are those of
+/// [`RELEASE`], and `$7`, the number of runs to keep.
+///
+/// A record is either closed or deleted, since one statement cannot change a row twice: the oldest are deleted even if
+/// they were to be closed.
+pub(super) const RELEASE_AND_PRUNE: Statement = Statement {
+    lock: RELEASE.lock,
     history: Some((
         ", oldest AS MATERIALIZED (SELECT id FROM {history} WHERE name::text = $1 AND {run} \
                                    ORDER BY id DESC LIMIT 1 OFFSET $7), \
@@ -146,7 +157,7 @@ pub(super) const DISCARD: Statement = Statement {
 
 /// Gives back a taking that was given up, which may still be on its way. The statement marks the record that the taking
 /// has, or would have, as void, and then [`ACQUIRE`] fails. The mark stays for as long as a network could delay the
-/// taking; the next release after that removes it. The parameters are those of [`RELEASE`].
+/// taking; the next release after that which prunes removes it. The parameters are those of [`RELEASE`].
 ///
 /// A taking that is under way at the same time, and is not visible here, has written its record: this statement waits
 /// for it, and must be repeated to see its lock. This may be the first statement of all.

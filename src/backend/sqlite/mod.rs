@@ -36,6 +36,7 @@ use crate::lock::{Change, Claim, Closing, Wanted};
 use crate::system::Timestamp;
 use execute::Failure;
 use file::{Directory, File};
+use history::Taking;
 use statements::{Form, Statements};
 
 /// Hint for a file that is damaged or is not a SQLite database.
@@ -55,6 +56,8 @@ pub(crate) struct Sqlite {
     ahead_ms: i64,
     /// Set if this process created the file.
     made: bool,
+    /// Set once a taking may have left a record.
+    asked: bool,
 }
 
 impl Sqlite {
@@ -95,7 +98,7 @@ impl Sqlite {
     }
 
     fn new(file: File, synchronous: &'static str, table: String) -> Self {
-        Self { file, synchronous, table, boot: None, ahead_ms: 0, made: false }
+        Self { file, synchronous, table, boot: None, ahead_ms: 0, made: false, asked: false }
     }
 
     fn locks(self) -> Opened {
@@ -131,10 +134,12 @@ impl Sqlite {
     fn take(&self, session: &Connection, claim: &Claim, history: History) -> Result<Acquired, Failure> {
         let statements = self.statements(history);
         for _ in 0..RACES {
-            if let Some(record) = statements.peek(session, claim)? {
-                return Ok(Acquired::Held(record));
-            }
-            if let Some(grant) = statements.acquire(session, claim)? {
+            let taking = match statements.peek(session, claim)? {
+                Ok(_) if self.asked => Taking::Again,
+                Ok(taking) => taking,
+                Err(record) => return Ok(Acquired::Held(record)),
+            };
+            if let Some(grant) = statements.acquire(session, claim, taking)? {
                 return Ok(Acquired::Granted(grant));
             }
         }
@@ -249,6 +254,7 @@ impl Database for Sqlite {
             }
             answer => answer,
         };
+        self.asked |= !matches!(answer, Ok(Acquired::Held(_)));
         answer.map(Reply::from)
     }
 

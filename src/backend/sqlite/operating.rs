@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 
 use super::file::{Directory, File};
 use super::*;
-use crate::backend::{Admin, Backend, ErrorClass, FOR_EVER, from_url};
+use crate::backend::{Admin, Backend, ErrorClass, FOR_EVER, conformance, from_url};
 use crate::lock::{Claim, Closing, LockName, Owner, Purpose, RunOutcome};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -386,4 +386,27 @@ fn a_file_that_somebody_writes_is_listed_all_the_same() {
     writer.execute_batch("ROLLBACK").unwrap();
     assert_eq!(backend.change(&change), Ok(Kept::Kept));
     assert!(!is_held(&mut *backend, "job"));
+}
+
+#[test]
+fn a_history_with_another_key_works() {
+    let columns = "id INTEGER NOT NULL, name VARCHAR(64) NOT NULL, owner VARCHAR(255) NOT NULL, host VARCHAR(255) NOT NULL, \
+                   started_at TEXT NOT NULL, ended_at TEXT, exit_code INTEGER, outcome TEXT";
+    // The first is that of earlier versions.
+    for table in [format!("({columns}, PRIMARY KEY (name, owner)) WITHOUT ROWID"), format!("({columns})")] {
+        for test in [
+            conformance::taking_again_has_a_larger_token_and_one_record,
+            conformance::taking_again_after_another_s_run_leaves_one_record,
+            conformance::a_run_is_recorded_and_closed,
+            conformance::a_record_is_closed_also_when_the_lock_was_lost,
+            conformance::an_unused_taking_leaves_no_record,
+            conformance::only_the_last_runs_are_kept,
+            conformance::a_long_history_is_pruned_now_and_then,
+        ] {
+            let store = servers::stores::SqliteStore::new();
+            let path = servers::stores::Store::url(&store).replace("sqlite:", "");
+            Connection::open(path).unwrap().execute_batch(&format!("CREATE TABLE shedlock_history {table}")).unwrap();
+            test(&store);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row};
 
 use super::super::sql::{History, Take};
 use super::execute::{Failure, atomically, cells, each, json, modifier, query, time};
-use super::history;
+use super::history::{self, Taking};
 use crate::backend::Kept;
 use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
 
@@ -156,14 +156,15 @@ impl Statements<'_> {
                 ("boot", Form::Javas) => {}
                 ("rest", _) => self.fill_into(text, REST),
                 ("table", _) => text.extend(["\"", self.table, "\""]),
+                ("own", _) => self.fill_into(text, history::OWN),
                 ("history", _) => text.extend(["\"", self.table, "_history\""]),
                 (other, _) => text.extend(["{", other, "}"]),
             }
         }
     }
 
-    /// Returns the other owner that holds the lock; `None` if it is free or the claim's owner holds it.
-    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Option<LockState>> {
+    /// Returns the other owner that holds the lock, or else which taking it would be.
+    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Result<Taking, LockState>> {
         let found = self.rows(connection, PEEK, claim, &[], |row| {
             let left: Option<i64> = row.get(4)?;
             let record = LockState {
@@ -174,11 +175,20 @@ impl Statements<'_> {
             };
             Ok((row.get::<_, bool>(0)?, record))
         })?;
-        Ok(found.and_then(|(held, record)| (held && record.owner != claim.owner.as_str()).then_some(record)))
+        Ok(match found {
+            Some((_, record)) if record.owner == claim.owner.as_str() => Ok(Taking::Again),
+            Some((true, record)) => Err(record),
+            _ => Ok(Taking::First),
+        })
     }
 
     /// Takes the lock and records the run; returns `None` if another process was faster.
-    pub(super) fn acquire(&self, connection: &Connection, claim: &Claim) -> Result<Option<Grant>, Failure> {
+    pub(super) fn acquire(
+        &self,
+        connection: &Connection,
+        claim: &Claim,
+        taking: Taking,
+    ) -> Result<Option<Grant>, Failure> {
         let (lease, lease_ms) = modifier(claim.lease);
         let is_pause = claim.purpose == Purpose::Pause;
         let (boot, synchronous) = if is_pause { (None, SYNCHRONOUS_FULL) } else { (self.boot, self.synchronous) };
@@ -191,7 +201,7 @@ impl Statements<'_> {
             let Some(grant) = granted.filter(|_| self.history == History::With && !is_pause) else {
                 return Ok(granted);
             };
-            let token = history::record(self, connection, claim, &grant).map_err(Failure::History)?;
+            let token = history::record(self, connection, claim, &grant, taking).map_err(Failure::History)?;
             Ok(Some(Grant { token, ..grant }))
         })
     }

@@ -193,7 +193,6 @@ impl CasStore for ZooKeeper {
     type Version = Version;
 
     const GRAIN: Duration = Duration::from_millis(1);
-    const RUNS: u32 = 100;
 
     fn label(&self) -> String {
         self.label.clone()

@@ -32,6 +32,7 @@ fn a_server_that_is_alone_is_unwise() {
             "round trip",
             "clock",
             "node",
+            "history",
             "take",
             "renew",
             "refuse",
