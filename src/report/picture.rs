@@ -138,6 +138,21 @@ impl<'a> Picture<'a> {
         self.lanes.iter().any(|lane| lane.recorded_from > self.from)
     }
 
+    /// Says since when there are records, if some lane begins before its own.
+    pub(super) fn records_since(&self, zone: &Zone) -> Option<String> {
+        let since = self.lanes.iter().map(|lane| lane.recorded_from);
+        let (first, last) = (since.clone().min()?, since.max()?);
+        let all = if self.by == By::Job { "jobs" } else { "hosts" };
+        let (first_of, last_of) = (zone.stamp(first), zone.stamp(last));
+        match () {
+            () if !self.has_gaps() => None,
+            () if first == last => Some(format!("records since {last_of}")),
+            // Of this lane nothing is missing, and its records may be older than the picture.
+            () if first <= self.from => Some(format!("records of all {all} since {last_of}")),
+            () => Some(format!("records since {first_of}, of all {all} since {last_of}")),
+        }
+    }
+
     /// Returns the title.
     pub(super) fn title(&self, zone: &Zone) -> String {
         let (from, to) = (zone.stamp(self.from), zone.stamp(self.to));
@@ -283,6 +298,24 @@ pub(super) mod tests {
         let since = at("2026-01-31T14:00:00Z");
         assert!(!Picture::new(&past, By::Job, Some(since), at(NOW)).unwrap().has_gaps());
         assert!(Picture::new(&past, By::Job, None, at(NOW)).unwrap().has_gaps());
+    }
+
+    #[test]
+    fn words_say_since_when_there_are_records() {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        let said = |runs, by, since: &str| {
+            Picture::new(runs, by, Some(at(since)), at(NOW)).unwrap().records_since(&Zone::utc())
+        };
+        let early = "2026-01-24T18:00:00Z";
+        let [first, last] = ["08:00", "13:00"].map(|time| format!("2026-01-31 {time}:00Z"));
+        assert_eq!(said(&past, By::Job, early), Some(format!("records since {first}, of all jobs since {last}")));
+        let mut one = past.clone();
+        one.retain(|past| past.run.token == 9);
+        assert_eq!(said(&one, By::Job, early).unwrap(), "records since 2026-01-31 17:20:00Z");
+        assert_eq!(said(&past, By::Job, "2026-01-31T09:00:00Z"), Some(format!("records of all jobs since {last}")));
+        assert_eq!(said(&past, By::Host, "2026-01-31T12:00:00Z"), Some(format!("records of all hosts since {last}")));
+        assert_eq!(said(&past, By::Job, "2026-01-31T14:00:00Z"), None);
     }
 
     #[test]

@@ -94,7 +94,11 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
     let mut lanes = Group::new();
     let mut top = head;
     for (lane, label) in picture.lanes.iter().zip(labels) {
-        lanes = lanes.add(written(&label, EDGE, top + 13.0, "").add(Title::new(visible(lane.label))));
+        let mut told = visible(lane.label).into_owned();
+        if lane.recorded_from > picture.from {
+            told += &format!("; records since {}", zone.stamp(lane.recorded_from));
+        }
+        lanes = lanes.add(written(&label, EDGE, top + 13.0, "").add(Title::new(told)));
         if layout.above {
             top += ROW;
         }
@@ -111,7 +115,8 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
         top += height + LANE;
     }
     let bottom = top - LANE / 2.0;
-    let (legend, height) = legend(top + FOOT, picture, layout);
+    let since = picture.records_since(zone);
+    let (legend, height) = legend(top + FOOT, picture, since.as_deref(), layout);
     let title = picture.title(zone);
     let id = |what: &str| format!("{}-{what}", layout.id);
     let document = Document::new()
@@ -121,7 +126,7 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
         .set("role", "img")
         .set("aria-labelledby", format!("{} {}", id("title"), id("desc")))
         .add(Title::new(&title[..]).set("id", id("title")))
-        .add(Description::new().set("id", id("desc")).add(svg::node::Text::new(described(picture))))
+        .add(Description::new().set("id", id("desc")).add(svg::node::Text::new(described(picture, since.as_deref()))))
         .add(Style::new(LOOKS))
         .add(patterns(layout))
         .add(Rectangle::new().set("class", "ground").set("width", layout.width).set("height", height).set("rx", 6));
@@ -269,7 +274,7 @@ fn patterns(layout: &Layout) -> Definitions {
 }
 
 /// Draws the legend, in as many lines as it needs, and returns the height at which it ends.
-fn legend(top: f64, picture: &Picture<'_>, layout: &Layout) -> (Group, f64) {
+fn legend(top: f64, picture: &Picture<'_>, since: Option<&str>, layout: &Layout) -> (Group, f64) {
     let words = [
         (RunState::Success, "success"),
         (RunState::Failure, "failure"),
@@ -293,10 +298,10 @@ fn legend(top: f64, picture: &Picture<'_>, layout: &Layout) -> (Group, f64) {
         let start = if fate == RunState::Gone { x + sample / 2.0 } else { x };
         group = group.add(shape(fate, start, sample, y - 13.0, layout)).add(written(word, x + sample + gap, y, ""));
     }
-    if picture.has_gaps() {
-        let note = "no background: no records";
+    let notes = since.map(|since| ["no background: no records"].into_iter().chain(since.split_inclusive(", ")));
+    for note in notes.into_iter().flatten() {
         let (x, y) = place(note.len() as f64 * LETTER);
-        group = group.add(written(note, x, y, "quiet"));
+        group = group.add(written(note.trim_end(), x, y, "quiet"));
     }
     (group, y + FOOT)
 }
@@ -307,11 +312,12 @@ fn count(picture: &Picture<'_>, fate: RunState) -> usize {
 }
 
 /// Describes the picture for screen readers.
-fn described(picture: &Picture<'_>) -> String {
+fn described(picture: &Picture<'_>, since: Option<&str>) -> String {
     let lanes = picture.lanes.len();
     let of = if picture.by == By::Job { "jobs" } else { "hosts" };
     let number = |fate| count(picture, fate);
-    let gaps = if picture.has_gaps() { "; where a line has no background, there are no records" } else { "" };
+    let gaps = since.map(|since| format!("; where a line has no background, there are no records: {since}"));
+    let gaps = gaps.unwrap_or_default();
     format!(
         "{of}: {lanes}; runs that succeeded: {}, failed: {}, expired or lost their lock: {}, are running: {}, never came back: {}{gaps}",
         number(RunState::Success),
@@ -361,6 +367,21 @@ mod tests {
         assert_eq!(drawing.matches("<title").count(), 6 + 1 + 3);
         assert!(drawing.contains("prefers-color-scheme: dark") && !drawing.contains("<script"));
         assert!(drawing.contains("role=\"img\"") && drawing.contains("failed: 1, expired or lost their lock: 1"));
+    }
+
+    #[test]
+    fn the_drawing_says_since_when_there_are_records() {
+        let (runs, locks) = runs();
+        let past = past(&runs, &locks);
+        let drawn_since = |since| drawn(&Picture::new(&past, By::Job, Some(at(since)), at(NOW)).unwrap(), &Zone::utc());
+        let (early, late) = (drawn_since("2026-01-24T18:00:00Z"), drawn_since("2026-01-31T14:00:00Z"));
+        let said = ["records since 2026-01-31 08:00:00Z,", "of all jobs since 2026-01-31 13:00:00Z"];
+        assert!(early.contains(&format!("there are no records: {}</desc>", said.join(" "))), "{early}");
+        for note in [&["no background: no records"], &said[..]].concat() {
+            assert!(early.contains(&format!("\n{note}\n")), "{note}: {early}");
+        }
+        assert!(early.contains("vacuum; records since 2026-01-31 12:00:00Z"), "{early}");
+        assert!(!late.contains("records"), "{late}");
     }
 
     #[test]

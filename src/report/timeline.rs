@@ -43,7 +43,8 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
     let margin = widest.min(LONGEST_LABEL).min(width / LABELS).max(1);
     let columns = width.saturating_sub(margin + 2).max(1);
     let ticks = picture.ticks(zone, columns / TICKS);
-    let mut text = wrapped(picture.title(zone).split(' ').map(|word| (word.width(), word.to_owned())), " ", width);
+    let folded = |line: &str| wrapped(line.split(' ').map(|word| (word.width(), word.to_owned())), " ", width);
+    let mut text = folded(&picture.title(zone));
     text += &axis(picture, &ticks, margin, columns);
     for (lane, label) in picture.lanes.iter().zip(&labels) {
         for (number, row) in lane.rows.iter().enumerate() {
@@ -61,7 +62,8 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
     });
     let note = "blank: no records";
     let legend = legend.chain(picture.has_gaps().then(|| (note.width(), note.to_owned())));
-    text + &wrapped(legend, "  ", width)
+    let since = picture.records_since(zone).map(|since| folded(&since)).unwrap_or_default();
+    text + &wrapped(legend, "  ", width) + &since
 }
 
 /// Returns the column of a time.
@@ -169,6 +171,7 @@ Runs by job, 2026-01-31 08:00:00Z to 2026-01-31 18:05:03Z (UTC)
 backup      ╳╳╳╳╳╳╳╳·········┊···········█████████████··········┊················┊···········▶▶▶▶▶▶▶
 vacuum      ┊                ┊                ?·················┊········▌·······┊·················┊
 █ success  ╳ failure  ▒ expired or lost  ▶ running  ? never came back  · no run  blank: no records
+records of all jobs since 2026-01-31 13:00:00Z
 "
         );
     }
@@ -189,6 +192,9 @@ web2  ╳╳╳       ┊     ▒▒▒▒··········┊···
 █ success  ╳ failure  ▒ expired or lost
 ▶ running  ? never came back  · no run
 blank: no records
+records since 2026-01-31 13:00:00+01:00,
+of all hosts since 2026-01-31
+14:00:00+01:00
 "
         );
     }
