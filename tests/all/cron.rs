@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::generated::ROOT;
 use super::support::Place;
 
 /// The next whole minute may be 60 s away, and cron loads its tables at whole minutes only.
@@ -138,4 +140,41 @@ fn three_crontab_lines_of_one_minute_run_the_job_once_and_cron_has_nothing_to_ma
     let count = |text| mail.lines().filter(|line| *line == text).count();
     assert_eq!(count("end of mail"), count("the canary sings"), "{mail}");
     assert!(!mail.contains("shedlock run"), "{mail}");
+}
+
+#[test]
+fn with_chronic_cron_mails_what_a_job_has_printed_only_if_it_failed() {
+    let place = Place::new();
+    let example = fs::read_to_string(Path::new(ROOT).join("packaging/examples/crontab-chronic")).unwrap();
+    let line = example.lines().find(|line| line.starts_with('*')).unwrap();
+    let (_, command) = line.split_once("* * * * ").unwrap();
+    let words = command.split_once(" run --name report ").unwrap().1;
+    let directory = place.path("");
+    let script = |name: &str, end: &str| {
+        let text = format!("#!/bin/sh\necho {name} prints; echo {name} complains >&2; {end}\n");
+        super::support::process::write_script(&place, name, &text);
+        let words = words.replace("report", &directory.join(name).display().to_string());
+        let end = format!("echo {name} $? >> {}/codes", directory.display());
+        format!("* * * * * {} run --name {name} {words}; {end}\n", env!("CARGO_BIN_EXE_shedlock"))
+    };
+    let late = script("late", "sleep 1000 & sleep 1000").replace("--at-most 30m", "--at-most 2s");
+    let variables = format!("SHEDLOCK_BACKEND=sqlite:{}\nSHEDLOCK_CONFIG=/dev/null\n", place.database().display());
+    let mut cron = Cron::start(&place, &[variables, script("good", "exit 0"), script("bad", "exit 3"), late].concat());
+    cron.wait_until(&place, "three jobs and two mails", || {
+        place.lines("codes").len() >= 3 && place.read("mail").matches("end of mail").count() >= 2
+    });
+    assert!(cron.end(), "{}", place.read("stage"));
+    let mut codes = place.lines("codes");
+    codes.sort();
+    codes.dedup();
+    assert_eq!(codes, ["bad 3", "good 0", "late 124"]);
+    let mail = place.read("mail");
+    assert!(mail.contains("\nbad prints\nbad complains\n"), "{mail}");
+    // What the job had printed before it was stopped is lost, as the documentation says.
+    assert!(
+        mail.contains("shedlock: late: the job is stopped because --at-most 2s is used up")
+            && !mail.contains("late prints"),
+        "{mail}"
+    );
+    assert!(!mail.contains("good"), "{mail}");
 }
