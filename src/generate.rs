@@ -3,16 +3,15 @@
 //! The prose of the pages is in `generate/`, in the few marks of Markdown that [`Writer`] knows. For a command beside `run` it
 //! is the description and, after a heading, the sections below the options.
 
+mod completions;
 mod writer;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ValueHint};
-use clap_complete::Shell;
 use serde_json::Value;
 
-use crate::cli::{self, Kind, OPTIONS, Opt, Place, SUBS, Sub};
+use crate::cli::{Kind, OPTIONS, Opt, Place, SUBS, Sub};
 use crate::exit;
 use crate::report::{COMMON, EVENTS, Event, FIELDS, Field};
+pub(crate) use completions::completions;
 use writer::Writer;
 
 /// A manual page.
@@ -69,44 +68,6 @@ const FENCED_FILE: &str = include_str!("../packaging/examples/fenced-file.sh");
 /// Returns the manual page of this name for man(1); `None` if there is none.
 pub(crate) fn page(name: &str) -> Option<String> {
     PAGES.iter().find(|page| page.name == name).map(Page::write)
-}
-
-/// Returns the completions for a shell.
-pub(crate) fn completions(shell: Shell) -> Vec<u8> {
-    let mut command = cli::command().mut_subcommand("run", |run| {
-        let run = OPTIONS.iter().fold(run, |run, option| run.mut_arg(option.long, |argument| hinted(argument, option)));
-        run.mut_arg("command", |argument| argument.value_hint(ValueHint::CommandWithArguments))
-    });
-    for sub in SUBS {
-        command = command.mut_subcommand(sub.name, |command| {
-            let command = sub
-                .options()
-                .fold(command, |command, option| command.mut_arg(option.long, |argument| hinted(argument, option)));
-            sub.words.iter().fold(command, |command, word| {
-                command.mut_arg(word.name, |argument| argument.value_hint(ValueHint::Other))
-            })
-        });
-    }
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "shedlock", &mut script);
-    script
-}
-
-/// Adds the values or files that a shell may offer for an option.
-fn hinted(argument: Arg, option: &Opt) -> Arg {
-    match option.kind {
-        // The parser leaves the words to `config`, which names them in its own messages.
-        Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
-        // Any other signal works as well; these are the likely ones.
-        Kind::Value("SIGNAL") => {
-            argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
-        }
-        Kind::Value("FILE") => argument.value_hint(ValueHint::FilePath),
-        Kind::Value("DIR") => argument.value_hint(ValueHint::DirPath),
-        // Keeps the shell from offering file names.
-        Kind::Value(_) => argument.value_hint(ValueHint::Other),
-        Kind::Flag | Kind::Count => argument,
-    }
 }
 
 impl Page {
@@ -278,7 +239,10 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
+    use clap_complete::Shell;
+
     use super::*;
+    use crate::cli;
 
     /// Compares what is committed with what the tables make; SHEDLOCK_BLESS=1 writes it instead.
     fn is_fresh(file: &str, made: &str) {

@@ -76,6 +76,11 @@ pub fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
 }
 
 fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
+    if let [_, word, rest @ ..] = arguments
+        && word == command::names::WORD
+    {
+        return command::names::names(rest, started);
+    }
     let matches = match cli::parse(arguments) {
         Ok(matches) => matches,
         Err(error) => return command::usage::answer(&error, arguments),

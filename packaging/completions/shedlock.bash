@@ -1,4 +1,4 @@
-_shedlock() {
+__shedlock_words() {
     local i cur prev opts cmd
     COMPREPLY=()
     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
@@ -1472,6 +1472,44 @@ _shedlock() {
             return 0
             ;;
     esac
+}
+
+# Completes the words that the command line fixes, then the names of locks.
+_shedlock() {
+    __shedlock_words "$@"
+    local cur="$2" prev="$3" beginning quoted="" name i
+    local -a words=() names=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ "${COMP_WORDS[i]}" != -- ]] || return 0
+    done
+    # Bash takes the `=` of --name=NAME for a word.
+    [[ "${cur}" != "=" ]] || cur=""
+    [[ "${prev}" != "=" ]] || prev="${COMP_WORDS[COMP_CWORD - 2]}"
+    case "${COMP_WORDS[1]},${prev}" in
+        run,--name | acquire,--name) ;;
+        *,--at-least | *,--at-most | *,--backend | *,--backend-file | *,--backend-timeout | *,--by | *,--config | *,--conflict-exit-code | *,--every | *,--exit-code | *,--for | *,--history-keep | *,--html | *,--kill-after | *,--lease | *,--limit | *,--log-format | *,--max-age | *,--metrics-dir | *,--name | *,--notify | *,--notify-on | *,--notify-timeout | *,--on-backend-error | *,--on-expiry | *,--on-failure | *,--on-lost | *,--reason | *,--signal | *,--since | *,--splay | *,--stop-timeout | *,--success-codes | *,--svg | *,--wait | *,--wait-for) return 0 ;;
+        status,* | history,* | unlock,* | pause,* | resume,*) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
+        *) return 0 ;;
+    esac
+    beginning="${cur//\\/}"
+    beginning="${beginning#[\'\"]}"
+    # Within quotes a name is offered only if it means the same there.
+    [[ "${COMP_WORDS[COMP_CWORD]}" != [\'\"]* ]] || quoted=yes
+    IFS=$' \t' read -ra words <<<"${COMP_LINE:0:COMP_POINT}"
+    while IFS= read -r name; do
+        case "${quoted}:${name}" in
+            yes:*[\'\"\`\$\\!]*) continue ;;
+            yes:*) ;;
+            *) printf -v name %q "${name}" ;;
+        esac
+        names+=("${name}")
+    done < <("$1" __names "${beginning}" "${words[@]}" 2>/dev/null)
+    if [[ ${#names[@]} -gt 0 ]]; then
+        COMPREPLY=("${names[@]}")
+        if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+            compopt +o nospace
+        fi
+    fi
 }
 
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then

@@ -1,3 +1,8 @@
+function __fish_shedlock_names
+    set -l beginning (string unescape -- (string replace -r -- '^--name=' '' (commandline -ct)))
+    command shedlock __names "$beginning" (commandline -opc) 2>/dev/null
+end
+
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_shedlock_global_optspecs
     string join \n h/help V/version
@@ -44,7 +49,7 @@ complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "schema" -d 'Print
 complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c shedlock -n "__fish_shedlock_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c shedlock -n "__fish_shedlock_using_subcommand man" -s h -l help -d 'Print help'
-complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l name -d 'The name of the lock' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l name -d 'The name of the lock' -r -f -a "(__fish_shedlock_names)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l at-most -d 'The longest time that the lock may be held, at least 1s' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l at-least -d 'Keep the lock for at least DURATION after it was taken, even if the job ends sooner, so that another start for the same firing finds it held [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l lease -d 'Take the lock only for DURATION, at least 1s, and renew it every third of that while the job lives, never past --at-most [default: off]' -r -f
@@ -138,7 +143,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend-fil
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend-timeout -d 'Give up if the backend cannot be reached within DURATION [default: 10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l config -d 'Read only this configuration file [default: /etc/shedlock/config.toml, then $XDG_CONFIG_HOME/shedlock/config.toml]' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l name -d 'The name of the lock' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l name -d 'The name of the lock' -r -f -a "(__fish_shedlock_names)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l at-most -d 'The longest time that the lock is held, at least 1s' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l at-least -d 'Keep the lock for at least DURATION after it was taken, even if it is released sooner [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l history-keep -d 'Keep the last N runs of the lock in the backend\'s history [default: 1000]' -r -f
@@ -205,3 +210,8 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_s
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume acquire release extend verify check init schema help" -f -a "init" -d 'Create the tables or the file that the backend needs; running it again does no harm'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume acquire release extend verify check init schema help" -f -a "schema" -d 'Print the statements that create what a backend needs, without contacting it'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume acquire release extend verify check init schema help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c shedlock -n "__fish_shedlock_using_subcommand status" -f -a "(__fish_shedlock_names)"
+complete -c shedlock -n "__fish_shedlock_using_subcommand history" -f -a "(__fish_shedlock_names)"
+complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -f -a "(__fish_shedlock_names)"
+complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -f -a "(__fish_shedlock_names)"
+complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -f -a "(__fish_shedlock_names)"

@@ -43,6 +43,7 @@ mod url;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -118,6 +119,13 @@ pub(crate) trait Admin: Backend {
     /// Gives a lock another end or another owner, if the named owner holds it. Deletes nothing that the Java library relies on.
     /// From then on the lock goes by the wall clock, and outlives a reboot.
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError>;
+
+    /// Returns the names of locks that the backend knows. A backend that lists free locks, too, needs no history for that.
+    fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
+        let locks = self.locks(&[])?.locks.into_iter().map(|lock| lock.name);
+        let last = self.runs(&Wanted { of_each: Some(1), ..Wanted::default() })?.runs;
+        Ok(locks.chain(last.iter().map(|run| run.name)).collect())
+    }
 
     /// Creates the missing tables and files, and returns a line for each: its name, and whether it existed before.
     fn make(&mut self) -> Result<Vec<String>, BackendError>;

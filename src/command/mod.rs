@@ -8,6 +8,7 @@ mod held;
 pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod man;
+pub(crate) mod names;
 mod operator;
 mod own;
 pub(crate) mod pause;

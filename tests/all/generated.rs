@@ -142,6 +142,54 @@ fn bash_completes_with_them() {
     assert_eq!(lines.next(), Some("HUP"));
 }
 
+/// Names come from a database, into which other programs write, and a shell would run some of them.
+#[test]
+fn bash_quotes_the_names_of_locks() {
+    let place = Place::new();
+    let names = ["import of orders", "a$(touch pwned)", "it's", "`touch pwned`", "übung", "yes", "*"];
+    for name in names {
+        finish(&mut place.shedlock(["run", "--name", name, "--at-most", "1m", "true"])).is_silent_with(0);
+    }
+    let complete = r#"compopt() { :; }; source <(shedlock completions bash)
+        complete() { local last=$(($# - 1)); COMP_WORDS=("$@"); COMP_CWORD=$last; COMPREPLY=(); COMP_LINE="$*"
+            COMP_POINT=${#COMP_LINE}; _shedlock shedlock "${COMP_WORDS[$last]#\'}" "${COMP_WORDS[$last - 1]}"; }
+        complete shedlock status ''; for word in "${COMPREPLY[@]}"; do eval "printf '%s\n' $word"; done; echo
+        complete shedlock run --name imp; echo "${COMPREPLY[*]}"
+        complete shedlock run --name = ye; echo "${COMPREPLY[*]}"
+        complete shedlock history "'imp"; echo "${COMPREPLY[*]}"
+        complete shedlock history "'"; echo "${COMPREPLY[*]}"
+        complete shedlock status imp --json; echo "${COMPREPLY[*]}"
+        complete shedlock pause --for imp; echo "${COMPREPLY[*]}"
+        complete shedlock run --name x -- sh --name imp; echo "${COMPREPLY[*]}"
+        complete shedlock status --backend sqlite:none.db imp; echo "${COMPREPLY[*]}"
+        complete shedlock pau; echo "${COMPREPLY[*]}""#;
+    let finished = finish(&mut script(&place, &format!("exec bash -c '{}'", complete.replace('\'', r"'\''"))));
+    assert_eq!(finished.stderr, "");
+    let (all, rest) = finished.stdout.split_once("\n\n").unwrap();
+    let mut sorted = names;
+    sorted.sort_unstable();
+    assert_eq!(all.lines().collect::<Vec<_>>(), sorted);
+    assert!(!place.path("pwned").exists());
+    let quoted = "* import of orders yes übung";
+    let wanted = [r"import\ of\ orders", "yes", "import of orders", quoted, "--json", "imp", "imp", "", "pause"];
+    assert_eq!(rest.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// The default of --backend-timeout is 10 s.
+#[test]
+fn a_server_that_is_silent_keeps_no_shell_waiting() {
+    let place = Place::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("--backend=redis://{}", silent.local_addr().unwrap());
+    let begun = std::time::Instant::now();
+    finish(&mut place.shedlock(["__names", "", "shedlock", "status", &backend])).is_silent_with(0);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    // As bad is what there is none of, and what is none.
+    for backend in ["--backend=redis://127.0.0.1:1", "--backend=nothing", "--config=none.toml"] {
+        finish(&mut place.shedlock(["__names", "", "shedlock", "status", backend])).is_silent_with(0);
+    }
+}
+
 #[test]
 fn bash_completes_the_commands_beside_run_and_their_options() {
     let place = Place::new();

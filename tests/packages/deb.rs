@@ -123,7 +123,7 @@ in_root env MANWIDTH=80 MANPAGER=cat man shedlock-run | grep -c -e --at-most
 }
 
 #[test]
-fn bash_zsh_and_fish_complete_the_options() {
+fn bash_zsh_and_fish_complete_the_options_and_the_names_of_locks() {
     let printed = installed(
         r#"
 cat >/mnt/root/root/bash <<'END'
@@ -135,6 +135,9 @@ while [ "$1" != -F ]; do shift; done
 COMP_WORDS=(shedlock run --on-exp) COMP_CWORD=2 COMP_LINE='shedlock run --on-exp' COMP_POINT=21
 "$2" shedlock --on-exp run
 echo "bash: ${COMPREPLY[*]}"
+COMP_WORDS=(shedlock run --name imp) COMP_CWORD=3 COMP_LINE='shedlock run --name imp' COMP_POINT=23
+"$2" shedlock imp --name
+echo "bash: ${COMPREPLY[*]}"
 END
 cat >/mnt/root/root/zsh <<'END'
 zmodload zsh/zpty
@@ -144,17 +147,26 @@ zpty -r shell answer '*ready-2*'
 zpty -w -n shell $'shedlock run --on-exp\t'
 zpty -r shell answer '*--on-expiry*'
 print zsh: --on-expiry
+zpty -w -n shell $'\x15shedlock history imp\t'
+zpty -r shell answer '*import?? of?? orders*'
+print zsh: import of orders
 zpty -d shell
 END
 cat >/mnt/root/root/fish <<'END'
 echo fish: (complete -C 'shedlock run --on-exp' | string split -f1 \t)
+echo fish: (complete -C 'shedlock pause imp' | string split -f1 \t)
 END
+in_root shedlock run --name 'import of orders' --at-most 1m true
 in_root bash /root/bash 2>/mnt/errors || { cat /mnt/errors; exit 1; }
 in_root timeout 60 zsh -f /root/zsh
 in_root fish /root/fish
 "#,
     );
-    assert_eq!(printed, "bash: --on-expiry\nzsh: --on-expiry\nfish: --on-expiry\n");
+    assert_eq!(
+        printed,
+        "bash: --on-expiry\nbash: import\\ of\\ orders\nzsh: --on-expiry\nzsh: import of orders\n\
+         fish: --on-expiry\nfish: import of orders\n"
+    );
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod record;
 #[cfg(test)]
 mod world;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Finding, Kept, Reached, Reply, Tell};
@@ -217,6 +218,10 @@ impl<S: CasStore> Admin for CasLocks<S> {
                 None => Next::Answer(Kept::Lost),
             }
         })
+    }
+
+    fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
+        Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {

@@ -90,6 +90,7 @@ on_every_backend! {
     a_taking_that_is_yet_to_come_is_remarked_upon
     what_a_check_has_used_is_not_in_the_way
     runs_are_drawn_as_a_picture
+    a_shell_is_offered_the_names_of_all_locks
     whoever_reads_may_have_seen_enough
 }
 
@@ -441,6 +442,18 @@ fn runs_are_drawn_as_a_picture<S: Store>(site: &Site<S>) {
     assert!(page.contains("\"NAME\">one</td>") && page.contains("<title>one on "), "{page}");
     let of_one = site.printed(&["history", "--html", "-", "one"]);
     assert!(of_one.contains("Runs by host") && of_one.contains("None since") && !of_one.contains("two"), "{of_one}");
+}
+
+fn a_shell_is_offered_the_names_of_all_locks<S: Store>(site: &Site<S>) {
+    let offered = |beginning: &str| site.printed(&["__names", beginning, "shedlock", "status"]);
+    assert_eq!(offered(""), "");
+    // Some backends know a free lock only from its history, and those of Java not even then.
+    site.ran("backup of a", &["true"]).is_silent_with(0);
+    site.ran("backup b", &["true"]).is_silent_with(0);
+    assert!(site.store.java_take("java", "java-host", MINUTE));
+    assert_eq!(offered(""), "backup b\nbackup of a\njava\n");
+    assert_eq!(offered("backup o"), "backup of a\n");
+    assert_eq!(offered("c"), "");
 }
 
 fn whoever_reads_may_have_seen_enough<S: Store>(site: &Site<S>) {

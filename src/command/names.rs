@@ -1,0 +1,100 @@
+//! The names of locks for the completions of a shell.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::operator::Operator;
+use crate::cli;
+use crate::exit::Exit;
+use crate::lock::LockName;
+use crate::report::visible;
+use crate::system::Moment;
+
+/// The word in place of a command with which the completions ask for names. It is no command of users, whose interface is
+/// `status --json`.
+pub(crate) const WORD: &str = "__names";
+
+/// The longest time that a shell waits for names.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The most names that a shell can show in a useful way.
+const MOST: usize = 1000;
+
+/// The options that select the backend.
+const SELECTING: [&str; 3] = ["--backend", "--backend-file", "--config"];
+
+/// Prints the names that begin like the first argument, a line for each, from the backend that the other arguments select:
+/// these are the words of the command line so far. Prints nothing if the backend fails or is slow.
+pub(crate) fn names(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
+    let beginning = arguments.next().unwrap_or_default();
+    let words: Vec<String> = arguments.collect();
+    let (send, receive) = mpsc::channel();
+    // The thread may hang, for example in a look-up of a host; the process ends without it.
+    let asking = thread::Builder::new().spawn(move || send.send(ask(&words)));
+    let left = PATIENCE.saturating_sub(Moment::now().since(started));
+    let known = asking.ok().and_then(|_| receive.recv_timeout(left).ok()?.ok()).unwrap_or_default();
+    let offered = known.iter().filter(|name| name.starts_with(&beginning) && is_easy(name)).take(MOST);
+    super::print(offered.map(|name| format!("{name}\n")).collect::<String>().as_bytes())
+}
+
+fn ask(words: &[String]) -> anyhow::Result<BTreeSet<String>> {
+    let line: Vec<OsString> = ["shedlock", "status"].map(OsString::from).into_iter().chain(selecting(words)).collect();
+    let matches = cli::parse(&line)?;
+    let matches = matches.subcommand_matches("status").context("the line begins with it")?;
+    Operator::new(matches, None)?.ask(|backend| backend.names())
+}
+
+/// Returns those of the words that select the backend, up to the job's own. Bash does not remove quotes.
+fn selecting(words: &[String]) -> Vec<OsString> {
+    let plain = |word: &str| word.trim_matches(['\'', '"']).to_owned();
+    let mut words = words.iter().take_while(|word| *word != "--");
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        let (option, value) = word.split_once('=').map_or((&word[..], None), |(option, value)| (option, Some(value)));
+        if SELECTING.contains(&option)
+            && let Some(value) = value.or_else(|| words.next().map(String::as_str))
+        {
+            found.push(format!("{option}={}", plain(value)).into());
+        }
+    }
+    found
+}
+
+/// Returns whether every command takes the name, and a terminal shows it as it is.
+fn is_easy(name: &str) -> bool {
+    LockName::new(name).is_ok() && visible(name) == name && !name.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_backend_is_that_of_the_command_line() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            selecting(&words).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("shedlock run --backend sqlite:/x --lease 1m --name"), "--backend=sqlite:/x");
+        assert_eq!(of("shedlock run --backend='sqlite:/x y"), "--backend=sqlite:/x");
+        assert_eq!(of("shedlock status --config=a.toml --backend-file b"), "--config=a.toml --backend-file=b");
+        assert_eq!(of("shedlock run --name a -- psql --backend x"), "");
+        assert_eq!(of("shedlock run --backend"), "");
+    }
+
+    #[test]
+    fn what_a_shell_would_have_to_show_in_another_way_is_not_offered() {
+        for bad in ["-v", "a\nb", "\u{202e}a", " a", ""] {
+            assert!(!is_easy(bad), "{bad:?}");
+        }
+        for good in ["a", "import of orders", "$(id)", "Überweisung"] {
+            assert!(is_easy(good), "{good:?}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+function __fish_shedlock_names
+    set -l beginning (string unescape -- (string replace -r -- '^--name=' '' (commandline -ct)))
+    command shedlock @WORD@ "$beginning" (commandline -opc) 2>/dev/null
+end
+
