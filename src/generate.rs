@@ -41,6 +41,7 @@ pages! {
     "shedlock-unlock" "1";
     "shedlock-pause" "1";
     "shedlock-resume" "1";
+    "shedlock-forget" "1";
     "shedlock-acquire" "1";
     "shedlock-release" "1";
     "shedlock-extend" "1";

@@ -97,6 +97,7 @@ fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
         Some(("unlock", matches)) => command::unlock::unlock(matches),
         Some(("pause", matches)) => command::pause::pause(matches),
         Some(("resume", matches)) => command::resume::resume(matches),
+        Some(("forget", matches)) => command::forget::forget(matches),
         Some(("acquire", matches)) => command::acquire::acquire(matches, started),
         Some(("release", matches)) => command::release::release(matches),
         Some(("extend", matches)) => command::extend::extend(matches),

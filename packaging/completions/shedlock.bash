@@ -28,6 +28,9 @@ __shedlock_words() {
             shedlock,extend)
                 cmd="shedlock__subcmd__extend"
                 ;;
+            shedlock,forget)
+                cmd="shedlock__subcmd__forget"
+                ;;
             shedlock,help)
                 cmd="shedlock__subcmd__help"
                 ;;
@@ -76,6 +79,9 @@ __shedlock_words() {
             shedlock__subcmd__help,extend)
                 cmd="shedlock__subcmd__help__subcmd__extend"
                 ;;
+            shedlock__subcmd__help,forget)
+                cmd="shedlock__subcmd__help__subcmd__forget"
+                ;;
             shedlock__subcmd__help,help)
                 cmd="shedlock__subcmd__help__subcmd__help"
                 ;;
@@ -119,7 +125,7 @@ __shedlock_words() {
 
     case "${cmd}" in
         shedlock)
-            opts="-h -V --help --version completions man run status history unlock pause resume acquire release extend verify check init schema help"
+            opts="-h -V --help --version completions man run status history unlock pause resume forget acquire release extend verify check init schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -384,8 +390,66 @@ __shedlock_words() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        shedlock__subcmd__forget)
+            opts="-h --force --backend --backend-file --backend-timeout --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --backend)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --backend-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --backend-timeout)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         shedlock__subcmd__help)
-            opts="completions man run status history unlock pause resume acquire release extend verify check init schema help"
+            opts="completions man run status history unlock pause resume forget acquire release extend verify check init schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -441,6 +505,20 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__help__subcmd__extend)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        shedlock__subcmd__help__subcmd__forget)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -787,7 +865,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__man)
-            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing"
+            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-forget shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1488,7 +1566,7 @@ _shedlock() {
     case "${COMP_WORDS[1]},${prev}" in
         run,--name | acquire,--name) ;;
         *,--at-least | *,--at-most | *,--backend | *,--backend-file | *,--backend-timeout | *,--by | *,--config | *,--conflict-exit-code | *,--every | *,--exit-code | *,--for | *,--history-keep | *,--html | *,--kill-after | *,--lease | *,--limit | *,--log-format | *,--max-age | *,--metrics-dir | *,--name | *,--notify | *,--notify-on | *,--notify-timeout | *,--on-backend-error | *,--on-expiry | *,--on-failure | *,--on-lost | *,--reason | *,--signal | *,--since | *,--splay | *,--stop-timeout | *,--success-codes | *,--svg | *,--wait | *,--wait-for) return 0 ;;
-        status,* | history,* | unlock,* | pause,* | resume,*) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
+        status,* | history,* | unlock,* | pause,* | resume,* | forget,*) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
         *) return 0 ;;
     esac
     beginning="${cur//\\/}"

@@ -5,6 +5,7 @@
 //! A test waits until the backend reports that time has passed; it never sleeps for the time that something should
 //! take.
 
+mod forget;
 mod operate;
 
 use std::fs;
@@ -97,6 +98,17 @@ macro_rules! conformance {
             what_is_needed_is_made_once
             making_harms_no_lock
             the_schema_is_all_that_is_needed
+            a_free_lock_is_forgotten_with_its_history
+            a_lock_that_is_held_or_kept_or_paused_is_not_forgotten
+            a_lock_that_had_another_owner_since_is_not_forgotten
+            tokens_grow_although_the_lock_was_forgotten
+            a_lock_of_any_name_is_forgotten_and_no_other
+            java_s_lock_is_forgotten_once_it_is_free
+            a_history_without_a_lock_is_forgotten
+            a_lock_in_a_table_made_for_java_is_forgotten
+            a_run_that_lost_its_lock_brings_nothing_back
+            forgetting_makes_nothing
+            what_is_held_is_never_forgotten_however_they_race
         );
     };
     ($store:path; $($test:ident)*) => {
@@ -111,6 +123,7 @@ macro_rules! conformance {
     };
 }
 pub(super) use conformance;
+pub(super) use forget::*;
 pub(super) use operate::*;
 
 fn open(store: &dyn Store) -> Box<dyn Admin> {

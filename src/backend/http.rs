@@ -59,6 +59,7 @@ pub(super) enum Verb {
     Get,
     Post,
     Put,
+    Delete,
 }
 
 /// An answer with any status.
@@ -239,6 +240,7 @@ fn send(agent: &Agent, request: &Request<'_>, uri: &str, limit: Duration) -> Res
         Verb::Get => Method::GET,
         Verb::Post => Method::POST,
         Verb::Put => Method::PUT,
+        Verb::Delete => Method::DELETE,
     };
     let mut message = Message::builder().method(method).uri(uri);
     for (name, value) in request.headers {

@@ -47,7 +47,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::lock::{Change, Claim, Closing, Grant, LockState, Locks, Runs, Wanted};
+use crate::lock::{Change, Claim, Closing, Grant, LockState, Locks, Removal, Runs, Wanted};
 use crate::system::Timestamp;
 pub(crate) use error::{BackendError, ErrorClass};
 pub(crate) use finding::{Finding, Grade, Reached, Tell};
@@ -127,6 +127,10 @@ pub(crate) trait Admin: Backend {
         Ok(locks.chain(last.iter().map(|run| run.name)).collect())
     }
 
+    /// Removes a lock and all that shedlock keeps of it, if the lock is free and has no other owner than the one seen. A
+    /// repeated removal finds nothing left, which is no error. Creates nothing.
+    fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError>;
+
     /// Creates the missing tables and files, and returns a line for each: its name, and whether it existed before.
     fn make(&mut self) -> Result<Vec<String>, BackendError>;
 
@@ -153,6 +157,15 @@ pub(crate) enum Kept {
     Kept,
     /// The owner no longer holds the lock.
     Lost,
+}
+
+/// The answer to a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// Nothing is left. Says what there was.
+    Gone { lock: bool, runs: u64 },
+    /// The lock is held, or another owner has had it in the meantime.
+    InUse,
 }
 
 /// An answer of the backend, with a remark for the user.

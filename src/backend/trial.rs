@@ -63,6 +63,13 @@ impl CasStore for Trial {
         Ok(Written::Done)
     }
 
+    fn remove(&mut self, name: &str, version: &u64) -> Result<Written, BackendError> {
+        let is_same = |records: &mut Records| {
+            records.get(name).is_some_and(|(_, stored)| stored == version) && records.remove(name).is_some()
+        };
+        Ok(if self.with(is_same) { Written::Done } else { Written::Conflict })
+    }
+
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
         self.with(|records| records.iter().for_each(|(name, (record, _))| take(name.clone(), record.clone())));
         Ok(Timestamp::now())

@@ -35,6 +35,7 @@ pub(crate) struct Word {
 pub(crate) enum Count {
     One,
     AtMostOne,
+    AtLeastOne,
     Any,
 }
 
@@ -190,6 +191,27 @@ pub(crate) const SUBS: &[Sub] = &[
         meant: &[],
         example: "shedlock resume report",
         codes: &[("0", "the pause is over"), ("1", "the lock was not paused"), COULD_NOT],
+    },
+    Sub {
+        name: "forget",
+        about: "Remove locks that are no longer used, with their history",
+        usage: "shedlock forget [OPTIONS] NAME...",
+        words: &[Word { name: "NAME", count: Count::AtLeastOne, help: "The locks" }],
+        own: &[own(
+            "force",
+            Kind::Flag,
+            "",
+            DO,
+            "Remove also a lock whose last holder was not shedlock, such as a Java application, which must not be running. A held lock is never removed",
+        )],
+        shared: BACKEND,
+        meant: &[],
+        example: "shedlock forget report",
+        codes: &[
+            ("0", "all the locks are removed"),
+            ("1", "a lock is held, kept or paused, was last held by another program, or is unknown to the backend"),
+            COULD_NOT,
+        ],
     },
     Sub {
         name: "acquire",

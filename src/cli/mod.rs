@@ -65,8 +65,15 @@ fn bare_run() -> Command {
 /// Builds the parser of a command beside `run`.
 fn sub(sub: &'static Sub) -> Command {
     let words = sub.words.iter().map(|word| {
-        let argument = Arg::new(word.name).value_name(word.name).help(word.help).required(word.count == Count::One);
-        if word.count == Count::Any { argument.num_args(0..) } else { argument }
+        let argument = Arg::new(word.name)
+            .value_name(word.name)
+            .help(word.help)
+            .required(matches!(word.count, Count::One | Count::AtLeastOne));
+        match word.count {
+            Count::One | Count::AtMostOne => argument,
+            Count::AtLeastOne => argument.num_args(1..),
+            Count::Any => argument.num_args(0..),
+        }
     });
     let options = sub.options().map(|option| explained(argument(option), option));
     Command::new(sub.name)

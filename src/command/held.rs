@@ -1,4 +1,4 @@
-//! Helpers of `unlock`, `pause` and `resume`: reading the lock, describing it, and suggesting the name that was meant.
+//! Helpers of `unlock`, `pause`, `resume` and `forget`: reading the lock, describing it, and suggesting the name that was meant.
 
 use std::time::Duration;
 
@@ -55,6 +55,17 @@ impl Seen {
     /// Returns whether the backend knows the lock from more than a pause.
     pub(super) fn is_known(&self) -> bool {
         self.lock.as_ref().is_some_and(|lock| !lock.is_only_of_a_pause())
+    }
+
+    /// Returns the owner of the lock, or the last one of a free lock; `None` if the backend does not know the lock.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.lock.as_ref().map(|lock| lock.state.owner.as_str())
+    }
+
+    /// Returns whether the lock is still free as it was.
+    pub(super) fn is_unchanged_since(&self, before: &Self) -> bool {
+        let state = |seen: &Self| seen.lock.as_ref().map(|lock| (lock.state.owner.clone(), lock.state.since));
+        self.held().is_none() && state(self) == state(before)
     }
 
     /// Returns until when the lock is held.

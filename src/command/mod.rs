@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod extend;
+pub(crate) mod forget;
 mod held;
 pub(crate) mod history;
 pub(crate) mod init;

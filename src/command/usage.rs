@@ -67,7 +67,7 @@ fn commands() -> impl Iterator<Item = &'static str> {
 }
 
 /// Other programs' words for our commands.
-const SYNONYMS: [(&str, &str); 12] = [
+const SYNONYMS: [(&str, &str); 15] = [
     ("list", "status"),
     ("ls", "status"),
     ("show", "status"),
@@ -78,6 +78,9 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("start", "run"),
     ("lock", "acquire"),
     ("free", "unlock"),
+    ("delete", "forget"),
+    ("remove", "forget"),
+    ("rm", "forget"),
     ("setup", "init"),
     ("version", "--version"),
 ];

@@ -50,6 +50,18 @@ pub(crate) struct Change {
     pub(crate) left: Duration,
 }
 
+/// The removal of a lock and its history. It applies only while the lock is free and its last owner is the one that was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Removal {
+    pub(crate) name: LockName,
+    /// The last owner as listed; empty if no owner is known.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas")),
+        expect(dead_code, reason = "Redis and etcd delete the key of a free lock, and its owner with it")
+    )]
+    pub(crate) seen: String,
+}
+
 /// A lock that was granted, in the backend's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant {

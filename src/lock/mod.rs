@@ -8,7 +8,7 @@ mod name;
 mod owner;
 mod runs;
 
-pub(crate) use claim::{Change, Claim, Closing, Grant, LockState, Purpose, RunOutcome};
+pub(crate) use claim::{Change, Claim, Closing, Grant, LockState, Purpose, Removal, RunOutcome};
 pub(crate) use handle::Handle;
 pub(crate) use holder::Holder;
 #[cfg(any(test, feature = "redis", feature = "etcd", feature = "cas"))]

@@ -68,6 +68,11 @@ fn pass(page: &str, shown: &[&[&str]]) {
                 "shedlock run --name job --at-most 1m -- sh -euc 'PATH=$PATH:. files=200000\n{block}shedlock status job'"
             ),
             "shedlock-unlock.1" => format!("shedlock acquire --name nightly-report --at-most 3h > /dev/null\n{block}"),
+            "shedlock-forget.1" => {
+                let runs =
+                    "for name in nightly-reprot nightly_report; do shedlock run --name $name --at-most 1h true; done";
+                format!("{runs}\n{block}")
+            }
             "shedlock-resume.1" => format!("shedlock pause nightly-report > /dev/null\n{block}"),
             _ => block.clone(),
         };
@@ -101,6 +106,8 @@ fn the_examples_that_change_locks_work() {
     pass("shedlock-pause.1", &[&until]);
     pass("shedlock-resume.1", &[&["no longer paused; it is free"]]);
     pass("shedlock-unlock.1", &[&["held", "`nightly-report` is free now"]]);
+    let gone = ["nightly-report`: the lock and 1 run", "forgot `nightly-reprot`", "forgot `nightly_report`"];
+    pass("shedlock-forget.1", &[&gone]);
     pass("shedlock-acquire.1", &[&["build\nswitch-over\n"]]);
     pass("shedlock-release.1", &[&["pipeline\n"]]);
     // The job's lock is held for the three hours that it has asked for.

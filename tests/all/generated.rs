@@ -96,6 +96,7 @@ fn every_help_has_an_example_that_works() {
         "pause",
         "resume",
         "unlock",
+        "forget",
         "check",
         "init",
         "schema",

@@ -35,6 +35,7 @@ mod exit_codes;
 ))]
 mod faults;
 mod fencing;
+mod forget;
 #[cfg(all(
     feature = "postgres",
     feature = "mysql",

@@ -10,8 +10,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Finding, Kept, Reached, Reply, Tell};
-use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, RunList, Runs, Wanted};
+use super::{Acquired, Admin, Backend, BackendError, Finding, Forgotten, Kept, Reached, Reply, Tell};
+use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
 
@@ -37,6 +37,9 @@ pub(in crate::backend) trait CasStore: Send {
     /// Writes a record if the store still has this version; `None` if it must have none. The error is ambiguous if the
     /// request was sent.
     fn write(&mut self, name: &str, record: &Record, version: Option<&Self::Version>) -> Result<Written, BackendError>;
+
+    /// Removes a record if the store still has this version. The error is ambiguous if the request was sent.
+    fn remove(&mut self, name: &str, version: &Self::Version) -> Result<Written, BackendError>;
 
     /// Passes on the records of all locks with their names, as they come, and returns the earliest time that it can be.
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError>;
@@ -98,9 +101,7 @@ impl<S: CasStore> CasLocks<S> {
         decide: impl Fn(Option<&Record>, Clock, u64) -> Next<T>,
     ) -> Result<T, BackendError> {
         for _ in 0..TRIES {
-            // Reading changes nothing.
-            let read = self.0.read(name).map_err(|error| BackendError { ambiguous: false, ..error });
-            let Read { now, floor, found } = read.map_err(|error| self.named(error))?;
+            let Read { now, floor, found } = self.read(name)?;
             let (record, version) = found.unzip();
             match decide(record.as_ref(), Clock { now, grain: S::GRAIN }, floor) {
                 Next::Answer(answer) => return Ok(answer),
@@ -113,7 +114,17 @@ impl<S: CasStore> CasLocks<S> {
                 }
             }
         }
-        Err(self.named(BackendError::transient("other clients keep writing this lock")))
+        Err(self.busy())
+    }
+
+    fn read(&mut self, name: &str) -> Result<Read<S::Version>, BackendError> {
+        // Reading changes nothing.
+        let read = self.0.read(name).map_err(|error| BackendError { ambiguous: false, ..error });
+        read.map_err(|error| self.named(error))
+    }
+
+    fn busy(&self) -> BackendError {
+        self.named(BackendError::transient("other clients keep writing this lock"))
     }
 
     fn named(&self, error: BackendError) -> BackendError {
@@ -222,6 +233,22 @@ impl<S: CasStore> Admin for CasLocks<S> {
 
     fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
         Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
+    }
+
+    fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
+        let name = removal.name.as_str();
+        for _ in 0..TRIES {
+            let Read { now, found, .. } = self.read(name)?;
+            let Some((record, version)) = found else { return Ok(Forgotten::Gone { lock: false, runs: 0 }) };
+            if record.is_held(Clock { now, grain: S::GRAIN }) || record.owner != removal.seen {
+                return Ok(Forgotten::InUse);
+            }
+            let removed = self.0.remove(name, &version);
+            if removed.map_err(|error| self.named(error))? == Written::Done {
+                return Ok(Forgotten::Gone { lock: true, runs: record.runs.len() as u64 });
+            }
+        }
+        Err(self.busy())
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {

@@ -53,6 +53,16 @@ impl World {
         Written::Done
     }
 
+    fn remove(&mut self, version: u64) -> Written {
+        match &self.record {
+            Some((_, stored)) if *stored == version => {
+                self.record = None;
+                Written::Done
+            }
+            _ => Written::Conflict,
+        }
+    }
+
     /// Takes the lock if it is free, as a program does that knows nothing of the runs.
     fn meddle(&mut self) {
         let now = Timestamp(self.millis);
@@ -115,6 +125,10 @@ impl CasStore for Connection {
             Fate::Refused => {}
         }
         silence
+    }
+
+    fn remove(&mut self, _: &str, version: &u64) -> Result<Written, BackendError> {
+        Ok(self.world().remove(*version))
     }
 
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {

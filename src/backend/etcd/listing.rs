@@ -8,8 +8,8 @@ use super::look::Look;
 use super::rights::Keys;
 use super::wire::{self, Clock, Entry, Part};
 use super::{Etcd, TRIES, only_read};
-use crate::backend::{Admin, BackendError, Kept, Reached, Tell};
-use crate::lock::{Change, Lock, LockState, Locks, Order, RunList, Runs, Wanted};
+use crate::backend::{Admin, BackendError, Forgotten, Kept, Reached, Tell};
+use crate::lock::{Change, Lock, LockState, Locks, Order, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 
 /// Locks per transaction; etcd takes 128 operations.
@@ -164,6 +164,38 @@ impl Admin for Etcd {
                     let _ = self.client.revoke(lock.lease);
                 }
                 return Ok(Kept::Kept);
+            }
+        }
+        Err(self.forestalled())
+    }
+
+    /// Deletes the keys of a lock in one transaction, if none was written since they were read. Nothing remembers the owner of a
+    /// lock whose key is gone. All rights are needed, or some of the keys would stay.
+    fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
+        let name = removal.name.as_str();
+        let (lock, state, (from, to)) = (self.space.lock(name), self.space.state(name), self.space.runs_of(name));
+        let all = [wire::get_between(&from, &to, Part::FirstKeys(1))];
+        let delete = [wire::delete(&lock), wire::delete(&state), wire::delete_between(&from, &to)];
+        self.known = None;
+        for _ in 0..TRIES {
+            let read = self.client.transact(&[], &[wire::get(&lock), wire::get(&state)], &[]).map_err(only_read)?;
+            let mut entries = read.ranges.into_iter().map(|range| range.entries.into_iter().next());
+            let (held, known) = (entries.next().flatten(), entries.next().flatten());
+            let revision = |entry: &Option<Entry>| entry.as_ref().map_or(0, |entry| entry.modified);
+            let compare = [wire::is_at(&lock, revision(&held)), wire::is_at(&state, revision(&known))];
+            let was_there = held.is_some() || known.is_some();
+            let look = Look::of(held, known);
+            if look.lock.is_some() && !look.is_over(read.clock) {
+                return Ok(Forgotten::InUse);
+            }
+            let removed = self.client.transact(&compare, &[all.as_slice(), &delete].concat(), &[])?;
+            if removed.succeeded {
+                if let Some(lock) = look.lock.filter(|lock| lock.lease != 0) {
+                    // A lease that is left ends by itself.
+                    let _ = self.client.revoke(lock.lease);
+                }
+                let runs = removed.ranges.first().map_or(0, |range| range.count);
+                return Ok(Forgotten::Gone { lock: was_there, runs });
             }
         }
         Err(self.forestalled())

@@ -56,6 +56,10 @@ fn error(status: u16, body: &Value) -> BackendError {
         403 if has("being terminated") => {
             (ErrorClass::Permanent, "the namespace is being deleted: name another one in the URL")
         }
+        403 if has("cannot delete") => (
+            ErrorClass::Permanent,
+            "to forget a lock, give the user the verb delete on leases of coordination.k8s.io, which jobs do not need: `shedlock schema kubernetes` prints a Role shedlock-forget",
+        ),
         403 => (ErrorClass::Permanent, RIGHTS),
         404 => (
             ErrorClass::Permanent,
@@ -140,6 +144,7 @@ mod tests {
     fn a_refusal_for_another_reason_than_rights_has_another_hint() {
         for (said, hint) in [
             ("leases \"job\" is forbidden: User \"system:anonymous\" cannot get resource \"leases\"", "token-file"),
+            ("leases \"job\" is forbidden: User \"ada\" cannot delete resource \"leases\"", "shedlock-forget"),
             ("leases \"job\" is forbidden: exceeded quota: few, requested: count/leases=1", "ResourceQuota"),
             ("unable to create new content in namespace jobs because it is being terminated", "being deleted"),
         ] {

@@ -9,7 +9,7 @@ mod place;
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::http::{Answer, Http, Request, Verb};
@@ -199,6 +199,24 @@ impl CasStore for Kubernetes {
         match told(&answer, "Lease", Effect::Writes)? {
             Told::Missing | Told::Conflict => Ok(Written::Conflict),
             Told::Object(stored) => as_written(&lease::record(&stored, lock), record),
+        }
+    }
+
+    fn remove(&mut self, lock: &str, version: &Lease) -> Result<Written, BackendError> {
+        let metadata = &version.body["metadata"];
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+        });
+        let answer = self.ask(Verb::Delete, &format!("/{}", name::of_lock(lock)), Some(&options))?;
+        if answer.status < 300 && answer.body["kind"] == "Lease" {
+            let error = BackendError::permanent(format!("the Lease {} is deleted but stays", name::of_lock(lock)));
+            return Err(error.hint("it has finalizers of another program, which has to remove them"));
+        }
+        match told(&answer, "Status", Effect::Writes)? {
+            Told::Missing | Told::Conflict => Ok(Written::Conflict),
+            Told::Object(_) => Ok(Written::Done),
         }
     }
 

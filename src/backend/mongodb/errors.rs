@@ -163,7 +163,7 @@ fn of_command(error: &CommandError) -> BackendError {
         )
         .hint("write mongodb://USER@HOST/DATABASE; the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
         13 => BackendError::permanent(format!("the user lacks rights: {said}"))
-            .hint("`shedlock schema` prints the role that the user needs"),
+            .hint("`shedlock schema` prints the role that the user needs; to forget a lock, it needs the action remove as well"),
         18 => rejected(),
         // Stepping down, shutting down, recovering, or out of time.
         50 | 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436 => {

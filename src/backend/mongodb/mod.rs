@@ -202,6 +202,16 @@ impl CasStore for MongoDb {
         Ok(if updated.matched_count == 1 { Written::Done } else { Written::Conflict })
     }
 
+    fn remove(&mut self, name: &str, version: &Document) -> Result<Written, BackendError> {
+        let collection = self.place.collection.clone();
+        let mut found = version.clone();
+        found.insert("_id", name);
+        let deleted = self.ask(Effect::Writes, async |database| {
+            database.collection::<Document>(&collection).delete_one(found).await
+        })?;
+        Ok(if deleted.deleted_count == 1 { Written::Done } else { Written::Conflict })
+    }
+
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
         let (now, _) = self.hello()?;
         let collection = self.place.collection.clone();

@@ -19,6 +19,8 @@ pub(super) struct Answer {
     pub(super) changed: u64,
     /// Rows with the lock's name, of which there should be one.
     pub(super) rows: Vec<Row>,
+    /// Number of records that were written or deleted.
+    pub(super) records: u64,
     /// Id of the record in the history.
     pub(super) token: Option<u64>,
     /// Set if a column of the row's times keeps no milliseconds: the stored time may be earlier than the requested one.
@@ -65,6 +67,7 @@ pub(super) fn ask(connection: &mut Conn, message: &Message) -> Result<Answer, Fa
             answer.changed = result.affected_rows();
         }
         if Some(number) == message.record && result.affected_rows() > 0 {
+            answer.records = result.affected_rows();
             answer.token = result.last_insert_id();
         }
         if let [.., since, until] = result.columns().as_ref() {

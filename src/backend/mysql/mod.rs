@@ -23,8 +23,8 @@ use mysql::prelude::Queryable;
 
 use super::sql::{self, Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, Kept, Opened, Remark, Reply, Url};
-use crate::lock::{Change, Claim, Closing, Grant, Wanted};
+use super::{Access, Acquired, BackendError, Forgotten, Kept, Opened, Remark, Reply, Url};
+use crate::lock::{Change, Claim, Closing, Grant, Removal, Wanted};
 use crate::system::Timestamp;
 use connect::Servers;
 use end::{End, MILLISECOND};
@@ -239,6 +239,15 @@ impl Database for MySql {
             return self.change(session, &Change { from: change.to.clone(), ..change.clone() });
         }
         Ok(Kept::if_so(answer.changed > 0 || ours.is_some()))
+    }
+
+    fn forget(&mut self, session: &mut Conn, removal: &Removal, history: History) -> Result<Forgotten, Failure> {
+        let answer = answer::ask(session, &self.tables.forget(removal, history))?;
+        // Another run may have taken the lock anew before the look.
+        Ok(match answer.changed == 0 && !answer.rows.is_empty() {
+            true => Forgotten::InUse,
+            false => Forgotten::Gone { lock: answer.changed > 0, runs: answer.records },
+        })
     }
 
     /// Lists locks. A table that compares names in its own way finds a lock that is spelt differently, as a taking

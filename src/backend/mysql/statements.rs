@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::super::sql::{History, Table};
 use super::connect::Servers;
-use crate::lock::{Change, Claim, Closing, Holder, Wanted};
+use crate::lock::{Change, Claim, Closing, Holder, Removal, Wanted};
 
 const NOW: &str = "UTC_TIMESTAMP(3)";
 
@@ -75,6 +75,16 @@ const END: &str = "LEAST({now} + INTERVAL {micros} MICROSECOND, {limit})";
 const CHANGE: &str = "UPDATE {table} SET lock_until = {end}, \
     locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
 const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
+
+/// Deletes a free lock and its records. The records go only if no row stays: the row, or the gap in its place, is locked until
+/// the end. The columns that are named tell shedlock's table from another one. A mark of a taking that was given up stays for
+/// as long as a network could delay that taking.
+const FORGET: &str = "DELETE FROM {table} \
+    WHERE name = {name} AND COALESCE({stored}, '') = {from} AND (lock_until > {now}) IS NOT TRUE";
+const FORGET_RUNS: &str = "DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND {run} \
+    AND NOT EXISTS (SELECT * FROM {table} AS locks WHERE locks.name = {name}) AND COALESCE(owner, host, '') IS NOT NULL; \
+    DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND NOT {run} \
+    AND ended_at < {now} - INTERVAL 1 HOUR";
 
 const OWN: &str =
     "SELECT MAX(id) INTO @shedlock FROM {history} FORCE INDEX (name) WHERE name = {name} AND owner = {owner}";
@@ -144,6 +154,7 @@ const SCHEMA: &str = "\
 -- The rights of a user who takes locks, from the hosts of the jobs; to list locks and runs, SELECT is enough:
 -- GRANT SELECT, INSERT, UPDATE ON {table} TO {user}@'%';
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user}@'%';
+-- `shedlock forget`, which removes locks that are no longer used, also needs DELETE on {table}.
 ";
 
 /// The statements of one operation.
@@ -151,7 +162,7 @@ pub(super) struct Message {
     pub(super) text: String,
     /// Index of the statement that writes the lock's row.
     pub(super) write: usize,
-    /// Index of the statement that inserts into the history.
+    /// Index of the statement that inserts into the history, or deletes from it.
     pub(super) record: Option<usize>,
     /// Index of the statement that commits; those between `write` and this one are the history's.
     pub(super) commit: usize,
@@ -292,6 +303,24 @@ impl Tables {
             .replace("{from}", &literal(&change.from))
             .replace("{to}", &literal(&change.to));
         Self::cut(text)
+    }
+
+    /// Builds the message of a removal. Its look finds the row that stays.
+    pub(super) fn forget(&self, removal: &Removal, history: History) -> Message {
+        let statements = match history {
+            History::With => [FORGET, FORGET_RUNS].as_slice(),
+            History::Without => &[FORGET],
+        };
+        let text = self
+            .transaction(statements, Duration::ZERO)
+            .replace("{name}", &literal(removal.name.as_str()))
+            .replace("{stored}", STORED)
+            .replace("{from}", &literal(&removal.seen))
+            .replace("locked_by = {owner}", "FALSE")
+            .replace("locked_by = {ended}", "FALSE");
+        let message = Self::cut(text);
+        let record = (history == History::With).then_some(message.commit - 2);
+        Message { record, ..message }
     }
 
     fn message(&self, statements: &[&str], claim: &Claim, duration: Duration) -> Message {

@@ -21,15 +21,15 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, ErrorClass, Kept, Opened, Reply, Url};
-use crate::lock::{Change, Claim, Closing, Holder, Wanted};
+use super::{Access, Acquired, BackendError, ErrorClass, Forgotten, Kept, Opened, Reply, Url};
+use crate::lock::{Change, Claim, Closing, Holder, Removal, Wanted};
 use crate::system::{Moment, Timestamp};
 use answer::{End, Interval, ending, read};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
-    ACQUIRE, CHANGE, DIGITS, DISCARD, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW, RUNS,
-    Statement, TABLE_IS_THERE, Tables,
+    ACQUIRE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW,
+    RUNS, Statement, TABLE_IS_THERE, Tables,
 };
 
 /// Number of times that a taking may find the lock free and then taken before it fails.
@@ -267,6 +267,17 @@ impl Database for Postgres {
             (&Interval(change.left), Type::INTERVAL),
         ];
         self.holds(session, &CHANGE, values).map(Kept::if_so)
+    }
+
+    fn forget(&mut self, session: &mut Session, removal: &Removal, history: History) -> Result<Forgotten, Failure> {
+        let values: Values<'_> = &[(&removal.name.as_str(), Type::TEXT), (&removal.seen, Type::TEXT)];
+        let rows = self.query(session, &FORGET, history, values)?;
+        let row = rows.first().map(|row| execute::cells(row, 0));
+        let number = |column| row.as_ref().and_then(|row| row.number(column)).unwrap_or_default();
+        Ok(match (number(0), number(1)) {
+            (0, 1) => Forgotten::InUse,
+            (lock, _) => Forgotten::Gone { lock: lock == 1, runs: number(2).try_into().unwrap_or_default() },
+        })
     }
 
     fn locks(&mut self, session: &mut Session, names: &[&str], take: Take<'_>) -> Result<Timestamp, Failure> {

@@ -235,6 +235,28 @@ pub(super) const CHANGE: Statement = Statement {
     history: None,
 };
 
+/// Deletes a free lock and its records. `$1` name, `$2` the owner that was seen. The answer is whether the row was deleted,
+/// whether it is still there, and the number of runs.
+///
+/// If another session is taking the lock, this statement waits for it, and then finds the lock held. The records go only
+/// if no row stays. A mark of a taking that was given up stays for as long as a network could delay that taking. The
+/// columns that are returned tell shedlock's table from another one.
+pub(super) const FORGET: Statement = Statement {
+    lock: "WITH {utc}, \
+        gone AS (DELETE FROM {table} AS lock USING zone \
+                 WHERE name::text = $1 AND {spelt} AND coalesce(lock.locked_by::text, '') = $2 AND ({held}) IS NOT TRUE \
+                 RETURNING true), \
+        staying AS MATERIALIZED (SELECT FROM {table} AS lock \
+                                 WHERE {own} AND name::text = $1 AND {spelt} AND NOT EXISTS (SELECT FROM gone)){and} \
+        SELECT EXISTS (SELECT FROM gone), EXISTS (SELECT FROM staying), {answer} FROM zone",
+    history: Some((
+        ", runs AS (DELETE FROM {history} USING zone WHERE name::text = $1 AND NOT EXISTS (SELECT FROM staying) AND \
+                    ({run} OR date_part('epoch', ended_at) < date_part('epoch', CURRENT_TIMESTAMP) - 3600::float8) \
+                    RETURNING {run} AS is_run, id, owner, host, started_at)",
+        "(SELECT count(*) FROM runs WHERE is_run)",
+    )),
+};
+
 /// Reads whether the table `$1` exists.
 pub(super) const TABLE_IS_THERE: Statement =
     Statement { lock: "SELECT {server}, to_regclass($1) IS NOT NULL FROM {row}", history: None };
@@ -275,6 +297,7 @@ const SCHEMA: &str = "\
 -- The rights of a role that takes locks without owning the tables; to list locks and runs, SELECT is enough:
 {usage}-- GRANT SELECT, INSERT, UPDATE ON {table} TO {user};
 -- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};
+-- `shedlock forget`, which removes locks that are no longer used, also needs DELETE on {table}.
 ";
 
 /// Maximum length of a name on the server, which cuts longer ones.

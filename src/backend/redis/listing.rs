@@ -12,9 +12,9 @@ use serde_json::Value as Json;
 use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
 use super::scan::{HISTORIES, RECORDS, VALUES, escaped};
-use super::{Beside, CHANGE, LIST, Redis, errors, millis, strange};
-use crate::backend::{Admin, BackendError, Finding, Kept};
-use crate::lock::{Change, Lock, LockState, Locks, Order, RunList, RunRecord, Runs, Wanted};
+use super::{Beside, CHANGE, FORGET, LIST, Redis, errors, millis, strange};
+use crate::backend::{Admin, BackendError, Finding, Forgotten, Kept};
+use crate::lock::{Change, Lock, LockState, Locks, Order, Removal, RunList, RunRecord, Runs, Wanted};
 use crate::system::Timestamp;
 
 /// The output of `shedlock schema`; `{rights}` stands for the additional rights on a cluster.
@@ -166,6 +166,24 @@ impl Admin for Redis {
         let arguments = [change.from.as_str(), change.to.as_str(), left.as_str()];
         let answer = self.network.run(&Call { script: CHANGE, keys: &keys, arguments: &arguments })?;
         self.kept(&answer)
+    }
+
+    /// A free lock has no key, and so no owner: what was seen of one does not count.
+    fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
+        let key = self.key(removal.name.as_str())?;
+        let keys = [Beside::History, Beside::Token].map(|beside| beside.key(&key));
+        let keys = [&[key][..], &keys].concat();
+        let answer = self.network.run_unless(&Call { script: FORGET, keys: &keys, arguments: &[""] }, |_| false)?;
+        match &answer {
+            Value::Array(found) => match found.as_slice() {
+                [Value::Int(0)] => Ok(Forgotten::InUse),
+                [Value::Int(1), Value::Int(token), Value::Int(runs)] => {
+                    Ok(Forgotten::Gone { lock: *token > 0, runs: u64::try_from(*runs).unwrap_or_default() })
+                }
+                _ => Err(self.strange(&answer)),
+            },
+            _ => Err(self.strange(&answer)),
+        }
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {

@@ -41,6 +41,7 @@ const RELEASE: &str = script!("lock.lua", "history.lua", "release.lua", "close.l
 const CLOSE: &str = script!("history.lua", "close.lua");
 const LIST: &str = script!("list.lua");
 const CHANGE: &str = script!("lock.lua", "change.lua");
+const FORGET: &str = script!("lock.lua", "forget.lua");
 
 /// A backend that keeps the locks in Redis.
 pub(crate) struct Redis {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::rows::Row;
-use crate::backend::{Acquired, BackendError, Kept, Reply};
-use crate::lock::{Change, Claim, Closing, Wanted};
+use crate::backend::{Acquired, BackendError, Forgotten, Kept, Reply};
+use crate::lock::{Change, Claim, Closing, Removal, Wanted};
 use crate::system::Timestamp;
 
 /// Names one of the two tables.
@@ -132,6 +132,13 @@ pub(in crate::backend) trait Database: Send {
         history: History,
     ) -> Result<Reply<Kept>, Self::Failure>;
     fn change(&mut self, session: &mut Self::Session, change: &Change) -> Result<Kept, Self::Failure>;
+    /// Deletes a free lock's row and its records. Without the history, deletes the row alone.
+    fn forget(
+        &mut self,
+        session: &mut Self::Session,
+        removal: &Removal,
+        history: History,
+    ) -> Result<Forgotten, Self::Failure>;
     /// Lists locks as rows of name, owner, since, until, whether the lock is held, and for how long. Returns the server's
     /// time. No row may come before a failure that the operation survives.
     fn locks(

@@ -15,8 +15,8 @@ mod survey;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Kept, Reached, Remark, Reply, Tell};
-use crate::lock::{Change, Claim, Closing, Locks, Purpose, RunList, Runs, Wanted};
+use super::{Acquired, Admin, Backend, BackendError, Forgotten, Kept, Reached, Remark, Reply, Tell};
+use crate::lock::{Change, Claim, Closing, Locks, Purpose, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(super) use check::{Diagnose, Facts};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -152,6 +152,12 @@ impl<D: Diagnose> Admin for SqlLocks<D> {
 
     fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
         Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
+    }
+
+    fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
+        let none = Forgotten::Gone { lock: false, runs: 0 };
+        let work = |database: &mut D, session: &mut D::Session, _| Self::remove(database, session, removal);
+        self.perform(History::Without, Absent::Answer(none), work)
     }
 
     fn make(&mut self) -> Result<Vec<String>, BackendError> {

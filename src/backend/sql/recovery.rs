@@ -2,7 +2,8 @@
 
 use super::database::{Database, Explained, Fault, History, Making, Table};
 use super::{Absent, SqlLocks};
-use crate::backend::{BackendError, ErrorClass};
+use crate::backend::{BackendError, ErrorClass, Forgotten};
+use crate::lock::Removal;
 
 /// Rights to the history that taking a lock needs.
 const ALL: &str = "SELECT, INSERT, UPDATE, DELETE";
@@ -95,6 +96,40 @@ impl<D: Database> SqlLocks<D> {
                 _ => return Err(failure),
             }
         }
+    }
+
+    /// Removes a lock and its records; the lock alone if there is no history of shedlock's. A history that this user may not
+    /// change is an error: the lock would be gone, and its runs would stay.
+    pub(super) fn remove(
+        database: &mut D,
+        session: &mut D::Session,
+        removal: &Removal,
+    ) -> Result<Forgotten, D::Failure> {
+        let failure = match database.forget(session, removal, History::With) {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        let found = database.explain(&failure);
+        let failure = match found.fault {
+            Fault::Missing(Table::Runs) | Fault::History if !found.is_denied => {
+                database.roll_back(session)?;
+                match database.forget(session, removal, History::Without) {
+                    Ok(answer) => return Ok(answer),
+                    Err(failure) => failure,
+                }
+            }
+            _ => failure,
+        };
+        let found = database.explain(&failure);
+        if !found.is_denied {
+            return Err(failure);
+        }
+        let (locks, runs) = (database.name(Table::Locks), database.name(Table::Runs));
+        let hint = format!(
+            "to forget a lock, {} needs DELETE on the tables {locks} and {runs}, and nothing else does: run it as their owner",
+            database.user()
+        );
+        Err(found.error.hint(hint).into())
     }
 
     /// Returns the error of a failure that only a person can fix. A failure that may pass, or that another server

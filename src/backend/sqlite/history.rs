@@ -42,6 +42,9 @@ pub(super) const OWN: &str =
 const PRUNE: &str = "DELETE FROM {history} WHERE name = :name AND id <= \
                      (SELECT id FROM {history} WHERE name = :name ORDER BY id DESC LIMIT 1 OFFSET :keep)";
 
+/// Removes the records of a lock. The columns that are returned tell shedlock's table from another one.
+pub(super) const FORGET: &str = "DELETE FROM {history} WHERE name = :name RETURNING id, owner, host, started_at";
+
 /// Says whether the owner may have a record of an earlier taking, whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taking {

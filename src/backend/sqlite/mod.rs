@@ -31,8 +31,8 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, TABLES, Table, Take};
 use super::url::percent_decode;
-use super::{Access, Acquired, BackendError, Kept, Opened, Pace, Reply, Url};
-use crate::lock::{Change, Claim, Closing, Wanted};
+use super::{Access, Acquired, BackendError, Forgotten, Kept, Opened, Pace, Reply, Url};
+use crate::lock::{Change, Claim, Closing, Removal, Wanted};
 use crate::system::Timestamp;
 use execute::Failure;
 use file::{Directory, File};
@@ -120,8 +120,12 @@ impl Sqlite {
     }
 
     /// Runs `work` without adding columns: if ours are missing, repeats it with those of the Java library only.
-    fn leaving_the_form<T>(&self, mut work: impl FnMut(&Statements<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut statements = self.statements(History::Without);
+    fn leaving_the_form<T>(
+        &self,
+        history: History,
+        mut work: impl FnMut(&Statements<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut statements = self.statements(history);
         match work(&statements) {
             Err(failure) if failure.is_of_form() => {
                 statements.form = Form::Javas;
@@ -274,11 +278,15 @@ impl Database for Sqlite {
     }
 
     fn change(&mut self, session: &mut Connection, change: &Change) -> Result<Kept, Failure> {
-        self.leaving_the_form(|statements| statements.change(session, change))
+        self.leaving_the_form(History::Without, |statements| statements.change(session, change))
+    }
+
+    fn forget(&mut self, session: &mut Connection, removal: &Removal, history: History) -> Result<Forgotten, Failure> {
+        self.leaving_the_form(history, |statements| statements.forget(session, removal))
     }
 
     fn locks(&mut self, session: &mut Connection, names: &[&str], take: Take<'_>) -> Result<Timestamp, Failure> {
-        self.leaving_the_form(|statements| statements.list(session, names, take))?;
+        self.leaving_the_form(History::Without, |statements| statements.list(session, names, take))?;
         Ok(Timestamp::now())
     }
 

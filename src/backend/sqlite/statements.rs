@@ -8,8 +8,8 @@ use rusqlite::{Connection, Row};
 use super::super::sql::{History, Take};
 use super::execute::{Failure, atomically, cells, each, json, modifier, query, time};
 use super::history::{self, Taking};
-use crate::backend::Kept;
-use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Wanted};
+use crate::backend::{Forgotten, Kept};
+use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Removal, Wanted};
 
 /// `{ours}`: true if the row's boot columns belong to its current taking. They do not after a Java application or a
 /// person, unaware of them, has changed the row.
@@ -101,11 +101,16 @@ const CHANGE: &str = "UPDATE {table} SET locked_by = :to, \
 const CHANGE_BOOT: &str = ", boot_id = CASE WHEN :left_ms > 0 THEN NULL ELSE :boot END, boot_until = 0, \
                              boot_for = :to || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left)";
 
+/// Deletes a free lock. A row with malformed times counts as held.
+const FORGET: &str =
+    "DELETE FROM {table} WHERE name = :name AND coalesce(locked_by, '') = :seen AND NOT ({held} OR {odd}) RETURNING 1";
+const STAYS: &str = "SELECT 1 FROM {table} WHERE name = :name";
+
 pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
                       locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
                       WITHOUT ROWID";
 
-/// A change by a person must survive a power cut.
+/// A change or a removal by a person must survive a power cut.
 pub(super) const SYNCHRONOUS_FULL: &str = "PRAGMA synchronous = FULL";
 
 /// Bytes of a usual statement once it is filled.
@@ -247,6 +252,27 @@ impl Statements<'_> {
         connection.execute_batch(SYNCHRONOUS_FULL)?;
         query(connection, &self.fill(CHANGE), &values, |_| Ok(()))?;
         Ok(kept(connection.changes()))
+    }
+
+    /// Removes the lock if it is free and the last owner is the one seen, and its records if no row stays.
+    pub(super) fn forget(&self, connection: &Connection, removal: &Removal) -> Result<Forgotten, Failure> {
+        let values: [(&str, Value); 3] = [
+            (":name", removal.name.as_str().to_owned().into()),
+            (":seen", removal.seen.clone().into()),
+            (":boot", self.boot.map(str::to_owned).into()),
+        ];
+        let count = |statement| query(connection, &self.fill(statement), &values, |_| Ok(())).map(|rows| rows.len());
+        atomically(connection, SYNCHRONOUS_FULL, || {
+            let lock = count(FORGET)? > 0;
+            if !lock && count(STAYS)? > 0 {
+                return Ok(Forgotten::InUse);
+            }
+            let runs = match self.history {
+                History::With => count(history::FORGET).map_err(Failure::History)?,
+                History::Without => 0,
+            };
+            Ok(Forgotten::Gone { lock, runs: runs as u64 })
+        })
     }
 
     pub(super) fn list(&self, connection: &Connection, names: &[&str], take: Take<'_>) -> Result<(), Failure> {

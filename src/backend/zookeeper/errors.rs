@@ -10,6 +10,7 @@ pub(super) const NO_NODE: i32 = -101;
 pub(super) const NO_AUTH: i32 = -102;
 pub(super) const BAD_VERSION: i32 = -103;
 pub(super) const NODE_EXISTS: i32 = -110;
+pub(super) const NOT_EMPTY: i32 = -111;
 
 /// The first bytes of a TLS alert.
 const ALERT: [u8; 2] = [21, 3];
@@ -107,7 +108,7 @@ pub(super) fn of_code(code: i32, node: &str, logged_in: bool) -> BackendError {
         NO_AUTH => {
             let who = if logged_in { "the user" } else { "a client without a login" };
             BackendError::permanent(format!("{who} lacks rights to the node {node}")).hint(match logged_in {
-                true => "check user and password, and the node's rights with zkCli.sh getAcl: create, read and write are needed",
+                true => "check user and password, and the node's rights with zkCli.sh getAcl: create, read and write are needed, and delete to forget a lock",
                 false => "log in with USER:PASSWORD@ before the host, or see the node's rights with zkCli.sh getAcl",
             })
         }

@@ -148,7 +148,7 @@ impl ZooKeeper {
     /// it and removes it again.
     fn time_without_root(&mut self) -> Result<Stat, BackendError> {
         let create = Request::create(&self.root, &[], self.access());
-        let transaction = Request::all(&[create, self.clock(), Request::delete(&self.root)]);
+        let transaction = Request::all(&[create, self.clock(), Request::delete(&self.root, ANY)]);
         let answer = self.ask_one(transaction)?.map_err(|code| self.refused(code, &self.root))?;
         match wire::read_all(&answer).ok_or_else(errors::strange)? {
             Ok(stat) => stat.ok_or_else(errors::strange),
@@ -262,6 +262,30 @@ impl CasStore for ZooKeeper {
                 errors::BAD_VERSION | errors::NO_NODE | errors::NODE_EXISTS => Ok(Written::Conflict),
                 code => Err(self.refused(code, if refused.place == 0 { &lock } else { &own })),
             },
+        }
+    }
+
+    /// Removes the node with all that is shedlock's own. A node above those of other locks stays, as one that only leads there.
+    fn remove(&mut self, name: &str, version: &Version) -> Result<Written, BackendError> {
+        let lock = self.lock(name);
+        let own = format!("{lock}/{}", path::STATE);
+        let mut ours = Vec::new();
+        if let Some(state) = version.state {
+            ours.extend(version.birth.as_ref().map(|birth| Request::delete(&format!("{own}/{birth}"), ANY)));
+            ours.push(Request::delete(&own, state));
+        }
+        let free = Timestamp(0).to_string();
+        let (delete, leave) =
+            (Request::delete(&lock, version.lock), Request::set(&lock, free.as_bytes(), version.lock));
+        let mut answer = self.transact(&[ours.as_slice(), &[delete]].concat())?;
+        let is_above = |refused: wire::Refused| refused.error == errors::NOT_EMPTY && refused.place == ours.len();
+        if answer.is_err_and(is_above) {
+            answer = self.transact(&[ours.as_slice(), &[leave]].concat())?;
+        }
+        match answer.map_err(|refused| refused.error) {
+            Ok(_) => Ok(Written::Done),
+            Err(errors::BAD_VERSION | errors::NO_NODE) => Ok(Written::Conflict),
+            Err(code) => Err(self.refused(code, &lock)),
         }
     }
 

@@ -99,8 +99,8 @@ impl Request {
         Self::of(1, |body| rights.iter().fold(body.text(path).buffer(data).number(count), right).number(0))
     }
 
-    pub(super) fn delete(path: &str) -> Self {
-        Self::of(2, |body| body.text(path).number(ANY))
+    pub(super) fn delete(path: &str, version: i32) -> Self {
+        Self::of(2, |body| body.text(path).number(version))
     }
 
     /// Carries out all of these requests or none.
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(Request::get("/job").message(7), expected);
         let set = Request::set("/a", b"x", 3).body;
         assert_eq!(set, b"\0\0\0\x02/a\0\0\0\x01x\0\0\0\x03");
-        let all = Request::all(&[Request::delete("/a")]);
+        let all = Request::all(&[Request::delete("/a", ANY)]);
         let begin = b"\0\0\0\x02\0\xff\xff\xff\xff\0\0\0\x02/a\xff\xff\xff\xff";
         assert_eq!(all.body, [begin.as_slice(), b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"].concat());
         assert_eq!(greeting(30_000).len(), 4 + 4 + 8 + 4 + 8 + 20 + 1);

@@ -1,0 +1,275 @@
+//! The contract of a removal: a free lock goes with all that shedlock keeps of it, and no other. The list of the tests is that
+//! of [`super`].
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::{MINUTE, claim, odd_names, open, persist, refused, release, renew, take, tokens, wait_until_over};
+use crate::backend::{Acquired, Admin, Forgotten, Kept};
+use crate::lock::{Change, Claim, Lock, LockName, Owner, Purpose, Removal, Wanted};
+use servers::stores::Store;
+
+const NOTHING: Forgotten = Forgotten::Gone { lock: false, runs: 0 };
+
+#[track_caller]
+fn forget(backend: &mut dyn Admin, name: &str, seen: &str) -> Forgotten {
+    let removal = Removal { name: LockName::new(name).unwrap(), seen: seen.to_owned() };
+    persist(|| backend.forget(&removal))
+}
+
+/// Returns the last owner as listed; empty if there is none.
+#[track_caller]
+fn seen(backend: &mut dyn Admin, name: &str) -> String {
+    let lock: Option<Lock> = persist(|| backend.locks(&[name])).locks.into_iter().next();
+    lock.map(|lock| lock.state.owner).unwrap_or_default()
+}
+
+/// Takes the lock and releases it, and returns the token.
+#[track_caller]
+fn run(store: &dyn Store, name: &str, owner: u64) -> u64 {
+    let (mut backend, claim) = (open(store), claim(name, owner, MINUTE));
+    let token = take(&mut *backend, &claim).token;
+    assert_eq!(release(&mut *backend, &claim, Duration::ZERO), Kept::Kept);
+    token.expect("there is no token")
+}
+
+/// Returns the names of all locks.
+#[track_caller]
+fn all(store: &dyn Store) -> Vec<String> {
+    persist(|| open(store).locks(&[])).locks.into_iter().map(|lock| lock.name).collect()
+}
+
+/// Returns what the store has, in one order.
+fn things(store: &dyn Store) -> Vec<String> {
+    let mut things = store.things();
+    things.sort();
+    things
+}
+
+#[track_caller]
+fn is_gone(store: &dyn Store, name: &str) {
+    let mut backend = open(store);
+    assert!(store.stored(name).is_none());
+    assert_eq!(store.history(name), []);
+    assert_eq!(persist(|| backend.locks(&[name])).locks, []);
+    let wanted = Wanted { names: vec![name.to_owned()], ..Wanted::default() };
+    assert!(persist(|| backend.runs(&wanted)).runs.is_empty());
+}
+
+pub(in crate::backend) fn a_free_lock_is_forgotten_with_its_history(store: &dyn Store) {
+    run(store, "other", 1);
+    let before = things(store);
+    run(store, "job", 2);
+    run(store, "job", 3);
+    let mut backend = open(store);
+    let owner = seen(&mut *backend, "job");
+    assert_eq!(forget(&mut *backend, "job", &owner), Forgotten::Gone { lock: true, runs: 2 });
+    is_gone(store, "job");
+    assert_eq!((all(store), tokens(store, "other").len()), (vec!["other".to_owned()], 1));
+    assert_eq!(things(store), before, "something is left");
+    // The answer was lost, and the request is repeated.
+    assert_eq!(forget(&mut *backend, "job", &owner), NOTHING);
+    assert_eq!(forget(&mut *open(store), "never", ""), NOTHING);
+    let token = run(store, "job", 4);
+    assert_eq!(tokens(store, "job"), [token]);
+}
+
+pub(in crate::backend) fn a_lock_that_is_held_or_kept_or_paused_is_not_forgotten(store: &dyn Store) {
+    let mut backend = open(store);
+    let pause = Claim {
+        owner: Owner::of_pause("ada", "web1", 3, None, ""),
+        purpose: Purpose::Pause,
+        ..claim("paused", 3, MINUTE)
+    };
+    let held = claim("held", 1, MINUTE);
+    for claim in [&held, &claim("kept", 2, MINUTE), &pause] {
+        take(&mut *backend, claim);
+    }
+    release(&mut *open(store), &claim("kept", 2, MINUTE), MINUTE);
+    for name in ["held", "kept", "paused"] {
+        let (owner, runs) = (seen(&mut *backend, name), store.history(name));
+        for seen in [owner.as_str(), "", "another"] {
+            assert_eq!(forget(&mut *backend, name, seen), Forgotten::InUse, "{name} {seen}");
+        }
+        assert_eq!(store.history(name), runs, "{name}");
+        refused(&mut *open(store), &claim(name, 4, MINUTE));
+    }
+    assert_eq!(renew(&mut *backend, &held), Kept::Kept);
+    let owner = pause.owner.as_str().to_owned();
+    let end = Change { name: pause.name.clone(), from: owner.clone(), to: owner, left: Duration::ZERO };
+    assert_eq!(persist(|| backend.change(&end)), Kept::Kept);
+    let owner = seen(&mut *backend, "paused");
+    assert!(matches!(forget(&mut *backend, "paused", &owner), Forgotten::Gone { .. }));
+    is_gone(store, "paused");
+}
+
+pub(in crate::backend) fn a_lock_that_had_another_owner_since_is_not_forgotten(store: &dyn Store) {
+    run(store, "job", 1);
+    let mut backend = open(store);
+    let before = seen(&mut *backend, "job");
+    let next = claim("job", 2, MINUTE);
+    take(&mut *open(store), &next);
+    assert_eq!(forget(&mut *backend, "job", &before), Forgotten::InUse);
+    assert_eq!(release(&mut *open(store), &next, Duration::ZERO), Kept::Kept);
+    // Where a free lock leaves no owner, none is compared.
+    if !store.deletes_free_locks() {
+        assert_eq!(forget(&mut *backend, "job", &before), Forgotten::InUse);
+        assert_eq!(forget(&mut *backend, "job", ""), Forgotten::InUse);
+        assert_eq!(tokens(store, "job").len(), 2);
+    }
+    let after = seen(&mut *backend, "job");
+    assert_eq!(forget(&mut *backend, "job", &after), Forgotten::Gone { lock: true, runs: 2 });
+}
+
+pub(in crate::backend) fn tokens_grow_although_the_lock_was_forgotten(store: &dyn Store) {
+    let mut last = run(store, "job", 1);
+    for owner in 2..5 {
+        // Some more, so that a number that begins anew is noticed.
+        last = run(store, "job", owner * 100).max(last);
+        let mut backend = open(store);
+        let seen = seen(&mut *backend, "job");
+        assert!(matches!(forget(&mut *backend, "job", &seen), Forgotten::Gone { .. }));
+        let token = run(store, "job", owner);
+        assert!(token > last, "{token} {last}");
+        last = token;
+    }
+}
+
+pub(in crate::backend) fn a_lock_of_any_name_is_forgotten_and_no_other(store: &dyn Store) {
+    let mut names = odd_names();
+    names.extend(["a", "a/b", "a/b/c", "ab"].map(str::to_owned));
+    names.sort();
+    names.dedup();
+    for (owner, name) in (0..).zip(&names) {
+        run(store, name, owner);
+    }
+    let mut backend = open(store);
+    while let Some(name) = names.first().cloned() {
+        names.remove(0);
+        let owner = seen(&mut *backend, &name);
+        assert_eq!(forget(&mut *backend, &name, &owner), Forgotten::Gone { lock: true, runs: 1 }, "{name}");
+        assert_eq!(all(store), names);
+    }
+}
+
+pub(in crate::backend) fn java_s_lock_is_forgotten_once_it_is_free(store: &dyn Store) {
+    let mut backend = open(store);
+    run(store, "first", 1);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    let owner = seen(&mut *backend, "job");
+    assert_eq!(owner, store.java_owner("java-host"));
+    assert_eq!(forget(&mut *backend, "job", &owner), Forgotten::InUse);
+    store.java_release("job", "java-host", Duration::ZERO);
+    let owner = seen(&mut *backend, "job");
+    let lock = !store.deletes_free_locks();
+    assert_eq!(forget(&mut *backend, "job", &owner), Forgotten::Gone { lock, runs: 0 });
+    is_gone(store, "job");
+    assert!(store.java_take("job", "java-host", MINUTE));
+}
+
+pub(in crate::backend) fn a_history_without_a_lock_is_forgotten(store: &dyn Store) {
+    run(store, "job", 1);
+    store.delete("job");
+    let runs = tokens(store, "job").len() as u64;
+    let mut backend = open(store);
+    let owner = seen(&mut *backend, "job");
+    let Forgotten::Gone { runs: found, .. } = forget(&mut *backend, "job", &owner) else { panic!() };
+    assert_eq!(found, runs);
+    is_gone(store, "job");
+    assert_eq!(all(store), Vec::<String>::new());
+}
+
+pub(in crate::backend) fn a_lock_in_a_table_made_for_java_is_forgotten(store: &dyn Store) {
+    store.make_table();
+    assert!(store.java_take("other", "java-host", MINUTE));
+    let before = things(store);
+    assert!(store.java_take("job", "java-host", MINUTE));
+    store.java_release("job", "java-host", Duration::ZERO);
+    let mut backend = open(store);
+    let owner = seen(&mut *backend, "job");
+    let lock = !store.deletes_free_locks();
+    assert_eq!(forget(&mut *backend, "job", &owner), Forgotten::Gone { lock, runs: 0 });
+    assert!(store.stored("job").is_none());
+    assert_eq!((all(store), things(store)), (vec!["other".to_owned()], before));
+}
+
+/// The run is overdue: its lock is free, and is forgotten while it goes on.
+pub(in crate::backend) fn a_run_that_lost_its_lock_brings_nothing_back(store: &dyn Store) {
+    for (name, owner) in [("released", 1), ("renewed", 2)] {
+        let (mut backend, overdue) = (open(store), claim(name, owner, Duration::from_millis(50)));
+        take(&mut *backend, &overdue);
+        wait_until_over(store, name);
+        let mut operator = open(store);
+        let owner = seen(&mut *operator, name);
+        assert_eq!(forget(&mut *operator, name, &owner), Forgotten::Gone { lock: true, runs: 1 });
+        let before = things(store);
+        if name == "renewed" {
+            assert_eq!(renew(&mut *backend, &overdue), Kept::Lost);
+        }
+        assert_eq!(release(&mut *backend, &overdue, MINUTE), Kept::Lost);
+        is_gone(store, name);
+        assert_eq!(things(store), before);
+    }
+}
+
+pub(in crate::backend) fn forgetting_makes_nothing(store: &dyn Store) {
+    assert_eq!(forget(&mut *open(store), "job", ""), NOTHING);
+    assert_eq!(things(store), Vec::<String>::new());
+}
+
+/// Counts a thread that runs, until it ends or fails.
+struct Running<'a>(&'a AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Some take the lock and check that it and their record are there while they have it; others forget it all the time.
+pub(in crate::backend) fn what_is_held_is_never_forgotten_however_they_race(store: &dyn Store) {
+    const RUNS: u64 = 40;
+    let (running, last, forgotten) = (AtomicUsize::new(3), Mutex::new(0), AtomicUsize::new(0));
+    run(store, "job", 9999);
+    thread::scope(|scope| {
+        for runner in 0..3 {
+            let (running, last) = (&running, &last);
+            scope.spawn(move || {
+                let _running = Running(running);
+                let mut backend = open(store);
+                for number in 0..RUNS {
+                    let claim = claim("job", runner * RUNS + number, MINUTE);
+                    let grant = loop {
+                        match persist(|| backend.acquire(&claim)).answer {
+                            Acquired::Granted(grant) => break grant,
+                            Acquired::Held(_) => thread::sleep(Duration::from_millis(1)),
+                        }
+                    };
+                    {
+                        let mut last = last.try_lock().expect("two have the lock at once");
+                        assert!(grant.token.unwrap() > *last, "{grant:?} {last}");
+                        *last = grant.token.unwrap();
+                        assert_eq!(renew(&mut *backend, &claim), Kept::Kept);
+                        let wanted = Wanted { names: vec!["job".to_owned()], limit: Some(1), ..Wanted::default() };
+                        let newest = persist(|| backend.runs(&wanted)).runs;
+                        assert_eq!((newest.len(), newest.get(0).owner.as_str()), (1, claim.owner.as_str()));
+                    }
+                    assert_eq!(release(&mut *backend, &claim, Duration::ZERO), Kept::Kept);
+                }
+            });
+        }
+        let (running, forgotten) = (&running, &forgotten);
+        scope.spawn(move || {
+            let mut backend = open(store);
+            while running.load(Ordering::SeqCst) > 0 {
+                let owner = seen(&mut *backend, "job");
+                if matches!(forget(&mut *backend, "job", &owner), Forgotten::Gone { lock: true, .. }) {
+                    forgotten.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+    });
+    assert!(forgotten.load(Ordering::SeqCst) > 0, "nothing was ever forgotten");
+}

@@ -1,0 +1,172 @@
+//! `shedlock forget`: removes locks that are no longer used, with their history.
+
+use clap::ArgMatches;
+
+use super::held::{LOOKS, Seen, say, suggestion};
+use super::operator::{Operator, asked_names, lock_name};
+use super::refuse;
+use crate::backend::Forgotten;
+use crate::config::Mistake;
+use crate::exit::Exit;
+use crate::lock::{Holder, LockName, LockState, Removal, Wanted};
+
+/// The last owners whose locks may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owners {
+    /// Only shedlock's own: another program may rely on the row.
+    Ours,
+    All,
+}
+
+/// Removes each lock by itself, in the given order, until the backend cannot be asked.
+pub(crate) fn forget(matches: &ArgMatches) -> anyhow::Result<Exit> {
+    let mut names: Vec<LockName> = Vec::new();
+    for name in asked_names(matches)? {
+        let name = lock_name(&name)?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let owners = if matches.get_flag("force") { Owners::All } else { Owners::Ours };
+    let (mut answer, mut done) = (Exit { code: 0, raise: None }, Vec::new());
+    for name in names {
+        match forget_one(matches, &name, owners).map_err(|error| so_far(error, &done))? {
+            Ok(line) => {
+                done.push(format!("`{name}`"));
+                say(&[line])?;
+            }
+            Err(no) => answer = no,
+        }
+    }
+    Ok(answer)
+}
+
+/// Removes one lock, and returns the line that says so, or the exit code after it was refused.
+fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::Result<Result<String, Exit>> {
+    // Each lock may have a backend of its own.
+    let mut operator = Operator::new(matches, Some(name))?;
+    let mut seen = Seen::of(&mut operator, name)?;
+    for _ in 0..LOOKS {
+        if let Some(record) = seen.held() {
+            let message = format!("the lock `{name}` {}; it is not forgotten", seen.state());
+            return Ok(Err(refuse(&message, Some(&way_out(name, record, seen.until())))));
+        }
+        let owner = seen.owner().unwrap_or_default().to_owned();
+        if owners == Owners::Ours && is_foreign(&owner) {
+            let message = format!("the lock `{name}` is not forgotten: its last holder, {owner}, was not shedlock");
+            let hint = "a Java application that knows the row never runs again once it is gone: stop all of them, then use --force";
+            return Ok(Err(refuse(&message, Some(hint))));
+        }
+        let was_known = seen.owner().is_some() || has_runs(&mut operator, name)?;
+        let removal = Removal { name: name.clone(), seen: owner.clone() };
+        match operator.ask(|backend| backend.forget(&removal))? {
+            Forgotten::Gone { lock: false, runs: 0 } if !was_known => {
+                let hint = suggestion(&mut operator, name, &seen, |_| true);
+                return Ok(Err(refuse(
+                    &format!("neither the lock `{name}` nor a run of it is known"),
+                    hint.as_deref(),
+                )));
+            }
+            Forgotten::Gone { lock, runs } => return Ok(Ok(said(name, lock || seen.owner().is_some(), runs))),
+            Forgotten::InUse => {
+                let before = seen;
+                seen = Seen::of(&mut operator, name)?;
+                if !owner.is_empty() && seen.is_unchanged_since(&before) {
+                    return Err(Mistake::new(format!("the backend did not remove the lock `{name}`"))
+                        .hint("a trigger or row security on the table may cause this; `shedlock check` looks for them")
+                        .into());
+                }
+            }
+        }
+    }
+    Ok(Err(refuse(&format!("the lock `{name}` keeps changing hands; it is not forgotten"), None)))
+}
+
+/// Returns whether this owner is another program's, whose processes may remember the row.
+fn is_foreign(owner: &str) -> bool {
+    let holder = Holder::of(owner);
+    !owner.is_empty() && holder.process().is_none() && holder.pause().is_none()
+}
+
+/// Returns what has to be done before a lock that is held can be forgotten.
+fn way_out(name: &LockName, record: &LockState, until: Option<String>) -> String {
+    let holder = Holder::of(&record.owner);
+    if holder.is_paused() {
+        return format!("`shedlock resume {name}` ends the pause");
+    }
+    match until.filter(|_| holder.has_ended()) {
+        Some(until) => format!("wait until {until}, or free the lock with `shedlock unlock {name}`"),
+        None => format!("wait until the job has ended, or free the lock with `shedlock unlock {name}`"),
+    }
+}
+
+/// Returns whether the history has a run of the lock. Some backends know a free lock only from its history.
+fn has_runs(operator: &mut Operator, name: &LockName) -> anyhow::Result<bool> {
+    let wanted = Wanted { names: vec![name.to_string()], limit: Some(1), ..Wanted::default() };
+    Ok(!operator.ask(|backend| backend.runs(&wanted))?.runs.is_empty())
+}
+
+/// Returns the line that says what was removed.
+fn said(name: &LockName, lock: bool, runs: u64) -> String {
+    let runs = match runs {
+        0 => None,
+        1 => Some("1 run".to_owned()),
+        runs => Some(format!("{runs} runs")),
+    };
+    match (lock, runs) {
+        (true, Some(runs)) => format!("forgot `{name}`: the lock and {runs}"),
+        (false, Some(runs)) => format!("forgot `{name}`: {runs}"),
+        (true, None) => format!("forgot `{name}`: the lock"),
+        (false, None) => format!("forgot `{name}`"),
+    }
+}
+
+/// Adds to an error the locks that were removed before it.
+fn so_far(error: anyhow::Error, done: &[String]) -> anyhow::Error {
+    if done.is_empty() {
+        return error;
+    }
+    let hint = error.downcast_ref::<Mistake>().and_then(|mistake| mistake.hint.clone());
+    Mistake { message: format!("{error:#}; forgotten before that: {}", done.join(", ")), hint }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+
+    #[test]
+    fn an_owner_of_another_form_is_foreign() {
+        let run = Owner::new("web1", 42, 7);
+        let pause = Owner::of_pause("ada", "web1", 7, None, "disk: full");
+        for ours in ["", run.as_str(), &run.ended(), pause.as_str(), &pause.ended()] {
+            assert!(!is_foreign(ours), "{ours}");
+        }
+        for foreign in ["java-host", "unknown", "web1:42", ":ended", "paused:"] {
+            assert!(is_foreign(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn what_was_removed_is_said_in_one_line() {
+        let name = LockName::new("job").unwrap();
+        for (lock, runs, wanted) in [
+            (true, 12, "forgot `job`: the lock and 12 runs"),
+            (true, 1, "forgot `job`: the lock and 1 run"),
+            (true, 0, "forgot `job`: the lock"),
+            (false, 3, "forgot `job`: 3 runs"),
+            (false, 0, "forgot `job`"),
+        ] {
+            assert_eq!(said(&name, lock, runs), wanted);
+        }
+    }
+
+    #[test]
+    fn an_error_keeps_its_hint_and_says_what_is_gone() {
+        let error = || anyhow::Error::from(Mistake::new("no answer").hint("look"));
+        let done = ["`a`".to_owned(), "`b`".to_owned()];
+        let told = so_far(error(), &done).downcast::<Mistake>().unwrap();
+        assert_eq!(told, Mistake::new("no answer; forgotten before that: `a`, `b`").hint("look"));
+        assert_eq!(so_far(error(), &[]).to_string(), "no answer");
+    }
+}
