@@ -3,6 +3,7 @@
 use clap::ArgMatches;
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
+use super::status::look;
 use super::{print, print_all, refuse, remark, save};
 use crate::config::Mistake;
 use crate::exit::Exit;
@@ -86,11 +87,10 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     };
     let picture = Picture::new(&past, by, since, runs.now);
     if let Some(file) = &shape.html {
-        // The last run of a lock may be older than --since.
-        let newest = Wanted { names: names.clone(), of_each: Some(2), ..Wanted::default() };
-        let newest = operator.ask(|backend| backend.runs(&newest))?.runs;
-        let newest = report::past(&newest, &locks);
-        let standings = &standings(&names, &locks, &newest)[..];
+        // Also the last runs that are older than --since.
+        let status = operator.ask(|backend| look(backend, &names))?;
+        let last = report::past(&status.runs.runs, &status.locks);
+        let standings = &standings(&status.names, &status.locks, &last)[..];
         let backend = operator.address();
         let page = Page { backend, now: runs.now, standings, runs: &past, picture: picture.as_ref() };
         save(file, page.text(&zone).as_bytes())?;

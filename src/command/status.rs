@@ -34,11 +34,11 @@ struct View {
 }
 
 /// The backend's answer.
-struct Answer {
+pub(super) struct Answer {
     /// The requested names, without duplicates for a backend that ignores case.
-    names: Vec<String>,
-    locks: Locks,
-    runs: Runs,
+    pub(super) names: Vec<String>,
+    pub(super) locks: Locks,
+    pub(super) runs: Runs,
     /// The error of the history, if it could not be read.
     unread: Option<String>,
 }
@@ -143,23 +143,24 @@ fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator)
     }
     let mut locks = Vec::new();
     for lock in standings.iter().filter(|lock| lock.is_known()) {
-        let last = lock.last_run();
-        let is_run = last.is_some();
-        let mut success = last_success(last.into_iter());
-        if success.is_none() && is_run {
-            // Its last run did not succeed; an earlier one may have.
+        let mut ended = lock.last_run().filter(|past| past.run.ended_at.is_some());
+        let mut success = last_success(ended.clone().into_iter());
+        if success.is_none() && lock.last_run().is_some() {
+            // Its last run did not succeed, or never came back; an earlier one may have.
             let wanted = Wanted { names: vec![lock.name.to_owned()], ..Wanted::default() };
             let runs = operator.ask(|backend| backend.runs(&wanted))?.runs;
             let ours = past(&runs, &answer.locks);
-            success = last_success(ours.iter().filter(|past| past.run.name == lock.name));
+            let ours = || ours.iter().filter(|past| past.run.name == lock.name);
+            success = last_success(ours());
+            ended = ours().find(|past| past.run.ended_at.is_some());
         }
-        locks.push(Exposed { lock, success });
+        locks.push(Exposed { lock, ended, success });
     }
     print_all(exposition(&locks, answer.locks.now))
 }
 
 /// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.
-fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendError> {
+pub(super) fn look(backend: &mut dyn Admin, names: &[String]) -> Result<Answer, BackendError> {
     let mut locks = backend.locks(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
     // Hides the lock of `shedlock check`, unless it is held.
     locks.locks.retain(|lock| !names.is_empty() || lock.is_held() || lock.name != check::NAME);

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::counters::{DURATION, END, EXIT_CODE, HELD, PAUSED, START, SUCCESS, UNTIL, head, seconds, series};
+use super::past::Past;
 use super::standing::Standing;
 use crate::system::Timestamp;
 
-/// A lock and the end of its last success.
+/// A lock, its last run that ended, and the end of its last success.
 pub(crate) struct Exposed<'a> {
     pub(crate) lock: &'a Standing<'a>,
+    pub(crate) ended: Option<Past>,
     pub(crate) success: Option<Timestamp>,
 }
 
@@ -18,16 +20,16 @@ pub(crate) fn exposition(locks: &[Exposed<'_>], now: Timestamp) -> impl Iterator
     let time = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
     let gauges = [HELD, PAUSED, UNTIL, START, END, SUCCESS, DURATION, EXIT_CODE];
     gauges.into_iter().flat_map(move |metric| {
-        let lines = locks.iter().filter_map(move |Exposed { lock, success }| {
+        let lines = locks.iter().filter_map(move |Exposed { lock, ended, success }| {
             let value = match metric {
                 HELD => u8::from(lock.is_held()).to_string(),
                 PAUSED => u8::from(lock.is_paused()).to_string(),
                 UNTIL => time(lock.ends())?,
                 START => time(lock.last_start())?,
-                END => time(lock.last_run()?.run.ended_at)?,
+                END => time(ended.as_ref()?.run.ended_at)?,
                 SUCCESS => time(*success)?,
-                DURATION => lock.last_run()?.took(now).map(seconds)?,
-                _ => lock.last_run()?.run.exit_code?.to_string(),
+                DURATION => ended.as_ref()?.took(now).map(seconds)?,
+                _ => ended.as_ref()?.run.exit_code?.to_string(),
             };
             Some(series(metric, lock.name, None) + &value + "\n")
         });
@@ -57,8 +59,10 @@ mod tests {
         let past = past(&runs, &locks);
         let standings = standings(&[], &locks, &past);
         let success = Some(at("2026-01-30T18:00:00.500Z"));
-        let exposed: Vec<_> =
-            standings.iter().map(|lock| Exposed { lock, success: success.filter(|_| lock.name != "free") }).collect();
+        let exposed: Vec<_> = standings
+            .iter()
+            .map(|lock| Exposed { lock, ended: lock.last_run(), success: success.filter(|_| lock.name != "free") })
+            .collect();
         let text: String = exposition(&exposed, at(NOW)).collect();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let name = r#"{name="a \"b\"\\"}"#;

@@ -213,6 +213,7 @@ fn a_lock_that_was_never_taken_is_free_and_unknown<S: Store>(site: &Site<S>) {
 fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S>) {
     let limited =
         site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
+    assert_eq!(site.ran("job", &["sh", "-c", "exit 5"]).code(), Some(5));
     let run = detached(&site.place, "run", &limited);
     site.place.wait_for_lines("began", 1);
     kill(run.pid(), "KILL");
@@ -220,13 +221,23 @@ fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S
     let last = &site.status("job")["last"];
     assert_eq!((&last["ended_at"], &last["outcome"], &last["running"]), (&Value::Null, &Value::Null, &json!(false)));
     assert!(site.line(&["status"], "job")[7].starts_with("never came back 20"));
+    // What Prometheus is told of an end is of the run before: it ended before the last one started.
+    let text = site.printed(&["status", "--prometheus"]);
+    let value = |metric: &str| {
+        let series = format!("shedlock_last_{metric}{{name=\"job\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
+    };
+    assert_eq!(value("exit_code"), Some(5.0), "{text}");
+    assert!(
+        value("end_timestamp_seconds") <= value("start_timestamp_seconds") && value("end_timestamp_seconds").is_some()
+    );
     let holder = site.hold("job", &[], "true");
-    let [running, gone] = site.json(&["history", "job"]).try_into().unwrap();
+    let [running, gone, _] = site.json(&["history", "job"]).try_into().unwrap();
     assert_eq!((&running["running"], &running["ended_at"]), (&json!(true), &Value::Null));
     assert_eq!(&gone, last);
     let printed = site.printed(&["history"]);
     let outcomes: Vec<_> = printed.lines().skip(1).filter_map(|line| cells(line).nth(4)).collect();
-    assert_eq!(outcomes, ["running", "never came back"], "{printed}");
+    assert_eq!(outcomes, ["running", "never came back", "failure"], "{printed}");
     assert_eq!(site.status("job")["last"]["token"], gone["token"]);
     holder.end().is_silent_with(0);
 }
