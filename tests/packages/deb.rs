@@ -148,7 +148,7 @@ zpty -w -n shell $'shedlock run --on-exp\t'
 zpty -r shell answer '*--on-expiry*'
 print zsh: --on-expiry
 zpty -w -n shell $'\x15shedlock history imp\t'
-zpty -r shell answer '*import?? of?? orders*'
+zpty -r shell answer '*import*of*orders*'
 print zsh: import of orders
 zpty -d shell
 END
