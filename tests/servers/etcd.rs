@@ -185,6 +185,16 @@ impl EtcdClient {
     }
 
     #[track_caller]
+    /// Writes keys, as many at once as the server takes.
+    pub fn put_all(&self, entries: impl Iterator<Item = (String, String)>) {
+        let puts: Vec<Value> = entries
+            .map(|(key, value)| json!({"request_put": {"key": encoded(&key), "value": encoded(&value)}}))
+            .collect();
+        for puts in puts.chunks(128) {
+            self.ask("kv/txn", &json!({"success": puts}));
+        }
+    }
+
     pub fn delete(&self, key: &str) {
         self.ask("kv/deleterange", &json!({"key": encoded(key)}));
     }

@@ -4,12 +4,14 @@
 mod etcd;
 mod kubernetes;
 mod mongodb;
+mod past;
 mod zookeeper;
 
 use std::time::Duration;
 
 pub use kubernetes::KubernetesStore;
 pub use mongodb::MongoDbStore;
+pub use past::Past;
 use serde_json::Value;
 pub use zookeeper::{ZooKeeperLocks, ZooKeeperStore};
 

@@ -1,5 +1,7 @@
 //! The contract of the commands that people run on a backend. The list of the tests is that of [`super`].
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd"))]
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
@@ -11,6 +13,8 @@ use crate::lock::{
     Change, Claim, Closing, Lock, LockName, LockState, Locks, Owner, Purpose, RunOutcome, RunRecord, Runs, Wanted,
 };
 use crate::system::Timestamp;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd"))]
+use servers::stores::Past;
 use servers::stores::{Run, Store};
 
 /// Lists the locks of these names, or all of them.
@@ -281,6 +285,35 @@ pub(in crate::backend) fn runs_since_a_time_are_those_that_had_not_ended(store: 
     for (since, count) in [(ended, 1), (ended + 1 + ROUNDING, 0)] {
         let since = Some(Timestamp(u64::try_from(since).unwrap()));
         assert_eq!(runs(store, &Wanted { names: vec!["early".to_owned()], since, ..Wanted::default() }).len(), count);
+    }
+}
+
+/// For a backend whose history has no bound of its own: all runs are listed, however many requests that takes.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd"))]
+pub(in crate::backend) fn every_run_of_a_long_history_is_listed(store: &dyn Past) {
+    /// More than is read at once of any store.
+    const COUNT: u64 = 12_000;
+    run(store, "job", 0, RunOutcome::Success, 0);
+    store.add_runs("job", COUNT);
+    let owners = |wanted: &Wanted| -> BTreeSet<u64> {
+        let found = runs(store, wanted);
+        let owners: BTreeSet<u64> = which(&found).into_iter().map(|(_, number)| number).collect();
+        assert_eq!(found.len(), owners.len(), "none is listed twice");
+        owners
+    };
+    let job = || Wanted { names: vec!["job".to_owned()], ..Wanted::default() };
+    let all: BTreeSet<u64> = (0..=COUNT).collect();
+    let half = Timestamp::parse("2026-01-01T00:00:00.000Z").unwrap() + Duration::from_secs(COUNT / 2);
+    let of_half: BTreeSet<u64> = [0].into_iter().chain(COUNT / 2 - 1..=COUNT).collect();
+    for wanted in [Wanted::default(), job()] {
+        assert!(owners(&wanted) == all, "without --since");
+        assert!(owners(&Wanted { since: Some(Timestamp(1)), ..wanted.clone() }) == all, "since 1970");
+        assert!(owners(&Wanted { since: Some(half), ..wanted.clone() }) == of_half, "since the half");
+        for limit in [1, 5_000, COUNT, COUNT + 9] {
+            let since = Some(Timestamp(1)).filter(|_| limit % 2 == 0);
+            let limited = Wanted { limit: u32::try_from(limit).ok(), since, ..wanted.clone() };
+            assert_eq!(owners(&limited).len() as u64, limit.min(COUNT + 1), "{limited:?}");
+        }
     }
 }
 

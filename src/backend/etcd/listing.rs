@@ -87,8 +87,11 @@ fn free() -> LockState {
 
 impl Admin for Etcd {
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
-        // A limit of zero would be none.
-        let newest = |limit: Option<u32>| limit.filter(|_| wanted.since.is_none()).map(|limit| u64::from(limit.max(1)));
+        // A limit of zero would be none, and an answer with very many would be too long.
+        let newest = |limit: Option<u32>| {
+            let limit = limit.filter(|_| wanted.since.is_none()).map(|limit| u64::from(limit.max(1)));
+            limit.filter(|limit| *limit <= PAGE)
+        };
         let names: BTreeSet<&str> = wanted.names.iter().map(String::as_str).collect();
         let start = self.space.runs();
         let (ranges, part) = match names.is_empty() {

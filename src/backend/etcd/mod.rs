@@ -256,4 +256,9 @@ impl Backend for Etcd {
 #[cfg(test)]
 mod tests {
     crate::backend::conformance::conformance!(servers::stores::EtcdStore::new);
+
+    #[test]
+    fn every_run_of_a_long_history_is_listed() {
+        crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::EtcdStore::new());
+    }
 }

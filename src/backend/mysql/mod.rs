@@ -291,6 +291,11 @@ mod tests {
     crate::backend::conformance::conformance!(servers::stores::MariaDbStore::new);
 
     #[test]
+    fn every_run_of_a_long_history_is_listed() {
+        crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::MariaDbStore::new());
+    }
+
+    #[test]
     fn a_taking_that_was_given_up_takes_nothing() {
         let store = || servers::stores::MariaDbStore::new();
         crate::backend::conformance::a_taking_that_comes_after_it_was_given_back_takes_nothing(&store());

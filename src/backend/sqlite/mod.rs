@@ -356,4 +356,9 @@ mod operating;
 #[cfg(test)]
 mod tests {
     crate::backend::conformance::conformance!(servers::stores::SqliteStore::new);
+
+    #[test]
+    fn every_run_of_a_long_history_is_listed() {
+        crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::SqliteStore::new());
+    }
 }

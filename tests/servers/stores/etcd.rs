@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::super::{Etcd, EtcdClient, EtcdEntry, etcd, unique};
-use super::{Run, Store, Stored, epoch};
+use super::{Past, Run, Store, Stored, epoch};
 use crate::sockets::connections;
 
 /// An environment of an etcd.
@@ -178,4 +178,17 @@ fn encode(text: &str) -> String {
 /// Milliseconds since the epoch by this machine's clock.
 fn millis_now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
+
+impl Past for EtcdStore {
+    fn add_runs(&self, name: &str, count: u64) {
+        let new_year = humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap();
+        let at = |seconds| humantime::format_rfc3339_millis(new_year + Duration::from_secs(seconds)).to_string();
+        self.etcd.put_all((1..=count).map(|number| {
+            let key = self.key("-history", &format!("{name}\0{number:020}\0host:1:{number:016x}"));
+            let (started, ended) = (at(number), at(number + 1));
+            let run = json!({"started_at": started, "ended_at": ended, "exit_code": 0, "outcome": "success"});
+            (key, run.to_string())
+        }));
+    }
 }
