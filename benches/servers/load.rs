@@ -69,7 +69,7 @@ pub(crate) fn converse(port: u16, conversation: &Conversation) -> TcpStream {
 }
 
 /// The CPU time, in seconds, that servers have used, with those of their processes that have ended.
-fn cpu_time(servers: &[&Server]) -> f64 {
+pub(crate) fn cpu_time(servers: &[&Server]) -> f64 {
     let ticks = |pid: i32, with_children: bool| -> f64 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The second field, the name, may have blanks, and ends with the last parenthesis.

@@ -1,4 +1,5 @@
-//! What shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`.
+//! What shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`;
+//! with the word `history`, only what a run costs by the length of its lock's history.
 //!
 //! The servers are those of the tests, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from
 //! start to end, every command once in every round; what goes over the network; what a server stands; and a herd, many
@@ -10,6 +11,7 @@ mod herd;
 mod load;
 #[path = "../measure/mod.rs"]
 mod measure;
+mod past;
 mod relay;
 
 use std::fs;
@@ -53,6 +55,9 @@ fn main() {
     std::env::set_current_dir(directory.path()).unwrap();
     print_machine(directory.path());
     let places = places();
+    if std::env::args().any(|word| word == "history") {
+        return past::print(&places);
+    }
     let holders: Vec<_> = places.iter().map(|place| (place.name, hold(&run(&place.url, HELD, &["cat"])))).collect();
 
     print_times(rounds, &places);
@@ -253,10 +258,17 @@ fn print_round_trips(places: &[Place]) {
 const SLEEP: std::time::Duration = std::time::Duration::from_millis(80);
 
 /// The conversation of a run or of a skip.
-fn listen((port, url): &(u16, String), name: &str) -> Conversation {
+fn listen(plain: &(u16, String), name: &str) -> Conversation {
+    listen_with(plain, name, &[])
+}
+
+/// The conversation of a run with these options.
+fn listen_with((port, url): &(u16, String), name: &str, options: &[&str]) -> Conversation {
     let relay = Relay::to(*port);
     let url = url.replace(&format!(":{port}"), &format!(":{}", relay.port));
-    let status = command(&run(&url, name, &["sleep", &SLEEP.as_secs_f64().to_string()])).status().unwrap();
+    let sleep = SLEEP.as_secs_f64().to_string();
+    let job = [options, &["sleep", &sleep]].concat();
+    let status = command(&run(&url, name, &job)).status().unwrap();
     assert!(status.success());
     relay.conversation()
 }
