@@ -80,11 +80,19 @@ impl RunList {
                 pid => format!("{host}:{pid}:{:016x}", run.random),
             },
             host: host.to_owned(),
-            started_at: time(run.started_at),
-            ended_at: time(run.ended_at),
+            started_at: self.started_at(place),
+            ended_at: self.ended_at(place),
             exit_code: *exit_code,
             outcome: outcome.as_deref().map(str::to_owned),
         }
+    }
+
+    pub(crate) fn started_at(&self, place: usize) -> Option<Timestamp> {
+        time(self.runs[place].started_at)
+    }
+
+    pub(crate) fn ended_at(&self, place: usize) -> Option<Timestamp> {
+        time(self.runs[place].ended_at)
     }
 
     pub(crate) fn token(&self, place: usize) -> u64 {

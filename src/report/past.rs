@@ -65,6 +65,14 @@ impl PastRuns<'_> {
         self.places[place].1
     }
 
+    pub(super) fn started_at(&self, place: usize) -> Option<Timestamp> {
+        self.runs.started_at(self.places[place].0 as usize)
+    }
+
+    pub(super) fn ended_at(&self, place: usize) -> Option<Timestamp> {
+        self.runs.ended_at(self.places[place].0 as usize)
+    }
+
     pub(super) fn token(&self, place: usize) -> u64 {
         self.runs.token(self.places[place].0 as usize)
     }

@@ -30,8 +30,8 @@ pub(super) struct Lane<'a> {
     pub(super) label: &'a str,
     /// Start of the records. The history keeps only the last runs, so a gap before this time does not mean that nothing ran.
     pub(super) recorded_from: Timestamp,
-    /// Rows of bars; overlapping runs are in different rows.
-    pub(super) rows: Vec<Vec<Bar>>,
+    /// Rows of bars, as the places of their runs; overlapping runs are in different rows.
+    pub(super) rows: Vec<Vec<u32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,31 +106,47 @@ impl<'a> Picture<'a> {
     /// history has of these jobs, also those before `since`.
     pub(crate) fn new(runs: &'a PastRuns<'a>, by: By, since: Option<Timestamp>, now: Timestamp) -> Option<Self> {
         let mut oldest: HashMap<&str, Timestamp> = HashMap::new();
-        let mut bars: Vec<Bar> = Vec::new();
-        for (past, place) in runs.iter().zip(0..) {
-            let started = past.run.started_at.unwrap_or(now);
-            let first = oldest.entry(runs.name(place as usize)).or_insert(started);
+        let mut drawn: Vec<u32> = Vec::new();
+        for (run, place) in (0..runs.len()).zip(0..) {
+            let started = runs.started_at(run).unwrap_or(now);
+            let first = oldest.entry(runs.name(run)).or_insert(started);
             *first = started.min(*first);
-            bars.extend(bar(&past, place, now).filter(|bar| since.is_none_or(|since| bar.to >= since)));
+            // The picture ends now.
+            let is_over = since.is_some_and(|since| Bar::of(runs, place, now).to < since);
+            if runs.started_at(run).is_some_and(|started| started <= now) && !is_over {
+                drawn.push(place);
+            }
         }
-        bars.sort_unstable_by_key(|bar| (bar.from, runs.token(bar.run as usize), bar.run));
-        let from = since.unwrap_or(bars.first()?.from).min(Timestamp(now.0.saturating_sub(SHORTEST)));
+        drawn.sort_unstable_by_key(|place| (runs.started_at(*place as usize), runs.token(*place as usize), *place));
+        let first = Bar::of(runs, *drawn.first()?, now).from;
+        let from = since.unwrap_or(first).min(Timestamp(now.0.saturating_sub(SHORTEST)));
         let mut lanes: BTreeMap<&str, Lane<'a>> = BTreeMap::new();
-        for bar in &bars {
+        for bar in drawn.into_iter().map(|place| Bar::of(runs, place, now)) {
             let run = bar.run as usize;
             let label = if by == By::Job { runs.name(run) } else { runs.host(run) };
             let lane = lanes.entry(label).or_insert(Lane { label, recorded_from: from, rows: Vec::new() });
             // A host's records are complete from when all its jobs have records.
             lane.recorded_from = oldest.get(runs.name(run)).map_or(from, |oldest| lane.recorded_from.max(*oldest));
-            place(&mut lane.rows, *bar);
+            place(&mut lane.rows, &bar, |run| Bar::of(runs, run, now));
         }
         let lanes: Vec<Lane<'a>> = lanes.into_values().collect();
         (!lanes.is_empty()).then_some(Self { runs, from, to: now, lanes, by })
     }
 
+    /// Returns the bar of a run.
+    pub(super) fn bar(&self, run: u32) -> Bar {
+        Bar::of(self.runs, run, self.to)
+    }
+
     /// Returns the run of a bar.
     pub(super) fn run(&self, bar: &Bar) -> Past {
         self.runs.get(bar.run as usize)
+    }
+
+    /// Returns the number of bars with this outcome.
+    pub(super) fn count(&self, fate: RunState) -> usize {
+        let runs = self.lanes.iter().flat_map(|lane| lane.rows.iter().flatten());
+        runs.filter(|run| self.runs.fate(**run as usize) == fate).count()
     }
 
     /// Returns whether some lane begins before its records.
@@ -200,24 +216,26 @@ impl<'a> Picture<'a> {
     }
 }
 
-fn bar(past: &Past, run: u32, now: Timestamp) -> Option<Bar> {
-    let from = past.run.started_at?;
-    let to = match past.fate {
-        RunState::Gone => from,
-        RunState::Running => now,
-        _ => past.run.ended_at.unwrap_or(from),
-    };
-    // The picture ends now.
-    (from <= now).then(|| Bar { from, to: to.clamp(from, now), run, fate: past.fate })
+impl Bar {
+    fn of(runs: &PastRuns<'_>, run: u32, now: Timestamp) -> Self {
+        let (place, fate) = (run as usize, runs.fate(run as usize));
+        let from = runs.started_at(place).unwrap_or(now).min(now);
+        let to = match fate {
+            RunState::Gone => from,
+            RunState::Running => now,
+            _ => runs.ended_at(place).unwrap_or(from),
+        };
+        Self { from, to: to.clamp(from, now), run, fate }
+    }
 }
 
 /// Puts a bar into the first row with room; bars must come in the order of their start.
-fn place(rows: &mut Vec<Vec<Bar>>, bar: Bar) {
-    let free = |row: &Vec<Bar>| row.last().is_none_or(|last| last.to <= bar.from);
+fn place(rows: &mut Vec<Vec<u32>>, bar: &Bar, bar_of: impl Fn(u32) -> Bar) {
+    let free = |row: &Vec<u32>| row.last().is_none_or(|last| bar_of(*last).to <= bar.from);
     match rows.iter().position(free) {
-        Some(row) => rows[row].push(bar),
-        None if rows.len() < MOST_ROWS => rows.push(vec![bar]),
-        None => rows[MOST_ROWS - 1].push(bar),
+        Some(row) => rows[row].push(bar.run),
+        None if rows.len() < MOST_ROWS => rows.push(vec![bar.run]),
+        None => rows[MOST_ROWS - 1].push(bar.run),
     }
 }
 

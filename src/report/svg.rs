@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use svg::Document;
+use svg::node::Blob;
 use svg::node::element::{Circle, Definitions, Description, Group, Line, Path, Pattern, Rectangle, Style, Text, Title};
 use unicode_width::UnicodeWidthStr;
 
@@ -108,9 +109,10 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
         let ground = Rectangle::new().set("class", "lane").set("x", known).set("y", top).set("rx", 2);
         lanes = lanes.add(ground.set("width", rounded(left + chart.width - known)).set("height", height));
         for (number, row) in lane.rows.iter().enumerate() {
-            for heap in chart.heaps(row) {
-                lanes = lanes.add(chart.heap(&heap, top + number as f64 * ROW));
-            }
+            // As text, of which an element takes the tenfold.
+            let heaps = chart.heaps(row);
+            let bars = heaps.iter().map(|heap| chart.heap(heap, top + number as f64 * ROW).to_string());
+            lanes = lanes.add(Blob::new(bars.collect::<Vec<_>>().join("\n")));
         }
         top += height + LANE;
     }
@@ -180,13 +182,13 @@ impl Chart<'_> {
     }
 
     /// Draws the bars of a row, the most important on top.
-    fn heaps(&self, row: &[Bar]) -> Vec<Heap> {
+    fn heaps(&self, row: &[u32]) -> Vec<Heap> {
         let sliver = |time: Timestamp| ((self.x(time) - self.left) / SLIVER) as u32;
         let mut heaps: BTreeMap<_, Heap> = BTreeMap::new();
-        for bar in row {
-            let word = self.picture.run(bar).word().to_owned();
+        for bar in row.iter().map(|run| self.picture.bar(*run)) {
+            let word = self.picture.run(&bar).word().to_owned();
             let place = (bar.fate.weight(), sliver(bar.from), sliver(bar.to), word);
-            let heap = heaps.entry(place).or_insert(Heap { bar: *bar, runs: 0, last: bar.from });
+            let heap = heaps.entry(place).or_insert(Heap { bar, runs: 0, last: bar.from });
             heap.bar.to = heap.bar.to.max(bar.to);
             heap.last = heap.last.max(bar.from);
             heap.runs += 1;
@@ -293,7 +295,7 @@ fn legend(top: f64, picture: &Picture<'_>, since: Option<&str>, layout: &Layout)
         x += width + 22.0;
         place
     };
-    for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != RunState::Unknown || count(picture, *fate) > 0) {
+    for (fate, word) in words.into_iter().filter(|(fate, _)| *fate != RunState::Unknown || picture.count(*fate) > 0) {
         let (x, y) = place(sample + gap + word.len() as f64 * LETTER);
         let start = if fate == RunState::Gone { x + sample / 2.0 } else { x };
         group = group.add(shape(fate, start, sample, y - 13.0, layout)).add(written(word, x + sample + gap, y, ""));
@@ -306,16 +308,11 @@ fn legend(top: f64, picture: &Picture<'_>, since: Option<&str>, layout: &Layout)
     (group, y + FOOT)
 }
 
-fn count(picture: &Picture<'_>, fate: RunState) -> usize {
-    let bars = picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten());
-    bars.filter(|bar| bar.fate == fate).count()
-}
-
 /// Describes the picture for screen readers.
 fn described(picture: &Picture<'_>, since: Option<&str>) -> String {
     let lanes = picture.lanes.len();
     let of = if picture.by == By::Job { "jobs" } else { "hosts" };
-    let number = |fate| count(picture, fate);
+    let number = |fate| picture.count(fate);
     let gaps = since.map(|since| format!("; where a line has no background, there are no records: {since}"));
     let gaps = gaps.unwrap_or_default();
     format!(

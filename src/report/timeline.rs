@@ -53,8 +53,7 @@ pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> S
             text += &format!("{label}{blanks}{}\n", joined(&cells(picture, lane, row, &ticks, columns), screen));
         }
     }
-    let seen =
-        |fate: &RunState| picture.lanes.iter().flat_map(|lane| lane.rows.iter().flatten()).any(|bar| bar.fate == *fate);
+    let seen = |fate: &RunState| picture.count(*fate) > 0;
     let legend = LEGEND.iter().filter(|(fate, ..)| *fate != RunState::Unknown || seen(fate));
     let legend = legend.map(|(_, letter, paint, word)| (*letter, *paint, *word)).chain([(GAP.0, GAP.1, "no run")]);
     let legend = legend.map(|(letter, paint, word)| {
@@ -72,13 +71,13 @@ fn column(picture: &Picture<'_>, time: crate::system::Timestamp, columns: usize)
 }
 
 /// Draws a row: gaps, grid, then the bars, the most important on top.
-fn cells(picture: &Picture<'_>, lane: &Lane<'_>, bars: &[Bar], ticks: &[Tick], columns: usize) -> Vec<(char, Paint)> {
+fn cells(picture: &Picture<'_>, lane: &Lane<'_>, row: &[u32], ticks: &[Tick], columns: usize) -> Vec<(char, Paint)> {
     let mut cells = vec![GAP; columns];
     cells[..column(picture, lane.recorded_from, columns)].fill(UNRECORDED);
     for tick in ticks {
         cells[column(picture, tick.at, columns)] = GRID;
     }
-    let mut bars = bars.to_vec();
+    let mut bars: Vec<Bar> = row.iter().map(|run| picture.bar(*run)).collect();
     bars.sort_by_key(|bar| bar.fate.weight());
     for bar in bars {
         let (first, end) = (column(picture, bar.from, columns), column(picture, bar.to, columns));

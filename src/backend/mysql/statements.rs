@@ -116,10 +116,14 @@ const LOCKS: &str = "SELECT {name}, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-
     TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) > 0, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) FROM {table}";
 
 const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', started_at) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000, exit_code, outcome FROM \
-    (SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
-    FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed \
-    WHERE place <= {of_each} ORDER BY started_at DESC, id DESC LIMIT {limit}";
+    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000, exit_code, outcome FROM {runs} \
+    ORDER BY started_at DESC, id DESC LIMIT {limit}";
+
+const ALL: &str = "{history} WHERE {run} AND {names} AND {since}";
+
+/// Numbers the runs of each name, which takes longer than all the rest.
+const OF_EACH: &str = "(SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
+    FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed WHERE place <= {of_each}";
 
 /// Condition for the runs of a period. A run whose end is missing, or is no time, may still be running.
 const SINCE: &str = "IFNULL(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000 >= {millis}, TRUE)";
@@ -246,7 +250,9 @@ impl Tables {
         let names: Vec<String> = wanted.names.iter().map(|name| literal(name)).collect();
         let names = if names.is_empty() { "TRUE".to_owned() } else { format!("name IN ({})", names.join(", ")) };
         let since = wanted.since.map(|since| SINCE.replace("{millis}", &since.0.to_string()));
+        let runs = if wanted.of_each.is_some() { OF_EACH } else { ALL };
         let text = RUNS
+            .replace("{runs}", runs)
             .replace("{names}", &names)
             .replace("{since}", since.as_deref().unwrap_or("TRUE"))
             .replace("{of_each}", &wanted.of_each.unwrap_or(u32::MAX).to_string())

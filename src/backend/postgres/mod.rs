@@ -29,7 +29,7 @@ use connect::Servers;
 use session::{Failure, Session};
 use statements::{
     ACQUIRE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW,
-    RUNS, Statement, TABLE_IS_THERE, Tables,
+    RUNS, RUNS_OF_EACH, Statement, TABLE_IS_THERE, Tables,
 };
 
 /// Number of times that a taking may find the lock free and then taken before it fails.
@@ -291,7 +291,8 @@ impl Database for Postgres {
         let (of_each, limit) = (wanted.of_each.map(i64::from), wanted.limit.map(i64::from));
         let values: Values<'_> =
             &[(&names, Type::TEXT_ARRAY), (&since, Type::INT8), (&of_each, Type::INT8), (&limit, Type::INT8)];
-        self.look(session, &RUNS, values, take)
+        let statement = if of_each.is_some() { &RUNS_OF_EACH } else { &RUNS };
+        self.look(session, statement, values, take)
     }
 
     fn create(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {

@@ -81,12 +81,16 @@ const ODD: &str = "(strftime('%Y-%m-%dT%H:%M:%fZ', lock_until) IS NOT coalesce(l
 const LIST: &str = "SELECT name, locked_by, locked_at, lock_until, {held} OR {odd}, 1000 * ({left}) FROM {table} \
                     WHERE :names IS NULL OR name IN (SELECT value FROM json_each(:names))";
 
-const RUNS: &str = "SELECT id, name, owner, host, started_at, ended_at, exit_code, outcome FROM \
-                    (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
-                     WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
-                           AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since)) \
-                    WHERE :of_each IS NULL OR place <= :of_each \
+/// `{runs}`: all runs, or those of [`OF_EACH`].
+const RUNS: &str = "SELECT id, name, owner, host, started_at, ended_at, exit_code, outcome FROM {runs} \
+                    WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
+                          AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since) \
                     ORDER BY started_at DESC, id DESC, name LIMIT coalesce(:limit, -1)";
+
+/// Numbers the runs of each name, which takes longer than all the rest.
+const OF_EACH: &str = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
+                        FROM {history} WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
+                             AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since)) WHERE place <= :of_each)";
 
 /// Changes the owner and the end. A repeated change finds its own owner and does the same again. A lock that is held
 /// from now on has no boot, and one that is free is marked as a release marks it. A row with malformed times is
@@ -287,7 +291,10 @@ impl Statements<'_> {
             (":of_each", wanted.of_each.into()),
             (":limit", wanted.limit.into()),
         ];
-        each(connection, &self.fill(RUNS), &values, |row| cells(row, [4, 5]).map(|row| take(&row)))
+        let runs = if wanted.of_each.is_some() { OF_EACH } else { "{history}" };
+        each(connection, &self.fill(&RUNS.replace("{runs}", runs)), &values, |row| {
+            cells(row, [4, 5]).map(|row| take(&row))
+        })
     }
 
     /// Runs a statement for a claim and returns its first row.
