@@ -232,7 +232,9 @@ fn in_postgres_only_who_may_delete_forgets() {
     run();
     let denied = with(&["forget", "job"]);
     denied.complains(125, "permission denied for table shedlock");
-    let hint = format!("to forget a lock, {role} needs DELETE on the tables shedlock and shedlock_history");
+    let hint = format!(
+        "needs DELETE on the tables shedlock and shedlock_history: run it as their owner, or grant that to {role}"
+    );
     assert!(denied.stderr.contains(&hint), "{denied:?}");
     database.psql(&format!("grant delete on shedlock to {role}; revoke delete on shedlock_history from {role}"));
     with(&["forget", "job"]).complains(125, "permission denied for table shedlock_history");

@@ -294,6 +294,7 @@ fn a_person_does_not_notice_that_answers_are_lost<S: Store>(site: &Site<S>) {
         (&["resume", NAME], "it is free", false),
         (&["pause", NAME], "until it is resumed", true),
         (&["unlock", "--force", NAME], "is free now; it was paused by", false),
+        (&["forget", NAME], "forgot `", false),
     ] {
         let ended = finish(&mut site.operate(arguments));
         assert_eq!((ended.code(), ended.stderr.as_str()), (Some(0), ""), "{arguments:?}: {ended:?}");

@@ -102,6 +102,19 @@ fn user(store: &MongoDbStore, name: &str, rights: &[&str]) {
 const ENOUGH: [&str; 3] = ["find", "insert", "update"];
 
 #[test]
+fn only_who_may_remove_forgets() {
+    let (store, url) = guarded();
+    user(&store, "jobs", &ENOUGH);
+    user(&store, "operator", &["find", "remove"]);
+    let place = Place::new();
+    works(&place, &url("jobs:s3cret@"));
+    let forget = |login: &str| finish(place.shedlock(["forget", "works"]).env("SHEDLOCK_BACKEND", url(login)));
+    complains(&forget("jobs:s3cret@"), "the user lacks rights", "it needs the action remove");
+    let done = forget("operator:s3cret@");
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "forgot `works`: the lock and 1 run\n"), "{done:?}");
+}
+
+#[test]
 fn a_user_of_the_database_logs_in() {
     let (store, url) = guarded();
     user(&store, "jobs", &ENOUGH);

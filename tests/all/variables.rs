@@ -10,7 +10,7 @@ use super::stage::names_in;
 use super::support::{Place, finish};
 
 /// A command line of every command that reads settings.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 14] = [
     &["run", "--name", "a", "--at-most", "1m", "touch", "ran"],
     &["acquire", "--name", "a", "--at-most", "1m"],
     &["release", "a@host:1:0000000000000001"],
@@ -21,6 +21,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["unlock", "--force", "a"],
     &["pause", "a"],
     &["resume", "a"],
+    &["forget", "a"],
     &["check"],
     &["init"],
     &["schema"],

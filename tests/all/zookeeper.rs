@@ -245,6 +245,46 @@ fn the_rights_to_write_and_to_create_are_both_needed() {
     works(&site, &url);
 }
 
+/// Of the rights that only this takes, one is the parent's and one belongs to the user who made the lock.
+#[test]
+fn to_forget_a_lock_takes_the_right_to_delete_and_the_user_who_made_it() {
+    let (chroot, place) = space();
+    let (root, site) = (format!("{chroot}/shedlock"), Place::new());
+    zookeeper().client().request(&json!(["create", root, ""]));
+    let (read, write, create, delete) = (1, 2, 4, 8);
+    let jobs = read | write | create;
+    let forget = |user: &str| {
+        let url = format!("zookeeper://{user}:s3cret@{place}");
+        finish(site.shedlock(["forget", "works"]).env("SHEDLOCK_BACKEND", url))
+    };
+    protect(&root, &[("clerk:s3cret", jobs), ("other:s3cret", jobs | delete)]);
+    works(&site, &format!("zookeeper://clerk:s3cret@{place}"));
+    for user in ["clerk", "other"] {
+        let denied = forget(user);
+        denied.complains(125, "the user lacks rights to the node");
+        assert!(denied.stderr.contains("delete to forget a lock"), "{denied:?}");
+    }
+    protect(&root, &[("clerk:s3cret", jobs | delete)]);
+    let done = forget("clerk");
+    assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "forgot `works`: the lock and 1 run\n"), "{done:?}");
+    zookeeper().client().request(&json!(["protect", root, [["world", "anyone", read]]]));
+    assert_eq!(zookeeper().client().request(&json!(["children", root])), json!([]));
+}
+
+/// The node stays, because those of other locks are below it, and is a free lock for Java.
+#[test]
+fn a_lock_above_others_is_forgotten_and_they_stay() {
+    let site = Site::new(ZooKeeperStore::new());
+    for name in ["reports", "reports/daily"] {
+        finish(&mut site.run(name, &["true"])).is_silent_with(0);
+    }
+    assert_eq!(finish(&mut site.shedlock(&["forget", "reports"])).code(), Some(0));
+    let status = finish(&mut site.shedlock(&["status", "--json"])).stdout;
+    assert!(status.contains("\"reports/daily\"") && !status.contains("\"reports\""), "{status}");
+    assert_eq!(site.store.history("reports/daily").len(), 1);
+    assert!(site.store.java_take("reports", "", MINUTE));
+}
+
 #[test]
 fn who_may_only_read_sees_the_locks() {
     let site = Site::new(ZooKeeperStore::new());

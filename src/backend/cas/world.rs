@@ -28,8 +28,8 @@ enum Fate {
     Refused,
 }
 
-/// A request on its way.
-type Sent = (Record, Option<u64>);
+/// A request on its way: the record to write, or none to remove it, and the version that it needs.
+type Sent = (Option<Record>, Option<u64>);
 
 #[derive(Default)]
 struct World {
@@ -49,18 +49,23 @@ impl World {
             return Written::Conflict;
         }
         self.version += 1;
-        self.record = Some((record, self.version));
+        self.record = record.map(|record| (record, self.version));
         Written::Done
     }
 
-    fn remove(&mut self, version: u64) -> Written {
-        match &self.record {
-            Some((_, stored)) if *stored == version => {
-                self.record = None;
-                Written::Done
+    /// Carries a request out, or does what its fate is.
+    fn receive(&mut self, sent: Sent) -> Result<Written, BackendError> {
+        let (fate, took) = self.fates.pop_front().unwrap_or((Fate::Answered, 1));
+        self.millis += took;
+        match fate {
+            Fate::Answered => return Ok(self.write(sent)),
+            Fate::Lost => {
+                self.write(sent);
             }
-            _ => Written::Conflict,
+            Fate::Late => self.late.push(sent),
+            Fate::Refused => {}
         }
+        Err(BackendError::transient("no answer").ambiguous())
     }
 
     /// Takes the lock if it is free, as a program does that knows nothing of the runs.
@@ -107,28 +112,16 @@ impl CasStore for Connection {
         if world.meddling.pop_front() == Some(true) {
             world.meddle();
         }
-        Ok(Read { now, floor: 0, found })
+        // Each write makes the version larger, as in a store that counts its transactions.
+        Ok(Read { now, floor: world.version + 1, found })
     }
 
     fn write(&mut self, _: &str, record: &Record, version: Option<&u64>) -> Result<Written, BackendError> {
-        let mut world = self.world();
-        let (fate, took) = world.fates.pop_front().unwrap_or((Fate::Answered, 1));
-        world.millis += took;
-        let sent = (record.clone(), version.copied());
-        let silence = Err(BackendError::transient("no answer").ambiguous());
-        match fate {
-            Fate::Answered => return Ok(world.write(sent)),
-            Fate::Lost => {
-                world.write(sent);
-            }
-            Fate::Late => world.late.push(sent),
-            Fate::Refused => {}
-        }
-        silence
+        self.world().receive((Some(record.clone()), version.copied()))
     }
 
     fn remove(&mut self, _: &str, version: &u64) -> Result<Written, BackendError> {
-        Ok(self.world().remove(*version))
+        self.world().receive((None, Some(*version)))
     }
 
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
@@ -161,6 +154,8 @@ enum Step {
     /// The fate of the next write, and the milliseconds that it takes.
     Fate(Fate, u64),
     Meddle,
+    /// An operator looks at the lock and forgets it, with a write of a client in between or not.
+    Forget(Option<usize>),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -172,6 +167,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..3000_u64).prop_map(Step::Wait),
         3 => (fate, 0..1500_u64).prop_map(|(fate, took)| Step::Fate(fate, took)),
         1 => Just(Step::Meddle),
+        2 => proptest::option::of(0..CLIENTS).prop_map(Step::Forget),
     ];
     proptest::collection::vec(step, 1..40)
 }
@@ -228,6 +224,7 @@ impl Story {
             Step::Wait(millis) => self.world.world().millis += millis,
             Step::Fate(fate, took) => self.world.world().fates.push_back((fate, took)),
             Step::Meddle => self.world.world().meddling.push_back(true),
+            Step::Forget(between) => self.forget(between),
         }
         let now = self.world.millis();
         for client in &mut self.clients {
@@ -273,6 +270,27 @@ impl Story {
             let owner = self.clients[number].claim.owner.as_str();
             let record = self.world.world().record.clone().unwrap_or_default().0;
             assert_ne!(record.owner, owner, "a taking that was given up was carried out");
+        }
+    }
+
+    /// Forgets the lock as it was seen. A client that asks in between wins.
+    fn forget(&mut self, between: Option<usize>) {
+        let mut operator = CasLocks::new(self.world.clone());
+        let lock = operator.locks(&["job"]).unwrap().locks.pop();
+        let seen = lock.map(|lock| lock.state.owner).unwrap_or_default();
+        if let Some(client) = between {
+            self.perform(&Step::Ask(client));
+        }
+        let asked = self.world.millis();
+        match operator.forget(&Removal { name: LockName::new("job").unwrap(), seen }) {
+            Ok(Forgotten::Gone { lock: true, .. }) => {
+                let is_held = |client: &Client| client.holds_until.is_some_and(|until| until > asked);
+                assert!(!self.clients.iter().any(is_held), "a held lock was forgotten");
+                assert!(asked >= self.kept_until, "it was still kept");
+                assert_eq!(self.world.world().record, None);
+            }
+            Ok(_) => {}
+            Err(error) => assert!(error.ambiguous, "{error:?}"),
         }
     }
 

@@ -126,7 +126,7 @@ impl<D: Database> SqlLocks<D> {
         }
         let (locks, runs) = (database.name(Table::Locks), database.name(Table::Runs));
         let hint = format!(
-            "to forget a lock, {} needs DELETE on the tables {locks} and {runs}, and nothing else does: run it as their owner",
+            "only `shedlock forget` needs DELETE on the tables {locks} and {runs}: run it as their owner, or grant that to {}",
             database.user()
         );
         Err(found.error.hint(hint).into())

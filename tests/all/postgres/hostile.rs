@@ -48,7 +48,7 @@ fn planted(kind: &str) -> (PostgresDatabase, Site) {
     let [name, time] = if kind == "text" { ["text", "timestamptz"] } else { ["varchar(64)", "timestamp"] };
     database.psql(&format!(
         "create table shedlock (name {name} primary key, lock_until {time} not null, locked_at {time} not null, \
-         locked_by {kind} not null); grant select, insert, update on shedlock to {jobs}"
+         locked_by {kind} not null); grant select, insert, update, delete on shedlock to {jobs}"
     ));
     database.try_psql_as(&villain, PLANT).unwrap();
     let site = Site::new(database.login(&jobs).socket_url());
@@ -77,6 +77,7 @@ fn what_others_plant_in_the_search_path_is_never_called() {
         command(&["status", "other"], &[0]);
         command(&["resume", "other"], &[0]);
         command(&["unlock", "--force", "job"], &[0, 1]);
+        command(&["forget", "other"], &[0]);
         command(&["init"], &[0]);
         command(&["check"], &[0]);
         command(&["run", "--name", "again", "--at-most", "1m", "true"], &[0]);
