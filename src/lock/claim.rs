@@ -19,8 +19,10 @@ pub(crate) struct Claim {
 
 /// A release removes the oldest records with a chance of one in `keep / PRUNE_SHARE`, so that a history has a twentieth more
 /// than it keeps, on average.
+#[cfg(any(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 const PRUNE_SHARE: u32 = 20;
 
+#[cfg(any(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 impl Claim {
     /// Returns whether the release removes the oldest records, where finding them takes the backend longer the more there
     /// are. The owner's random number decides, so that nothing has to be counted or remembered, and a repeated release
@@ -56,7 +58,7 @@ pub(crate) struct Removal {
     pub(crate) name: LockName,
     /// The last owner as listed; empty if no owner is known.
     #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas")),
+        not(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas")),
         expect(dead_code, reason = "Redis and etcd delete the key of a free lock, and its owner with it")
     )]
     pub(crate) seen: String,

@@ -38,6 +38,7 @@ impl Owner {
     }
 
     /// Returns the random part.
+    #[cfg(any(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
     pub(super) fn random(&self) -> u64 {
         let part = self.0.split(':').nth(2);
         part.and_then(|part| u64::from_str_radix(part, 16).ok()).unwrap_or_default()
