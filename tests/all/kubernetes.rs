@@ -268,6 +268,25 @@ fn a_lease_keeps_what_others_have_added() {
     assert!(listed.stdout.contains("job"), "{listed:?}");
 }
 
+/// Kubernetes deletes such a Lease when the last of the finalizers is gone.
+#[test]
+fn a_lease_that_stays_because_of_a_finalizer_is_not_said_to_be_forgotten() {
+    let (place, store) = (Place::new(), KubernetesStore::new());
+    run(&place, &store.url(), &["true"]).is_silent_with(0);
+    let (namespace, path) = (&store.0, store.0.leases("/job"));
+    let finalizers = |list: Value| {
+        let mut lease = namespace.request("GET", &path, "");
+        lease["metadata"]["finalizers"] = list;
+        namespace.request("PUT", &path, &lease.to_string());
+    };
+    finalizers(json!(["example.com/keep"]));
+    let stays = finish(&mut shedlock(&place, &store.url(), &["forget", "job"]));
+    stays.complains(125, "the Lease job is deleted but stays");
+    assert!(stays.stderr.contains("it has finalizers"), "{stays:?}");
+    finalizers(json!([]));
+    assert_eq!(finish(&mut shedlock(&place, &store.url(), &["status", "--json"])).stdout, "[]\n");
+}
+
 /// A server that has these answers for one request after the other, and then the last again.
 fn answering(answers: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

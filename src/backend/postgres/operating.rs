@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::backend::{Access, Acquired, Admin, BackendError, ErrorClass, Kept, from_url};
-use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, RunOutcome, Wanted};
+use crate::backend::{Access, Acquired, Admin, BackendError, ErrorClass, Forgotten, Kept, from_url};
+use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, Removal, RunOutcome, Wanted};
 use crate::system::Timestamp;
 use servers::{Postgres, PostgresDatabase, postgres};
 
@@ -76,6 +76,23 @@ fn both_kinds_of_times_are_read_and_infinity() {
         let lock = &backend.locks(&["endless"]).unwrap().locks[0];
         assert!(lock.state.left > MINUTE / 2 && lock.state.left <= MINUTE, "{kind}: {lock:?}");
         assert!(found.now.0.abs_diff(lock.state.since.unwrap().0) < 20_000, "{kind}: {lock:?}");
+        // There is no history.
+        let gone = Forgotten::Gone { lock: true, runs: 0 };
+        for (name, seen, answer) in [
+            ("endless", "another", Forgotten::InUse),
+            ("plain", "somebody", Forgotten::InUse),
+            ("free", "", gone),
+            ("null", "", gone),
+            ("past", "somebody", gone),
+        ] {
+            let removal = Removal { name: LockName::new(name).unwrap(), seen: seen.to_owned() };
+            assert_eq!(backend.forget(&removal), Ok(answer), "{kind}: {name}");
+        }
+        assert_eq!(
+            database.psql("select string_agg(name, ',' order by name) from shedlock"),
+            "endless,plain",
+            "{kind}"
+        );
     }
 }
 
