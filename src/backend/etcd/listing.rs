@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::layout::{self, State, after};
+use super::layout::{self, Held, State, after};
 use super::look::Look;
 use super::rights::Keys;
 use super::wire::{self, Clock, Entry, Part};
@@ -15,7 +15,7 @@ use crate::system::Timestamp;
 /// Locks per transaction; etcd takes 128 operations.
 const AT_ONCE: usize = 60;
 
-/// Runs per request, if all are read.
+/// Locks or runs per request, if all are read.
 const PAGE: u64 = 2_000;
 
 /// The output of `shedlock schema`.
@@ -58,26 +58,39 @@ impl Etcd {
     }
 
     fn look_at_all(&mut self) -> Result<(BTreeMap<String, Look>, Clock), BackendError> {
-        let (locks, states) = (self.space.locks(), self.space.states());
-        let all = |start: &str| wire::get_between(start.as_bytes(), &after(start), Part::All);
-        let read = [(Keys::Locks, all(&locks)), (Keys::States, all(&states))];
-        let outcome = self.transact(&[], &read, &[]).map_err(only_read)?;
-        let mut ranges = outcome.ranges.into_iter().map(|range| range.entries);
-        let name =
-            |entry: &Entry, start: &str| Some(std::str::from_utf8(&entry.key).ok()?.strip_prefix(start)?.to_owned());
-        let mut entries: BTreeMap<String, (Option<Entry>, Option<Entry>)> = BTreeMap::new();
-        for entry in ranges.next().unwrap_or_default() {
-            // A key that is not text is not a lock's.
-            let Some(name) = name(&entry, &locks) else { continue };
-            entries.entry(name).or_default().0 = Some(entry);
+        let kinds = [(Keys::Locks, self.space.locks()), (Keys::States, self.space.states())];
+        let mut rest: Vec<(Keys, Vec<u8>, Vec<u8>)> =
+            kinds.iter().map(|(keys, start)| (*keys, start.clone().into_bytes(), after(start))).collect();
+        let (mut found, mut clock): (BTreeMap<String, Look>, _) = (BTreeMap::new(), None);
+        while !rest.is_empty() {
+            let page =
+                |(keys, from, to): &(Keys, Vec<u8>, Vec<u8>)| (*keys, wire::get_between(from, to, Part::First(PAGE)));
+            let outcome = self.transact(&[], &rest.iter().map(page).collect::<Vec<_>>(), &[]).map_err(only_read)?;
+            clock = Some(outcome.clock);
+            let mut next = Vec::new();
+            for ((keys, _, to), range) in rest.into_iter().zip(outcome.ranges) {
+                next.extend(after_page(&range.entries).map(|from| (keys, from, to)));
+                let start = &kinds[usize::from(keys == Keys::States)].1;
+                for entry in range.entries {
+                    // A key that is not text is not a lock's.
+                    let name = std::str::from_utf8(&entry.key).ok().and_then(|key| key.strip_prefix(&start[..]));
+                    let Some(look) = name.map(|name| found.entry(name.to_owned()).or_default()) else { continue };
+                    match keys {
+                        Keys::States => look.state = State::parse(&entry.value),
+                        _ => look.lock = Some(Held::of(entry)),
+                    }
+                }
+            }
+            rest = next;
         }
-        for entry in ranges.next().unwrap_or_default() {
-            let Some(name) = name(&entry, &states) else { continue };
-            entries.entry(name).or_default().1 = Some(entry);
-        }
-        let found = entries.into_iter().map(|(name, (lock, state))| (name, Look::of(lock, state)));
-        Ok((found.collect(), outcome.clock))
+        clock.map(|clock| (found, clock)).ok_or_else(|| BackendError::permanent("no lock was read"))
     }
+}
+
+/// Returns where the next page begins; `None` after the last one.
+fn after_page(entries: &[Entry]) -> Option<Vec<u8>> {
+    let last = entries.last().filter(|_| entries.len() as u64 == PAGE)?;
+    Some([&last.key[..], b"\0"].concat())
 }
 
 /// Returns the state of a free lock.
@@ -125,10 +138,7 @@ impl Admin for Etcd {
                         let entries = outcome.ranges.into_iter().next().unwrap_or_default().entries;
                         take(&entries, &self.space);
                         now = outcome.clock.now;
-                        from = match entries.last().filter(|_| entries.len() as u64 == PAGE) {
-                            Some(last) => [&last.key[..], b"\0"].concat(),
-                            None => to.clone(),
-                        };
+                        from = after_page(&entries).unwrap_or_else(|| to.clone());
                     }
                 }
             }

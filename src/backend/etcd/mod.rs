@@ -261,4 +261,45 @@ mod tests {
     fn every_run_of_a_long_history_is_listed() {
         crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::EtcdStore::new());
     }
+
+    /// More than two pages of locks and of runs, and a page that is full at the end.
+    #[test]
+    fn a_long_list_is_complete_and_has_nothing_twice() {
+        use base64::Engine;
+        use base64::engine::general_purpose::STANDARD;
+        use serde_json::json;
+        use servers::stores::Store;
+
+        use crate::lock::Wanted;
+
+        let (store, client) = (servers::stores::EtcdStore::new(), servers::etcd().client());
+        let environment = store.url().split_once("environment=").unwrap().1.to_owned();
+        let time = "2026-01-31T18:00:00.000Z";
+        let state = json!({"owner": "h:1:0", "since": time, "until": time, "run": 1}).to_string();
+        let run = json!({"started_at": time}).to_string();
+        let put = |key: String, value: &str| json!({"request_put": {"key": STANDARD.encode(key), "value": STANDARD.encode(value)}});
+        let access = crate::backend::Access { patience: std::time::Duration::from_secs(20), ..Default::default() };
+        let mut backend = crate::backend::from_url(&store.url(), &access).unwrap().backend;
+        let mut written = 0;
+        for count in [2_000, 4_000, 4_001] {
+            let puts: Vec<_> = (written..count)
+                .flat_map(|number: u32| {
+                    let name = format!("{environment}:job-{number:04}");
+                    let key = format!("shedlock-history:{name}\0{:020}\0h:1:0", 1);
+                    [put(format!("shedlock-state:{name}"), &state), put(key, &run)]
+                })
+                .collect();
+            puts.chunks(128).for_each(|puts| drop(client.ask("kv/txn", &json!({"success": puts}))));
+            written = count;
+            let names: Vec<String> = (0..count).map(|number| format!("job-{number:04}")).collect();
+            let locks: Vec<String> = backend.locks(&[]).unwrap().locks.into_iter().map(|lock| lock.name).collect();
+            assert_eq!(locks, names);
+            let mut runs: Vec<String> =
+                backend.runs(&Wanted::default()).unwrap().runs.iter().map(|run| run.name).collect();
+            runs.sort();
+            assert_eq!(runs, names);
+            let newest = Wanted { limit: Some(3), ..Wanted::default() };
+            assert_eq!(backend.runs(&newest).unwrap().runs.len(), 3);
+        }
+    }
 }

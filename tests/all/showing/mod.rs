@@ -1,6 +1,15 @@
 //! `status` and `history` on every backend: what they say of locks in every state and of runs of every kind, and what they leave
 //! alone.
 
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "kubernetes",
+    feature = "zookeeper"
+))]
+mod cuts;
 mod memory;
 mod odd;
 pub(crate) mod schemas;
