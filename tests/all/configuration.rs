@@ -424,6 +424,7 @@ fn a_mistake_in_the_usage_is_one_line_and_a_hint() {
         (&["runn"], "unknown command `runn`", "did you mean `run`?"),
         (&["--frobnicate"], "unknown option `--frobnicate`", ""),
         (&["pause"], "NAME is missing", "see shedlock pause --help"),
+        (&["forget"], "NAME is missing", "see shedlock forget --help"),
         (&["status", "--name", "a"], "unknown option `--name`", "without an option: shedlock status NAME\n"),
         (&["history", "--sinse", "2h"], "unknown option `--sinse`", "did you mean `--since`?"),
         (&["--name", "a", "run"], "unknown option `--name`", "put it after the command: shedlock run --name"),
