@@ -1,29 +1,23 @@
 //! `shedlock status`.
 
-use std::os::fd::AsFd;
-use std::time::Duration;
+mod age;
+mod watch;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::operator::{Operator, asked_names, nearest, only, zone};
-use super::{check, print, print_all, remark, tell};
+use super::{check, print_all, remark};
 use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
-use crate::duration::{self, brief};
+use crate::duration::brief;
 use crate::exit::{self, Exit};
-use crate::lock::{Lock, Locks, RunList, Runs, Wanted};
+use crate::lock::{Locks, RunList, Runs, Wanted};
 use crate::report::{
-    Exposed, Screen, Standing, Succeeded, Zone, exposition, last_success, locks_json, locks_table, past, standings,
+    Exposed, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past, standings,
 };
-use crate::system::Timestamp;
-
-/// The interval of --watch, in milliseconds.
-const PAUSE: u16 = 2_000;
-
-/// The escape sequence that clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
+use age::{max_age, succeeded};
+use watch::watched;
 
 /// The output options.
 struct View {
@@ -87,53 +81,6 @@ fn exclusive(matches: &ArgMatches) -> Result<(), Mistake> {
         }
     }
     Ok(())
-}
-
-/// Parses --max-age.
-fn max_age(matches: &ArgMatches, names: &[String]) -> Result<Option<Duration>, Mistake> {
-    let Some(text) = matches.get_one::<String>("max-age") else { return Ok(None) };
-    let most = duration::parse(text).map_err(|why| Mistake::new(format!("--max-age {why}")))?;
-    if most.is_zero() {
-        return Err(Mistake::new("--max-age is 0; no success is as recent as that"));
-    }
-    if names.is_empty() {
-        return Err(Mistake::new("--max-age needs a NAME").hint("name the locks whose jobs have to succeed that often"));
-    }
-    Ok(Some(most))
-}
-
-/// Prints a line for each lock, and returns 1 unless all have succeeded lately.
-fn succeeded(names: &[String], most: Duration, operator: &mut Operator, zone: &Zone) -> anyhow::Result<Exit> {
-    let (mut text, mut unknown, mut code) = (String::new(), Vec::new(), 0);
-    for name in names {
-        let (locks, runs) = operator.ask(|backend| recent_runs(backend, name, most))?;
-        let past = past(&runs.runs, &locks);
-        let succeeded = Succeeded { name, runs: &past, now: runs.now, most };
-        text += &succeeded.line(zone);
-        if !succeeded.is_recent() {
-            code = exit::NO;
-        }
-        if past.is_empty() && locks.locks.iter().all(Lock::is_only_of_a_pause) {
-            unknown.push(&name[..]);
-        }
-    }
-    let done = print(text.as_bytes())?;
-    warn_of_unknown(&unknown, operator);
-    Ok(Exit { code, ..done })
-}
-
-/// Reads the runs of a lock that had not ended `most` ago; if none of them succeeded, all of its runs.
-fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(Locks, Runs), BackendError> {
-    let locks = backend.locks(&[name])?;
-    let since = Timestamp(locks.now.0.saturating_sub(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
-    let mut wanted = Wanted { names: vec![name.to_owned()], since: Some(since), ..Wanted::default() };
-    let mut runs = backend.runs(&wanted)?;
-    if last_success(past(&runs.runs, &locks).iter()).is_none() {
-        wanted.since = None;
-        runs = backend.runs(&wanted)?;
-    }
-    backend.disconnect();
-    Ok((locks, runs))
 }
 
 /// Prints metrics of the locks.
@@ -238,62 +185,4 @@ fn warn_of_unknown(unknown: &[&str], operator: &mut Operator) {
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         remark(&format!("there is no lock `{name}` yet"), hint.as_deref());
     }
-}
-
-/// Refreshes the table until the reader closes it. After an error prints the error and retries.
-fn watched(operator: &mut Operator, view: &View, first: Answer) -> anyhow::Result<Exit> {
-    let clear = if view.screen.width.is_some() && !view.json { CLEAR } else { "" };
-    let mut answer = Ok(first);
-    loop {
-        match answer {
-            Ok(answer) => {
-                let past = past(&answer.runs.runs, &answer.locks);
-                let mut standings = standings(&answer.names, &answer.locks, &past);
-                let hidden = if clear.is_empty() { 0 } else { cut_to(Screen::height(), &mut standings) };
-                // The terminal's width may have changed.
-                let view = View { screen: Screen::of_stdout(), names: Vec::new(), zone: view.zone.clone(), ..*view };
-                let head = if clear.is_empty() { String::new() } else { head(operator, &answer, &view.zone) };
-                let more = if hidden > 0 { format!("… and {hidden} more\n") } else { String::new() };
-                print_all([clear.to_owned() + &head].into_iter().chain(view.of(&answer, &standings)).chain([more]))?;
-                if let Some(why) = &answer.unread {
-                    remark(&format!("the last runs are not shown: {why}"), None);
-                }
-            }
-            Err(error) => {
-                print(clear.as_bytes())?;
-                tell(&error);
-            }
-        }
-        if reader_is_gone() {
-            return Ok(Exit { code: 0, raise: None });
-        }
-        answer = operator.ask(|backend| look(backend, &view.names));
-    }
-}
-
-/// Keeps as many locks as a terminal of this height shows, those first that are taken, and returns how many are hidden.
-fn cut_to(height: Option<usize>, standings: &mut Vec<Standing<'_>>) -> usize {
-    // The heading, an empty line, the table's heading, and the line where the cursor is.
-    let room = height.map_or(usize::MAX, |height| height.saturating_sub(4).max(1));
-    if standings.len() <= room {
-        return 0;
-    }
-    standings.sort_by_key(|standing| !standing.is_held());
-    // The last line says how many are hidden.
-    let hidden = standings.len() - (room - 1).max(1);
-    standings.truncate(standings.len() - hidden);
-    hidden
-}
-
-/// Returns the heading: backend and time.
-fn head(operator: &Operator, answer: &Answer, zone: &Zone) -> String {
-    format!("{}  {}\n\n", operator.address(), zone.stamp(answer.locks.now))
-}
-
-/// Waits for the next refresh, and returns whether the reader is gone.
-fn reader_is_gone() -> bool {
-    let stdout = std::io::stdout();
-    // Without requested events, poll(2) still reports that the other end is closed.
-    let mut descriptors = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
-    poll(&mut descriptors, PollTimeout::from(PAUSE)).is_ok_and(|ready| ready > 0)
 }

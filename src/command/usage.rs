@@ -133,7 +133,9 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
         }
         ErrorKind::MissingSubcommand => "no command is given".to_owned(),
         ErrorKind::ArgumentConflict => format!("{option} is given twice"),
-        ErrorKind::MissingRequiredArgument => format!("{} is missing", argument.trim_end_matches("...").trim_matches(BRACKETS)),
+        ErrorKind::MissingRequiredArgument => {
+            format!("{} is missing", argument.trim_end_matches("...").trim_matches(BRACKETS))
+        }
         ErrorKind::InvalidUtf8 => not_text(arguments),
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => {
             format!("{option} needs a value")
