@@ -185,7 +185,7 @@ fn all_names_are_looked_at_before_one_is_forgotten() {
     let place = Place::new();
     finish(&mut place.run("job", ["true"])).is_silent_with(0);
     for (words, message) in [
-        (&["forget"][..], "NAME"),
+        (&["forget"][..], "NAME is missing"),
         (&["forget", "job", ""], "NAME is empty"),
         (&["forget", "job", " odd"], "NAME ` odd`"),
         (&["forget", "job", "--purge"], "unknown option `--purge`"),

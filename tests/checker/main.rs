@@ -16,6 +16,7 @@ mod fault;
 mod host;
 mod job;
 mod log;
+mod operator;
 mod options;
 mod plan;
 mod proof;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 use fault::Faults;
 use host::{Host, Orders};
 use log::{Line, Log, SECOND, now};
+use operator::Operator;
 use options::Options;
 use record::Record;
 use store::Store;
@@ -101,9 +103,11 @@ fn check(options: &Options, program: &Path) -> ExitCode {
         copy
     };
     let (me, program) = (copy(&std::env::current_exe().unwrap(), "checker"), copy(program, "shedlock"));
-    let orders = Orders { me: &me, seed: *seed, directory: directory.path(), url: &store.url(), shedlock: &program };
+    let url = store.url();
+    let orders = Orders { me: &me, seed: *seed, directory: directory.path(), url: &url, shedlock: &program };
     let hosts: Vec<Host> = (1..=*hosts).map(|number| Host::new(number, &orders)).collect();
     let mut faults = Faults::new(*seed, Log::open(&path), store, hosts);
+    let mut operator = Operator::new(&program, &url);
     let mut reader = Reader::new(&path);
     for host in &mut faults.hosts {
         host.begin();
@@ -115,6 +119,7 @@ fn check(options: &Options, program: &Path) -> ExitCode {
         std::thread::sleep(fault::LOOK);
         reader.read();
         faults.strike(&reader.record);
+        operator.work();
         if proved.elapsed() > PROVE {
             proved = Instant::now();
             // To be caught is to be seen beside another job, which is more than to end with a code that is odd.
@@ -127,12 +132,13 @@ fn check(options: &Options, program: &Path) -> ExitCode {
         host.finish();
     }
     faults.heal();
+    operator.finish();
     let mut left = wait_for_the_end(&mut faults);
     reader.read();
     let mut verdict = proof::prove(&reader.record, Some(over));
     verdict.violations.append(&mut left);
     verdict.violations.extend(panics(&directory.path().join("stderr")));
-    println!("  took    {} s", (over - start) / SECOND);
+    println!("  took    {} s; an operator forgot the lock {} times", (over - start) / SECOND, operator.forgotten);
     summary::print(&reader.record, &verdict);
     if verdict.violations.is_empty() {
         println!("checker: no two jobs overlapped, tokens only grew, nothing was stuck, nothing is left");

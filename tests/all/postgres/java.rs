@@ -96,6 +96,26 @@ fn each_sees_the_others_lock_and_frees_only_its_own() {
     assert!(java.unlock("job", 0) && java.insert("job", 60));
 }
 
+/// A running application remembers that there is a row, and only updates it.
+#[test]
+fn an_application_that_remembers_a_forgotten_row_never_gets_the_lock_again() {
+    let (database, site) = site_beside_java();
+    let java = Java { database: &database, host: "spring-1" };
+    let forget = |words: &[&str]| finish(site.place.shedlock(words).env("SHEDLOCK_BACKEND", database.socket_url()));
+    assert!(java.insert("job", 60));
+    for words in [&["forget", "job"][..], &["forget", "--force", "job"]] {
+        forget(words).complains(1, "the lock `job` is held by spring-1 since");
+    }
+    assert!(java.unlock("job", 0));
+    forget(&["forget", "job"]).complains(1, "its last holder, spring-1, was not shedlock");
+    assert!(java.update("job", 60) && java.unlock("job", 0));
+    assert_eq!(forget(&["forget", "--force", "job"]).code(), Some(0));
+    assert!(!java.update("job", 60));
+    // One that has just started, and a run of shedlock, make the row anew.
+    assert!(site.is_free("job"));
+    assert!(java.update("job", 60));
+}
+
 #[test]
 fn each_keeps_the_others_at_least() {
     let (database, site) = site_beside_java();
