@@ -12,8 +12,7 @@ const DIGITS: u32 = 3;
 /// Consequence of a history that cannot be written.
 pub(in crate::backend) const NO_TOKENS: &str = "locks work without tokens";
 /// Consequence of a history that can be written, but not changed afterwards.
-pub(in crate::backend) const NO_ENDS: &str =
-    "locks have tokens, but the history lacks the ends of runs, and keeps growing";
+pub(in crate::backend) const NO_ENDS: &str = "locks have tokens, but the history lacks ends of runs, and keeps growing";
 
 /// A column as the server describes it.
 #[derive(Debug, Clone, Default)]
