@@ -58,6 +58,8 @@ mod handles;
 mod herd;
 mod holding;
 mod init;
+#[cfg(all(feature = "postgres", feature = "mysql", feature = "redis"))]
+mod java;
 mod job;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;

@@ -44,6 +44,8 @@
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
 //! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`.
+//!
+//! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 #![expect(missing_docs, reason = "fields and variants are named for what they are")]
@@ -52,6 +54,7 @@
 mod certificates;
 mod directory;
 mod etcd;
+mod java;
 mod kubernetes;
 mod mariadb;
 mod mongodb;
@@ -69,6 +72,7 @@ use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
+pub use java::Party;
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use mongodb::MongoDb;
