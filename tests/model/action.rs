@@ -42,6 +42,7 @@ pub(crate) enum Action {
     EndHeld(usize),
     Flush,
     Unlock,
+    Forget,
     Extend,
     /// The job writes to the resource.
     Write(usize),

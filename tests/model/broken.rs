@@ -4,7 +4,7 @@
 
 use crate::explore::Question;
 use crate::properties::{PROMISE, PUNCTUAL, Property};
-use crate::rules::{Believed, CountedFrom, DRIFT, Faults, REACTION, Release, Renewal, Rules, Token};
+use crate::rules::{Believed, CountedFrom, DRIFT, Faults, REACTION, Release, Removal, Renewal, Rules, Token};
 
 /// The first thing that goes wrong; without a daemon and slow clocks unless `faults` has them.
 fn first_wrong(rules: Rules, faults: Faults, firings: u8) -> Property {
@@ -151,4 +151,13 @@ fn a_token_that_is_only_counted_goes_back_when_the_store_forgets() {
         let findings = Question { rules, faults: flushed, firings: 3, writes: true, never: property }.explore();
         assert_eq!(findings.violation.map(|(property, _)| property), Some(property[0]));
     }
+    let forgotten = Faults { forgets: 1, ..Faults::NONE };
+    let findings = Question { rules, faults: forgotten, firings: 2, writes: false, never: &[Property::TokenWentBack] };
+    assert_eq!(findings.explore().violation.map(|(property, _)| property), Some(Property::TokenWentBack));
+}
+
+#[test]
+fn a_held_lock_that_is_forgotten_is_taken_by_the_next() {
+    let forgotten = Faults { forgets: 1, ..Faults::NONE };
+    assert_eq!(first_wrong(Rules { removal: Removal::Any, ..Rules::KEPT }, forgotten, 2), Property::TwoAtOnce);
 }

@@ -159,6 +159,14 @@ fn a_lock_that_a_person_frees_is_lost_and_that_is_noticed() {
     has_seen(&keeps(TOKENS, faults, 3), &[(Moments::LOSS_NOTICED, "a renewal says that the lock is gone")]);
 }
 
+#[test]
+fn a_lock_that_is_forgotten_while_it_is_free_breaks_nothing() {
+    keeps(PROMISE, Faults { forgets: 2, ..Faults::EVERY_DAY }, 3);
+    keeps(PROMISE, Faults { forgets: 1, network: 1, ..Faults::NONE }, 2);
+    keeps(PROMISE, Faults { forgets: 1, stops: 1, ..Faults::NONE }, 2);
+    keeps(TOKENS, Faults { forgets: 1, pauses: 1, ..Faults::NONE }, 3);
+}
+
 /// With several faults in one story there are millions of worlds.
 #[test]
 #[ignore = "takes some minutes, and a gigabyte: cargo test --test model -- --ignored --nocapture"]

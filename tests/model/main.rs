@@ -51,6 +51,7 @@
 //! | What may have been taken is given back | [`host::Host::give_up`] | `Run::leave`, `Run::give_back` in `src/run/taking.rs` |
 //! | That another holds the lock says nothing of a request before, which may yet come | [`run`] | `Run::on_acquired` in `src/run/taking.rs` |
 //! | A taking that was given back takes nothing when it comes later | [`store::Store`] | `Backend::release`, `src/backend/conformance.rs` |
+//! | A person forgets a lock only while it is free | [`rules::Removal`] | `Admin::forget`, `src/backend/conformance/forget.rs` |
 //! | A lease is renewed at a third, and not past at-most | [`host::Host::react`] | `Running::on_time` in `src/run/running.rs` |
 //! | The job is dead before the lease ends; lost means that it is stopped | [`host::Host::react`] | `src/run/timing.rs`, `src/run/ending.rs` |
 //! | Dead is all of it; only then the lock goes back | [`host::Job`] | `src/job/tree.rs`, `Running::on_leftovers_gone` in `src/run/watching.rs` |

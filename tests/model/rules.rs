@@ -77,6 +77,15 @@ pub(crate) enum Token {
     AboveLast,
 }
 
+/// What an operator may forget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// A lock that is free when the store does it.
+    OnlyFree,
+    /// Broken: one that was free when the operator looked.
+    Any,
+}
+
 /// What the protocol demands of its parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
@@ -103,6 +112,7 @@ pub(crate) struct Rules {
     /// A process of its own ends the job when the wrapper is dead, or stopped at the end of the lease.
     pub(crate) guardian: bool,
     pub(crate) token: Token,
+    pub(crate) removal: Removal,
     /// Shortly before at-most is used up the lock's end is asked for (`Run::look`).
     pub(crate) looks: bool,
     pub(crate) believed: Believed,
@@ -128,6 +138,7 @@ impl Rules {
         checked_after_stall: true,
         guardian: true,
         token: Token::AboveLastAndTime,
+        removal: Removal::OnlyFree,
         looks: false,
         believed: Believed::BeyondOurs,
         seen_from: CountedFrom::TheRequest,
@@ -168,6 +179,8 @@ pub(crate) struct Faults {
     pub(crate) flushes: u8,
     /// A person frees the lock.
     pub(crate) unlocks: u8,
+    /// A person forgets the lock: `shedlock forget`.
+    pub(crate) forgets: u8,
     /// The job, or a person, extends the lock: `shedlock extend`. One without an answer is carried out at any time, too, and
     /// like every renewal only for its owner.
     pub(crate) extensions: u8,
@@ -187,6 +200,7 @@ impl Faults {
         pauses: 0,
         flushes: 0,
         unlocks: 0,
+        forgets: 0,
         extensions: 0,
         daemons: 0,
         drift: false,

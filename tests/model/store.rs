@@ -3,7 +3,7 @@
 //! Each is one atomic step by the store's own clock, which is the true time of the model. In the program: the trait
 //! `Backend` (`src/backend/mod.rs`), whose rules `src/backend/conformance.rs` asks of every backend.
 
-use crate::rules::{AT_LEAST, AT_MOST, EXTENSION, LEASE, Release, Renewal, Rules, Token};
+use crate::rules::{AT_LEAST, AT_MOST, EXTENSION, LEASE, Release, Removal, Renewal, Rules, Token};
 
 /// One run's identity.
 pub(crate) type Owner = u8;
@@ -44,7 +44,7 @@ pub(crate) enum Answer {
 /// A lock in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// The row's owner, also after it has expired: rows are never deleted.
+    /// The row's owner, also after it has expired: only a person who forgets the lock deletes the row.
     owner: Option<Owner>,
     /// The lock was given back and is held for at-least only.
     ended: bool,
@@ -155,6 +155,16 @@ impl Store {
     /// A person frees it: `shedlock unlock`, or an UPDATE by hand.
     pub(crate) fn unlock(&mut self) {
         (self.left, self.ended) = (0, false);
+    }
+
+    /// Whether the row goes when a person wants to forget it, and is there.
+    pub(crate) fn may_be_forgotten(&self, rules: Rules) -> bool {
+        self.owner.is_some() && (self.left == 0 || rules.removal == Removal::Any)
+    }
+
+    /// The row goes, and the history with the last token. The marks of takings that were given back stay.
+    pub(crate) fn forget(&mut self) {
+        (self.owner, self.ended, self.left, self.age, self.token) = (None, false, 0, 0, 0);
     }
 
     /// Its owner, or who has the handle, extends it.

@@ -60,6 +60,7 @@ impl World {
             all.extend((self.faults.unlocks > 0).then_some(Action::Unlock));
             all.extend((self.faults.extensions > 0 && self.store.is_somebodys()).then_some(Action::Extend));
         }
+        all.extend((self.faults.forgets > 0 && self.store.may_be_forgotten(rules)).then_some(Action::Forget));
         let busy = self.hosts.iter().any(Host::is_busy);
         if !busy {
             let may_lose = |host: &Host| self.faults.drift && host.may_lose_time(rules);
@@ -221,6 +222,10 @@ impl World {
             Action::Unlock => {
                 self.faults.unlocks -= 1;
                 self.store.unlock();
+            }
+            Action::Forget => {
+                self.faults.forgets -= 1;
+                self.store.forget();
             }
             Action::Extend => {
                 self.faults.extensions -= 1;
