@@ -58,7 +58,8 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
         }
     }
     let mut past = past(&runs.runs, &locks);
-    if let Some(since) = since {
+    // A picture draws no run at a time before --since, and needs all of them to know since when there are records.
+    if let Some(since) = since.filter(|_| !shape.is_picture()) {
         // The end of a run that never came back is unknown. It was over when a later run began, or when its lock expired, if
         // the backend still knows.
         let newest = Wanted { names: names.clone(), of_each: Some(1), ..Wanted::default() };

@@ -262,6 +262,20 @@ fn what_is_left_out_is_said() {
 }
 
 #[test]
+fn a_run_that_never_came_back_shows_since_when_there_are_records() {
+    let site = Site::new(SqliteStore::new());
+    site.ran("job", &["true"]).is_silent_with(0);
+    site.store.carry_out(
+        "INSERT INTO shedlock_history (id, name, owner, host, started_at) \
+         VALUES (1, 'job', 'a:1:1', 'a', strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-10 days'))",
+    );
+    let picture = |since| site.printed(&["history", "--since", since, "--timeline"]);
+    let recent = picture("24h");
+    assert!(!recent.contains("no records") && recent.contains('·'), "{recent}");
+    assert!(picture("20d").contains("blank: no records\nrecords since "), "{}", picture("20d"));
+}
+
+#[test]
 fn a_drawing_is_written_as_a_whole_or_not_at_all() {
     let site = site();
     let svg = |file: &str| finish(&mut site.shedlock(&["history", "--svg", file]));
