@@ -17,8 +17,10 @@ const MINUTE: u32 = 60_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Late {
     Harmless,
-    /// It frees the lock, or takes it over.
-    Harmful,
+    /// It frees the lock when it releases its own.
+    Frees,
+    /// It does that, and takes the lock over when it extends its own.
+    Takes,
 }
 
 /// A store that shedlock and an application in Java share.
@@ -172,7 +174,7 @@ impl<S: Store> Shared<S> {
         let released = self.tell(&["release", &handle]);
         match self.late {
             Late::Harmless => released.is_silent_with(0),
-            Late::Harmful => released.complains(1, "is no longer ours"),
+            Late::Frees | Late::Takes => released.complains(1, "is no longer ours"),
         }
         assert!(self.java_gets("released late"));
     }
@@ -180,14 +182,14 @@ impl<S: Store> Shared<S> {
     fn what_java_extends_too_late(&self) {
         let handle = self.taken_from_java("extended late");
         let before = self.site.stored("extended late");
-        assert_eq!(self.java.extends("extended late", 3 * MINUTE, 0), self.late == Late::Harmful);
+        assert_eq!(self.java.extends("extended late", 3 * MINUTE, 0), self.late == Late::Takes);
         let (after, released) = (self.site.stored("extended late"), self.tell(&["release", &handle]));
         match self.late {
-            Late::Harmless => {
+            Late::Harmless | Late::Frees => {
                 assert_eq!((before.owner, before.until), (after.owner, after.until));
                 released.is_silent_with(0);
             }
-            Late::Harmful => {
+            Late::Takes => {
                 assert_ne!(before.owner, after.owner);
                 released.complains(1, "is no longer ours");
                 assert!(!self.we_get("extended late"));
@@ -269,6 +271,14 @@ fn init<S: Store>(shared: &Shared<S>) {
     assert_eq!(made.code(), Some(0), "{made:?}");
 }
 
+/// The table with `timestamptz`.
+fn with_zones(store: &PostgresStore) {
+    store.make_table();
+    for column in ["lock_until", "locked_at"] {
+        store.0.psql(&format!("alter table shedlock alter {column} type timestamptz"));
+    }
+}
+
 #[test]
 fn postgres_with_database_time() {
     let shared = shared(PostgresStore::new(), "Asia/Tokyo", ["jdbc-template", "database-time"]);
@@ -286,6 +296,70 @@ fn postgres_with_the_application_s_time_in_utc() {
 }
 
 #[test]
+fn postgres_with_times_that_have_a_zone() {
+    for (zone, time) in [("Asia/Tokyo", "own-time"), ("UTC", "database-time")] {
+        let shared = shared(PostgresStore::new(), zone, ["jdbc-template", time]);
+        with_zones(&shared.site.store);
+        shared.all_cases();
+    }
+}
+
+#[test]
+fn postgres_with_plain_jdbc() {
+    let shared = shared(PostgresStore::new(), "UTC", ["jdbc", ""]);
+    let shared = Shared { late: Late::Frees, ..shared };
+    shared.site.store.make_table();
+    shared.all_cases();
+}
+
+#[test]
+fn mariadb_with_plain_jdbc() {
+    let shared = shared(MariaDbStore::new(), "UTC", ["jdbc", ""]);
+    let shared = Shared { late: Late::Frees, ..shared };
+    init(&shared);
+    shared.all_cases();
+}
+
+/// An application in Tokyo that writes its local time is nine hours ahead: our locks have ended long ago, for it, and its own
+/// last long. One in New York is behind: its locks have ended, for us.
+#[test]
+fn an_application_that_writes_its_local_time_runs_beside_us() {
+    fn runs_beside<S: Store>(store: S) {
+        let provider = ["jdbc-template", "own-time"];
+        let ahead = shared(store, "Asia/Tokyo", provider);
+        let behind = Party::start("America/New_York", provider, &ahead.site.store.url());
+        init(&ahead);
+        let holder = ahead.site.hold("ours", &[], "true");
+        assert!(ahead.java.locks("ours", MINUTE, 0));
+        holder.end().complains(0, "the lock was no longer ours when the job ended");
+        assert!(ahead.java.locks("java's", MINUTE, 0));
+        ahead.java.unlocks("java's");
+        assert!(!ahead.we_get("java's"));
+        assert!(behind.locks("behind", MINUTE, 0));
+        assert!(ahead.we_get("behind"));
+    }
+    runs_beside(PostgresStore::new());
+    runs_beside(MariaDbStore::new());
+}
+
+#[test]
+fn an_application_whose_session_has_another_zone_runs_beside_us() {
+    let shared = shared(MariaDbStore::new(), "UTC", ["jdbc-template", "session-zone"]);
+    init(&shared);
+    assert!(shared.java.locks("java's", MINUTE, 0) && !shared.java.locks("java's", MINUTE, 0));
+    assert!(shared.we_get("java's"));
+}
+
+/// With database time a column with a zone gets the time of day of UTC as that of the application's zone.
+#[test]
+fn an_application_that_is_not_in_utc_and_times_with_a_zone_run_beside_us() {
+    let shared = shared(PostgresStore::new(), "Asia/Tokyo", ["jdbc-template", "database-time"]);
+    with_zones(&shared.site.store);
+    assert!(shared.java.locks("java's", MINUTE, 0) && !shared.java.locks("java's", MINUTE, 0));
+    assert!(shared.we_get("java's"));
+}
+
+#[test]
 fn mariadb_with_database_time() {
     let store = MariaDbStore::new();
     // In an older one the library inserts a name as `???` and takes that for its own.
@@ -299,7 +373,7 @@ fn mariadb_with_database_time() {
 
 #[test]
 fn mariadb_with_the_application_s_time_in_utc() {
-    let shared = shared(MariaDbStore::new(), "Asia/Tokyo", ["jdbc-template", "forced-utc"]);
+    let shared = shared(MariaDbStore::new(), "Asia/Tokyo", ["jdbc-template", "zone-utc"]);
     init(&shared);
     shared.all_cases();
 }
@@ -312,7 +386,7 @@ fn redis_in_safe_mode() {
 
 #[test]
 fn redis_without_safe_mode() {
-    let shared = Shared { late: Late::Harmful, ..shared(RedisStore::new(), "Asia/Tokyo", ["spring-redis", "unsafe"]) };
+    let shared = Shared { late: Late::Takes, ..shared(RedisStore::new(), "Asia/Tokyo", ["spring-redis", "unsafe"]) };
     let other = Party::start("America/New_York", ["spring-redis", "unsafe"], &shared.site.store.url());
     shared.all_cases();
     shared.a_counter_is_exact(&other);

@@ -10,10 +10,12 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TimeZone;
+import javax.sql.DataSource;
 import net.javacrumbs.shedlock.core.ClockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
 import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
 import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
@@ -40,6 +42,7 @@ class Party {
         var answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         var party = new Party(switch (arguments[0]) {
             case "jdbc-template" -> jdbcTemplate(arguments[1], URI.create(arguments[2]));
+            case "jdbc" -> new JdbcLockProvider(database(URI.create(arguments[2]), ""));
             case "spring-redis" -> springRedis(arguments[1], URI.create(arguments[2]));
             default -> throw new IllegalArgumentException(arguments[0]);
         });
@@ -57,17 +60,22 @@ class Party {
 
     @SuppressWarnings("removal")
     private static LockProvider jdbcTemplate(String time, URI url) {
-        var driver = url.getScheme().equals("mysql") ? "mariadb" : "postgresql";
-        var address = "jdbc:%s://%s:%d%s".formatted(driver, url.getHost(), url.getPort(), url.getPath());
-        var database = new JdbcTemplate(new SingleConnectionDataSource(address, url.getUserInfo(), "", true));
+        var settings = time.equals("session-zone") ? "?sessionVariables=time_zone='+02:00'" : "";
+        var database = new JdbcTemplate(database(url, settings));
         var configuration = JdbcTemplateLockProvider.Configuration.builder().withJdbcTemplate(database);
         return new JdbcTemplateLockProvider(switch (time) {
-            case "database-time" -> configuration.usingDbTime().build();
+            case "database-time", "session-zone" -> configuration.usingDbTime().build();
             case "forced-utc" -> configuration.forceUtcTimeZone().build();
             case "zone-utc" -> configuration.withTimeZone(TimeZone.getTimeZone("UTC")).build();
             case "own-time" -> configuration.build();
             default -> throw new IllegalArgumentException(time);
         });
+    }
+
+    private static DataSource database(URI url, String settings) {
+        var driver = url.getScheme().equals("mysql") ? "mariadb" : "postgresql";
+        var address = "jdbc:%s://%s:%d%s%s".formatted(driver, url.getHost(), url.getPort(), url.getPath(), settings);
+        return new SingleConnectionDataSource(address, url.getUserInfo(), "", true);
     }
 
     private static LockProvider springRedis(String mode, URI url) {

@@ -30,7 +30,10 @@ impl Party {
         let place = built().display().to_string();
         let mut command = program::command("java");
         command.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
-        command.arg(format!("-Duser.timezone={zone}")).args(["-cp", &format!("{place}/jars/*:{place}"), "Party"]);
+        // Version 6.9.2 of the library goes first for what version 7 is not fetched for.
+        let older = if provider == "jdbc" { format!("{place}/older/*:") } else { String::new() };
+        command.arg(format!("-Duser.timezone={zone}"));
+        command.args(["-cp", &format!("{older}{place}/jars/*:{place}"), "Party"]);
         let mut child =
             command.args([provider, mode, url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
