@@ -140,7 +140,7 @@ impl<S: Store> Shared<S> {
     fn a_lock_of_java_that_expires_is_ours(&self) {
         assert!(self.java.locks("expired of java", 500, 0));
         let until = self.site.stored("expired of java").until;
-        let waiter = &mut self.site.run("expired of java", &["--wait", "30s", "-E", "75", "true"]);
+        let waiter = &mut self.site.run("expired of java", &["--wait", "20s", "-E", "75", "true"]);
         finish_in_time(waiter).is_silent_with(0);
         let started = self.site.store.history("expired of java")[0].started;
         assert!(started >= until, "{started} is before {until}");
@@ -390,4 +390,11 @@ fn redis_without_safe_mode() {
     let other = Party::start("America/New_York", ["spring-redis", "unsafe"], &shared.site.store.url());
     shared.all_cases();
     shared.a_counter_is_exact(&other);
+}
+
+#[cfg(feature = "mongodb")]
+#[test]
+fn mongodb_with_the_application_s_time() {
+    let shared = shared(servers::stores::MongoDbStore::new(), "America/New_York", ["mongodb", ""]);
+    Shared { late: Late::Frees, ..shared }.all_cases();
 }

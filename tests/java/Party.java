@@ -1,3 +1,4 @@
+import com.mongodb.client.MongoClients;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -17,6 +18,7 @@ import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
 import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
+import net.javacrumbs.shedlock.provider.mongo.MongoLockProvider;
 import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
@@ -43,6 +45,7 @@ class Party {
         var party = new Party(switch (arguments[0]) {
             case "jdbc-template" -> jdbcTemplate(arguments[1], URI.create(arguments[2]));
             case "jdbc" -> new JdbcLockProvider(database(URI.create(arguments[2]), ""));
+            case "mongodb" -> mongoDb(URI.create(arguments[2]));
             case "spring-redis" -> springRedis(arguments[1], URI.create(arguments[2]));
             default -> throw new IllegalArgumentException(arguments[0]);
         });
@@ -76,6 +79,11 @@ class Party {
         var driver = url.getScheme().equals("mysql") ? "mariadb" : "postgresql";
         var address = "jdbc:%s://%s:%d%s%s".formatted(driver, url.getHost(), url.getPort(), url.getPath(), settings);
         return new SingleConnectionDataSource(address, url.getUserInfo(), "", true);
+    }
+
+    private static LockProvider mongoDb(URI url) {
+        var server = MongoClients.create("mongodb://%s:%d".formatted(url.getHost(), url.getPort()));
+        return new MongoLockProvider(server.getDatabase(url.getPath().substring(1)));
     }
 
     private static LockProvider springRedis(String mode, URI url) {
