@@ -33,17 +33,22 @@ struct Shared<S> {
 impl<S: Store> Shared<S> {
     /// Runs all cases. Java makes nothing, so the table has to be there.
     fn all_cases(&self) {
+        self.cases_without_extension();
+        self.an_extended_lock_is_held_longer();
+        self.what_java_extends_too_late();
+        self.odd_names_are_the_same_lock(&["naïve 日本語 😀"]);
+    }
+
+    /// Runs those in which Java extends nothing, which not every provider can.
+    fn cases_without_extension(&self) {
         self.the_lock_of_java_refuses_us_until_it_is_released();
         self.our_lock_refuses_java_until_it_is_released();
         self.at_least_is_kept_by_both();
-        self.an_extended_lock_is_held_longer();
         self.a_renewed_lease_refuses_java();
         self.a_lock_of_java_that_expires_is_ours();
         self.a_lock_of_ours_that_expires_is_java_s();
         self.what_we_do_too_late_changes_nothing();
         self.what_java_releases_too_late();
-        self.what_java_extends_too_late();
-        self.odd_names_are_the_same_lock();
         self.a_first_taking_has_one_winner();
     }
 
@@ -197,9 +202,9 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    fn odd_names_are_the_same_lock(&self) {
+    fn odd_names_are_the_same_lock(&self, others: &[&str]) {
         let longest = "x".repeat(64);
-        for name in ["a 'b' \"c\" \\d %e _f", "naïve 日本語 😀", "@:{}[]#?&=;--/*$1", &longest] {
+        for name in ["a 'b' \"c\" \\d %e _f", "@:{}[]#?&=;--/*$1", &longest].iter().chain(others) {
             assert!(self.java.locks(name, MINUTE, 0), "{name}");
             assert!(!self.we_get(name), "{name}");
             self.java.unlocks(name);
@@ -397,4 +402,13 @@ fn redis_without_safe_mode() {
 fn mongodb_with_the_application_s_time() {
     let shared = shared(servers::stores::MongoDbStore::new(), "America/New_York", ["mongodb", ""]);
     Shared { late: Late::Frees, ..shared }.all_cases();
+}
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn zookeeper_with_the_application_s_time() {
+    let shared = shared(servers::stores::ZooKeeperStore::new(), "Asia/Tokyo", ["zookeeper", ""]);
+    let shared = Shared { late: Late::Frees, ..shared };
+    shared.cases_without_extension();
+    shared.odd_names_are_the_same_lock(&["naïve 日本語"]);
 }

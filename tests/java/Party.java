@@ -20,6 +20,9 @@ import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
 import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
 import net.javacrumbs.shedlock.provider.mongo.MongoLockProvider;
 import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
+import net.javacrumbs.shedlock.provider.zookeeper.curator.ZookeeperCuratorLockProvider;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.retry.RetryOneTime;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import org.springframework.jdbc.core.JdbcTemplate;
@@ -47,6 +50,7 @@ class Party {
             case "jdbc" -> new JdbcLockProvider(database(URI.create(arguments[2]), ""));
             case "mongodb" -> mongoDb(URI.create(arguments[2]));
             case "spring-redis" -> springRedis(arguments[1], URI.create(arguments[2]));
+            case "zookeeper" -> ZooKeeper.provider(URI.create(arguments[2]));
             default -> throw new IllegalArgumentException(arguments[0]);
         });
         answers.println("ready");
@@ -94,6 +98,16 @@ class Party {
         connections.start();
         var builder = new RedisLockProvider.Builder(connections).keyPrefix(url.getQuery().replace("prefix=", ""));
         return builder.safeUpdate(mode.equals("safe")).build();
+    }
+
+    /** Apart, since Java loads what is named here when it verifies the class, and it is there for ZooKeeper only. */
+    private static class ZooKeeper {
+        static LockProvider provider(URI url) {
+            var address = "%s:%d%s".formatted(url.getHost(), url.getPort(), url.getPath());
+            var client = CuratorFrameworkFactory.newClient(address, new RetryOneTime(1000));
+            client.start();
+            return new ZookeeperCuratorLockProvider(client);
+        }
     }
 
     private String answer(String[] words) throws Exception {

@@ -30,8 +30,12 @@ impl Party {
         let place = built().display().to_string();
         let mut command = program::command("java");
         command.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
-        // Version 6.9.2 of the library goes first for what version 7 is not fetched for.
-        let older = if provider == "jdbc" { format!("{place}/older/*:") } else { String::new() };
+        // An older version of the library goes first for what version 7 is not fetched for.
+        let older = match provider {
+            "jdbc" => format!("{place}/older/*:"),
+            "zookeeper" => format!("{place}/zookeeper/*:"),
+            _ => String::new(),
+        };
         command.arg(format!("-Duser.timezone={zone}"));
         command.args(["-cp", &format!("{older}{place}/jars/*:{place}"), "Party"]);
         let mut child =
