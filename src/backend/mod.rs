@@ -120,11 +120,9 @@ pub(crate) trait Admin: Backend {
     /// From then on the lock goes by the wall clock, and outlives a reboot.
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError>;
 
-    /// Returns the names of locks that the backend knows. A backend that lists free locks, too, needs no history for that.
+    /// Returns the names of locks that the backend knows. One that lists no free locks looks into its history, too.
     fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
-        let locks = self.locks(&[])?.locks.into_iter().map(|lock| lock.name);
-        let last = self.runs(&Wanted { of_each: Some(1), ..Wanted::default() })?.runs;
-        Ok(locks.chain(last.iter().map(|run| run.name)).collect())
+        Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
     }
 
     /// Removes a lock and all that shedlock keeps of it, if the lock is free and has no other owner than the one seen. A

@@ -7,7 +7,6 @@ mod record;
 #[cfg(test)]
 mod world;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Finding, Forgotten, Kept, Reached, Reply, Tell};
@@ -229,10 +228,6 @@ impl<S: CasStore> Admin for CasLocks<S> {
                 None => Next::Answer(Kept::Lost),
             }
         })
-    }
-
-    fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
-        Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
     }
 
     fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {

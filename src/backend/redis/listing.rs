@@ -13,7 +13,7 @@ use super::answer::{of_look, stored};
 use super::connect::{Call, is_dispensable};
 use super::scan::{HISTORIES, RECORDS, VALUES, escaped};
 use super::{Beside, CHANGE, FORGET, LIST, Redis, errors, millis, strange};
-use crate::backend::{Admin, BackendError, Finding, Forgotten, Kept};
+use crate::backend::{Admin, Backend, BackendError, Finding, Forgotten, Kept};
 use crate::lock::{Change, Lock, LockState, Locks, Order, Removal, RunList, RunRecord, Runs, Wanted};
 use crate::system::Timestamp;
 
@@ -124,6 +124,12 @@ impl Redis {
 }
 
 impl Admin for Redis {
+    fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
+        let held = self.locks(&[])?.locks.into_iter().map(|lock| lock.name);
+        let last = self.runs(&Wanted { of_each: Some(1), ..Wanted::default() })?.runs;
+        Ok(held.chain(last.iter().map(|run| run.name)).collect())
+    }
+
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         let now = self.now()?;
         let mut names: BTreeSet<String> = wanted.names.iter().cloned().collect();

@@ -12,7 +12,6 @@ mod rows;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod survey;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Acquired, Admin, Backend, BackendError, Forgotten, Kept, Reached, Remark, Reply, Tell};
@@ -148,10 +147,6 @@ impl<D: Diagnose> Admin for SqlLocks<D> {
     fn change(&mut self, change: &Change) -> Result<Kept, BackendError> {
         let work = |database: &mut D, session: &mut D::Session, _| database.change(session, change);
         self.perform(History::Without, Absent::Answer(Kept::Lost), work)
-    }
-
-    fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
-        Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
     }
 
     fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
