@@ -3,6 +3,8 @@
 mod age;
 mod watch;
 
+use std::collections::HashMap;
+
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
@@ -14,8 +16,9 @@ use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, RunList, Runs, Wanted};
 use crate::report::{
-    Exposed, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past, standings,
+    Exposed, Past, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past, standings,
 };
+use crate::system::Timestamp;
 use age::{max_age, succeeded};
 use watch::watched;
 
@@ -88,21 +91,29 @@ fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator)
     if let Some(why) = &answer.unread {
         return Err(Mistake::new(format!("the last runs could not be read: {why}")).into());
     }
-    let mut locks = Vec::new();
-    for lock in standings.iter().filter(|lock| lock.is_known()) {
-        let mut ended = lock.last_run().filter(|past| past.run.ended_at.is_some());
-        let mut success = last_success(ended.clone().into_iter());
-        if success.is_none() && lock.last_run().is_some() {
-            // Its last run did not succeed, or never came back; an earlier one may have.
-            let wanted = Wanted { names: vec![lock.name.to_owned()], ..Wanted::default() };
-            let runs = operator.ask(|backend| backend.runs(&wanted))?.runs;
-            let ours = past(&runs, &answer.locks);
-            let ours = || ours.iter().filter(|past| past.run.name == lock.name);
-            success = last_success(ours());
-            ended = ours().find(|past| past.run.ended_at.is_some());
+    let known = || standings.iter().filter(|lock| lock.is_known());
+    let success = |lock: &Standing<'_>| last_success(lock.last_run().into_iter());
+    // Where the last run did not succeed, or never came back, an earlier one may have.
+    let unclear = known().filter(|lock| lock.last_run().is_some() && success(lock).is_none());
+    let unclear = Wanted { names: unclear.map(|lock| lock.name.to_owned()).collect(), ..Wanted::default() };
+    let runs = match unclear.names.is_empty() {
+        true => RunList::default(),
+        false => operator.ask(|backend| backend.runs(&unclear))?.runs,
+    };
+    let mut earlier: HashMap<String, (Option<Past>, Option<Timestamp>)> = HashMap::new();
+    for past in past(&runs, &answer.locks).iter() {
+        let (ended, success) = earlier.entry(past.run.name.clone()).or_default();
+        *success = last_success(std::iter::once(past.clone())).max(*success);
+        if ended.is_none() && past.run.ended_at.is_some() {
+            *ended = Some(past);
         }
-        locks.push(Exposed { lock, ended, success });
     }
+    let locks: Vec<_> = known()
+        .map(|lock| match earlier.remove(lock.name) {
+            Some((ended, success)) => Exposed { lock, ended, success },
+            None => Exposed { lock, ended: lock.last_run(), success: success(lock) },
+        })
+        .collect();
     print_all(exposition(&locks, answer.locks.now))
 }
 

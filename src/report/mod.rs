@@ -31,7 +31,7 @@ pub(crate) use findings::Findings;
 pub(crate) use holding::{holding, until};
 pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};
 pub(crate) use page::Page;
-pub(crate) use past::{past, runs_json, runs_table};
+pub(crate) use past::{Past, past, runs_json, runs_table};
 pub(crate) use picture::{By, Picture};
 pub(crate) use rehearsal::{Setting, quoted, rehearsal};
 pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten, visible};
