@@ -32,7 +32,7 @@ fn it_tells_of_itself() {
             (&["--version"][..], VERSION),
             (&["--help"], "Run a command under a named lock"),
             (&["man", "shedlock-run"], ".ie"),
-            (&["completions", "bash"], "_shedlock()"),
+            (&["completions", "bash"], "__shedlock_words()"),
             (&["schema", "postgres"], "-- The tables that shedlock needs in a PostgreSQL database"),
         ] {
             let finished = finish(&mut root.shedlock(words));

@@ -137,6 +137,17 @@ impl MariaDbDatabase {
         self.try_mariadb(sql).unwrap_or_else(|complaint| panic!("{complaint}"))
     }
 
+    /// A table of the numbers from 1 to `count` in its column `seq`, in order. MySQL has none of its own.
+    pub fn numbers(count: u64) -> String {
+        let digit = (1..10).fold("SELECT 0 AS n".to_owned(), |all, digit| format!("{all} UNION ALL SELECT {digit}"));
+        let places: Vec<_> = (0..5).map(|place| format!("({digit}) AS d{place}")).collect();
+        format!(
+            "(SELECT * FROM (SELECT 1 + d0.n + 10 * d1.n + 100 * d2.n + 1000 * d3.n + 10000 * d4.n AS seq FROM {}) AS every \
+             WHERE seq <= {count} ORDER BY seq) AS numbers",
+            places.join(", ")
+        )
+    }
+
     /// Like `mariadb`; what it complains of if it fails.
     pub fn try_mariadb(&self, sql: &str) -> Result<String, String> {
         let mut client = program::command("mariadb");

@@ -1,5 +1,6 @@
 //! Long histories, written by another party: shedlock itself would take an hour.
 
+use super::super::MariaDbDatabase;
 use super::{MariaDbStore, PostgresStore, RedisStore, SqliteStore, Store};
 
 /// A store whose history has no bound but the number of runs that are to be kept.
@@ -37,7 +38,8 @@ impl Past for MariaDbStore {
         self.0.mariadb(&format!(
             "insert into shedlock_history select 1000000 + seq, '{name}', concat('host:1:', lower(lpad(hex(seq), 16, '0'))), \
              'host', '2026-01-01' + interval seq second, '2026-01-01' + interval seq + 1 second, 0, 'success' \
-             from seq_1_to_{count}"
+             from {}",
+            MariaDbDatabase::numbers(count)
         ));
     }
 }
