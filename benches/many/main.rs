@@ -1,4 +1,4 @@
-//! What looking at many locks and runs costs: `cargo bench --bench many [-- LOCKS RUNS BACKEND...]`.
+//! Measures what looking at many locks and runs costs: `cargo bench --bench many [-- LOCKS RUNS BACKEND...]`.
 //!
 //! Each backend is filled with so many locks, each with so many runs, by statements of its own or, where a lock and its runs
 //! are one record, by running. Then the commands that look at all of them run once, from start to end. Nothing is asserted.

@@ -1,4 +1,4 @@
-//! What shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`;
+//! Measures what shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`;
 //! with the word `history`, only what a run costs by the length of its lock's history.
 //!
 //! The servers are those of the tests, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from

@@ -1,4 +1,4 @@
-//! What a run costs on each backend, by the length of its lock's history.
+//! Measures what a run costs on each backend, by the length of its lock's history.
 
 use crate::load::cpu_time;
 use crate::measure::{command, measure, quantile, run};

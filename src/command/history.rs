@@ -90,6 +90,7 @@ pub(crate) fn history(matches: &ArgMatches) -> anyhow::Result<Exit> {
     if let Some(file) = &shape.html {
         // Also the last runs that are older than --since.
         let status = operator.ask(|backend| look(backend, &names))?;
+        status.is_whole()?;
         let last = report::past(&status.runs.runs, &status.locks);
         let standings = &standings(&status.names, &status.locks, &last)[..];
         let backend = operator.address();

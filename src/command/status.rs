@@ -40,6 +40,13 @@ pub(super) struct Answer {
     unread: Option<String>,
 }
 
+impl Answer {
+    /// Returns an error if the last runs could not be read, for output that would hide that.
+    pub(super) fn is_whole(&self) -> Result<(), Mistake> {
+        self.unread.as_ref().map_or(Ok(()), |why| Err(Mistake::new(format!("the last runs could not be read: {why}"))))
+    }
+}
+
 /// Prints locks.
 pub(crate) fn status(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let names = asked_names(matches)?;
@@ -88,9 +95,7 @@ fn exclusive(matches: &ArgMatches) -> Result<(), Mistake> {
 
 /// Prints metrics of the locks.
 fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) -> anyhow::Result<Exit> {
-    if let Some(why) = &answer.unread {
-        return Err(Mistake::new(format!("the last runs could not be read: {why}")).into());
-    }
+    answer.is_whole()?;
     let known = || standings.iter().filter(|lock| lock.is_known());
     let success = |lock: &Standing<'_>| last_success(lock.last_run().into_iter());
     // Where the last run did not succeed, or never came back, an earlier one may have.

@@ -36,9 +36,9 @@ const BAD_SLIVER: f64 = 5.0;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) width: f64,
-    /// Whether the title is drawn, too.
+    /// Draws the title, too.
     pub(super) titled: bool,
-    /// Whether the name of a lane is above it, as there is no room beside it.
+    /// Puts the name of a lane above it, where there is no room beside it.
     pub(super) above: bool,
     /// The beginning of the ids in the drawing: several drawings in one page differ in it.
     pub(super) id: &'static str,

@@ -22,7 +22,7 @@ impl<S: Store> Site<S> {
         finish(&mut self.run_or_75(name, &["true"])).is_silent_with(0);
     }
 
-    /// What `status` and `history` know, in JSON. Redis tells an end only as the time that is left.
+    /// Returns what `status` and `history` know, in JSON. Redis tells an end only as the time that is left.
     fn known(&self) -> String {
         let list = |words: &[&str]| finish(&mut self.shedlock(words)).stdout;
         let all = list(&["status", "--json"]) + &list(&["history", "--json"]);

@@ -13,7 +13,7 @@ use servers::stores::{MariaDbStore, PostgresStore, RedisStore, Store};
 
 const MINUTE: u32 = 60_000;
 
-/// What a late application does to the lock of the next holder.
+/// The effect of a late application on the lock of the next holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Late {
     Harmless,

@@ -77,7 +77,7 @@ pub(crate) enum Token {
     AboveLast,
 }
 
-/// What an operator may forget.
+/// The locks that an operator may forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// A lock that is free when the store does it.
