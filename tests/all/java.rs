@@ -1,6 +1,9 @@
 //! The real Java library ShedLock and shedlock, at the same locks: an application of the library for each way in which it can
 //! be set up, and what each of the two sees of the other. Each test starts Java once, which takes a while, and has all cases.
 
+mod kit;
+mod shown;
+
 use std::process::Child;
 use std::thread;
 use std::time::Duration;

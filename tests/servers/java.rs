@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use super::program;
 
+/// What makes a small Java that starts fast.
+const SMALL: [&str; 4] = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
+
 /// How long an answer may take. Nothing waits so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,7 +32,7 @@ impl Party {
     pub fn start(zone: &str, [provider, mode]: [&str; 2], url: &str) -> Self {
         let place = built().display().to_string();
         let mut command = program::command("java");
-        command.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
+        command.args(SMALL);
         // An older version of the library goes first for what version 7 is not fetched for.
         let older = match provider {
             "jdbc" => format!("{place}/older/*:"),
@@ -100,6 +103,13 @@ impl Drop for Conversation {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The words that start the library's own tests of its providers, see tests/java/Kit.java.
+pub fn kit() -> Vec<String> {
+    let kit = built().join("kit").display().to_string();
+    let words = ["java"].into_iter().chain(SMALL).chain(["-cp"]).map(str::to_owned);
+    words.chain([format!("{kit}/*:{kit}"), "Kit".to_owned()]).collect()
 }
 
 /// The directory that tests/java/build has made.

@@ -46,6 +46,7 @@
 //! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
+//! `kit()` starts the tests that the library has for its providers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 #![expect(missing_docs, reason = "fields and variants are named for what they are")]
@@ -72,7 +73,7 @@ use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
-pub use java::Party;
+pub use java::{Party, kit};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use mongodb::MongoDb;

@@ -159,11 +159,17 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 /// Runs a command that could hang to its end: one that does is killed, and fails the test.
 #[track_caller]
 pub(crate) fn finish_in_time(command: &mut Command) -> Finished {
+    finish_within(PATIENCE, command)
+}
+
+/// The same, with as much time as a command of many steps may need.
+#[track_caller]
+pub(crate) fn finish_within(patience: Duration, command: &mut Command) -> Finished {
     let child = start(command);
     let pid = i32::try_from(child.id()).unwrap();
     let (ended, end) = mpsc::channel();
     thread::spawn(move || ended.send(child.wait_with_output()));
-    let Ok(output) = end.recv_timeout(PATIENCE) else {
+    let Ok(output) = end.recv_timeout(patience) else {
         kill(pid, "KILL");
         panic!("waited in vain for the end of {command:?}");
     };

@@ -1,0 +1,172 @@
+//! The tests that the Java library has for its own providers, over a provider that calls `shedlock acquire`, `extend` and
+//! `release`: which of them pass on each backend, and why the others cannot. Version 6.6.1 has the sixteen that are named
+//! here. Later ones, which Maven does not find, have `unlockedLockShouldSurviveCacheClearingInTheMiddle` too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::shown::is_shown;
+use crate::site::Site;
+use crate::support::process::under;
+use crate::support::{finish_in_time, finish_within};
+use servers::stores::{MariaDbStore, PostgresStore, RedisStore, SqliteStore, Store};
+
+/// The library's tests.
+const TESTS: [&str; 16] = [
+    "fuzzTestShouldPass",
+    "lockCanNotBeExtendedTwice",
+    "lockCanNotBeUnlockedAfterExtending",
+    "lockShouldSurviveCacheClearingInTheMiddle",
+    "shouldBeAbleToExtendAtLeast",
+    "shouldBeAbleToExtendLock",
+    "shouldBeAbleToExtendMultipleTimes",
+    "shouldBeAbleToLockRightAfterUnlock",
+    "shouldCreateLock",
+    "shouldCreateTwoIndependentLocks",
+    "shouldLockAtLeastFor",
+    "shouldLockTwiceInARow",
+    "shouldNotBeAbleToExtendExpiredLock",
+    "shouldNotBeAbleToExtendUnlockedLock",
+    "shouldNotReturnSecondLock",
+    "shouldTimeout",
+];
+
+/// How many locks each thread of the fuzz test takes one after the other. For the library's own providers it is a hundred.
+const ROUNDS: u32 = 10;
+
+/// How long the tests may take. They are done in seconds unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A test that cannot pass.
+struct Cannot {
+    test: &'static str,
+    /// What the test says then.
+    says: &'static str,
+    why: &'static str,
+}
+
+const EXTEND_AT_LEAST: Cannot = Cannot {
+    test: "shouldBeAbleToExtendAtLeast",
+    says: "failed: expected: <held> but was: <free>",
+    why: "`shedlock extend` moves only the end of at-most; at-least counts from the taking",
+};
+
+const FUZZ: Cannot = Cannot {
+    test: "fuzzTestShouldPass",
+    says: "aborted: Assumption failed: not run",
+    why: "not run on Kubernetes, where an at-least of 5 ms lasts a second, and the test takes hundreds of locks",
+};
+
+/// What comes of the library's tests on a backend.
+struct Kit {
+    backend: &'static str,
+    /// How much later than asked for its locks may end, which the library's tests allow for.
+    later: Duration,
+    rounds: u32,
+    cannot: &'static [Cannot],
+}
+
+const SQLITE: Kit = exact("SQLite");
+const POSTGRES: Kit = exact("PostgreSQL");
+const MARIADB: Kit = exact("MariaDB");
+const REDIS: Kit = exact("Redis");
+const ETCD: Kit = Kit { later: Duration::from_secs(2), ..exact("etcd") };
+const KUBERNETES: Kit =
+    Kit { later: Duration::from_secs(2), rounds: 0, cannot: &[EXTEND_AT_LEAST, FUZZ], ..exact("Kubernetes") };
+const MONGODB: Kit = exact("MongoDB");
+const ZOOKEEPER: Kit = exact("ZooKeeper");
+
+/// A backend whose locks end at the millisecond.
+const fn exact(backend: &'static str) -> Kit {
+    Kit { backend, later: Duration::ZERO, rounds: ROUNDS, cannot: &[EXTEND_AT_LEAST] }
+}
+
+impl Kit {
+    /// Each test with what has to come of it.
+    fn expected(&self) -> BTreeMap<String, String> {
+        let line = |test: &str| match self.cannot.iter().find(|cannot| cannot.test == test) {
+            Some(cannot) => cannot.says.to_owned(),
+            None => "passed".to_owned(),
+        };
+        TESTS.iter().map(|&test| (test.to_owned(), line(test))).collect()
+    }
+
+    /// Runs the library's tests: each passes that can, and each that cannot says so.
+    fn passes<S: Store>(&self, store: S) {
+        let site = Site::new(store);
+        let made = finish_in_time(&mut site.shedlock(&["init"]));
+        assert_eq!(made.code(), Some(0), "{made:?}");
+        let words = [self.later.as_millis().to_string(), self.rounds.to_string()];
+        let java: Vec<String> = servers::kit().into_iter().chain(words).collect();
+        let told = finish_within(PATIENCE, &mut under(&java, &site.shedlock(&[])));
+        assert_eq!((told.code(), told.stderr.as_str()), (Some(0), ""), "{}", told.stdout);
+        let told: BTreeMap<String, String> = told.stdout.lines().map(outcome).collect();
+        assert_eq!(told, self.expected());
+    }
+
+    fn row(&self) -> String {
+        let cannot = self.cannot.iter().map(|cannot| format!("`{}`", cannot.test)).collect::<Vec<_>>().join(", ");
+        format!("| {} | {} of {} | {cannot} |\n", self.backend, TESTS.len() - self.cannot.len(), TESTS.len())
+    }
+}
+
+/// The name of a test, and what came of it.
+fn outcome(line: &str) -> (String, String) {
+    let (outcome, test) = line.split_once(' ').unwrap_or((line, ""));
+    let (test, why) = test.split_once(": ").map_or((test, String::new()), |(test, why)| (test, format!(": {why}")));
+    (test.to_owned(), format!("{outcome}{why}"))
+}
+
+#[test]
+fn sqlite() {
+    SQLITE.passes(SqliteStore::new());
+}
+
+#[test]
+fn postgres() {
+    POSTGRES.passes(PostgresStore::new());
+}
+
+#[test]
+fn mariadb() {
+    MARIADB.passes(MariaDbStore::new());
+}
+
+#[test]
+fn redis() {
+    REDIS.passes(RedisStore::new());
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn etcd() {
+    ETCD.passes(servers::stores::EtcdStore::new());
+}
+
+#[cfg(feature = "kubernetes")]
+#[test]
+fn kubernetes() {
+    KUBERNETES.passes(servers::stores::KubernetesStore::new());
+}
+
+#[cfg(feature = "mongodb")]
+#[test]
+fn mongodb() {
+    MONGODB.passes(servers::stores::MongoDbStore::new());
+}
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn zookeeper() {
+    ZOOKEEPER.passes(servers::stores::ZooKeeperStore::new());
+}
+
+#[test]
+fn the_document_says_which_pass() {
+    let kits = [SQLITE, POSTGRES, MARIADB, REDIS, ETCD, KUBERNETES, MONGODB, ZOOKEEPER];
+    let rows: String = kits.iter().map(Kit::row).collect();
+    let reasons: String =
+        [EXTEND_AT_LEAST, FUZZ].iter().map(|cannot| format!("* `{}`: {}.\n", cannot.test, cannot.why)).collect();
+    let made = format!("| backend | pass | cannot pass |\n| --- | --- | --- |\n{rows}\n{reasons}");
+    is_shown("docs/java.md", "the library's own tests", &made);
+}
