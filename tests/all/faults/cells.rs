@@ -110,8 +110,6 @@ pub(super) fn look_up(fault: Fault, phase: Phase, backend: Backend) -> Result<Ce
         (Fault::ServerKilledAndBack, Phase::Waiting) => after(123, &[0], AtOnce),
         (Fault::ServerFrozen, Phase::Waiting) => after(123, AGAIN_OR_LATE, AtOnce),
         // What it had taken before the crash it finds to be its own.
-        // An API server that has just started takes its time for the first answer.
-        (Fault::ServerKilledAndBack, Phase::Taking) if backend == Backend::Kubernetes => cell(AGAIN_OR_LATE, AtOnce),
         (Fault::ServerKilledAndBack, Phase::Taking) => cell(&[0], AtOnce),
         (Fault::ServerFrozen, Phase::Taking) => cell(AGAIN_OR_LATE, AtOnce),
         (Fault::ServerKilledAndBack | Fault::ServerFrozen, Phase::Running | Phase::Renewing) => cell(&[123], AtOnce),
