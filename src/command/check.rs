@@ -15,8 +15,8 @@ use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
-use crate::lock::{Claim, Closing, LockName, Owner, Purpose};
-use crate::report::Findings;
+use crate::lock::{Claim, Closing, Holder, Lock, LockName, Owner, Purpose, Wanted};
+use crate::report::{Findings, SKEW_HINT, past, standings};
 use crate::system::Moment;
 
 /// The lock that a check takes.
@@ -40,6 +40,9 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let reached = operator.backend().check(&mut |finding| findings.tell(finding));
     if reached == Reached::Yes {
         Trial { operator: &mut operator, findings: &mut findings, closing: Closing::Unused }.all();
+        if let Some(finding) = times(&mut operator) {
+            findings.tell(finding);
+        }
         operator.backend().disconnect();
     }
     findings.finish(reached)?;
@@ -59,6 +62,32 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
             "variables",
             seen(),
             "shedlock-run(1) lists the variables; unset these, or rename them",
+        )),
+    }
+}
+
+/// Returns the finding about the times that others have written. Locks and runs that cannot be read have been reported before.
+fn times(operator: &mut Operator) -> Option<Finding> {
+    let last = Wanted { of_each: Some(1), ..Wanted::default() };
+    let locks = operator.try_ask(|backend| backend.locks(&[])).ok()?;
+    let runs = operator.try_ask(|backend| backend.runs(&last)).map(|runs| runs.runs).unwrap_or_default();
+    let past = past(&runs, &locks);
+    let of_others = |lock: &&Lock| lock.state.since.is_some() && Holder::of(&lock.state.owner).is_foreign();
+    let count = locks.locks.iter().filter(of_others).count();
+    let wrong: Vec<String> = standings(&[], &locks, &past)
+        .iter()
+        .filter_map(|lock| Some(format!("the lock `{}` {}", lock.name, lock.skew()?)))
+        .collect();
+    match (&wrong[..], count) {
+        ([], 0) => None,
+        ([], _) => {
+            Some(Finding::good("times", format!("locks of other programs, such as Java: {count}, with times that fit")))
+        }
+        ([first], _) => Some(Finding::unwise("times", first, SKEW_HINT)),
+        ([first, more @ ..], _) => Some(Finding::unwise(
+            "times",
+            format!("{first}; and {} more, see `shedlock status`", more.len()),
+            SKEW_HINT,
         )),
     }
 }

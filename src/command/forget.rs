@@ -52,7 +52,7 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
             return Ok(Err(refuse(&message, Some(&way_out(name, record, seen.until())))));
         }
         let owner = seen.owner().unwrap_or_default().to_owned();
-        if owners == Owners::Ours && is_foreign(&owner) {
+        if owners == Owners::Ours && Holder::of(&owner).is_foreign() {
             let message = format!("the lock `{name}` is not forgotten: its last holder, {owner}, was not shedlock");
             let hint = "a Java application that knows the row never runs again once it is gone: stop all of them, then use --force";
             return Ok(Err(refuse(&message, Some(hint))));
@@ -80,12 +80,6 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
         }
     }
     Ok(Err(refuse(&format!("the lock `{name}` keeps changing hands; it is not forgotten"), None)))
-}
-
-/// Returns whether this owner is another program's, whose processes may remember the row.
-fn is_foreign(owner: &str) -> bool {
-    let holder = Holder::of(owner);
-    !owner.is_empty() && holder.process().is_none() && holder.pause().is_none()
 }
 
 /// Returns what has to be done before a lock that is held can be forgotten.
@@ -133,19 +127,6 @@ fn so_far(error: anyhow::Error, done: &[String]) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Owner;
-
-    #[test]
-    fn an_owner_of_another_form_is_foreign() {
-        let run = Owner::new("web1", 42, 7);
-        let pause = Owner::of_pause("ada", "web1", 7, None, "disk: full");
-        for ours in ["", run.as_str(), &run.ended(), pause.as_str(), &pause.ended()] {
-            assert!(!is_foreign(ours), "{ours}");
-        }
-        for foreign in ["java-host", "unknown", "web1:42", ":ended", "paused:"] {
-            assert!(is_foreign(foreign), "{foreign}");
-        }
-    }
 
     #[test]
     fn what_was_removed_is_said_in_one_line() {

@@ -12,11 +12,11 @@ use super::operator::{Operator, asked_names, nearest, only, zone};
 use super::{check, print_all, remark};
 use crate::backend::{Admin, BackendError};
 use crate::config::Mistake;
-use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, RunList, Runs, Wanted};
 use crate::report::{
-    Exposed, Past, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past, standings,
+    Exposed, Past, SKEW_HINT, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past,
+    standings,
 };
 use crate::system::Timestamp;
 use age::{max_age, succeeded};
@@ -174,15 +174,8 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     if standings.is_empty() && !view.json {
         remark(&format!("there is no lock yet in {}", operator.address()), None);
     }
-    for (name, ahead) in standings.iter().filter_map(|one| Some((one.name, one.since_ahead(answer.locks.now)?))) {
-        remark(
-            &format!(
-                "the lock `{name}` was taken {} after now, by the backend's clock: {}",
-                brief(ahead),
-                "its holder writes times in another time zone, or the backend's clock was set back"
-            ),
-            Some("a Java application must use the database's time, or UTC: see shedlock-backends(7)"),
-        );
+    for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew()?))) {
+        remark(&format!("the lock `{name}` {skew}"), Some(SKEW_HINT));
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
     warn_of_unknown(&unknown, operator);

@@ -61,6 +61,12 @@ impl<'a> Holder<'a> {
         (ours && random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some((host, pid))
     }
 
+    /// Returns whether another program, such as a Java application, took the lock.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let is_known = self.ended || !self.owner.is_empty();
+        is_known && self.process().is_none() && self.pause().is_none()
+    }
+
     /// Returns the holder's host, if the owner contains it.
     pub(crate) fn host(&self) -> &'a str {
         match self.pause() {
@@ -106,6 +112,18 @@ mod tests {
             assert_eq!(Holder::of(other).process(), None, "{other}");
         }
         assert_eq!(Holder::of(Owner::of_pause("a", "b", 1, None, "").as_str()).process(), None);
+    }
+
+    #[test]
+    fn an_owner_of_another_form_is_foreign() {
+        let run = Owner::new("web1", 42, 7);
+        let pause = Owner::of_pause("ada", "web1", 7, None, "disk: full");
+        for ours in ["", run.as_str(), &run.ended(), pause.as_str(), &pause.ended()] {
+            assert!(!Holder::of(ours).is_foreign(), "{ours}");
+        }
+        for foreign in ["java-host", "unknown", "web1:42", ":ended", "paused:"] {
+            assert!(Holder::of(foreign).is_foreign(), "{foreign}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::holding::holding;
+use super::skew::skew;
 use super::verbosity::Verbosity;
 use crate::backend::BackendError;
 use crate::duration::{self, brief};
@@ -260,7 +261,8 @@ impl Line {
     fn held(event: &'static str, record: &LockState, consequence: &str) -> Self {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
         let message = format!("the lock {}; {consequence}", holding(record, None));
-        let line = Self::new(Verbosity::Info, event, message)
+        let hint = skew(record, None).map(|skew| format!("the lock {skew}; see shedlock-backends(7)"));
+        let line = Self { hint, ..Self::new(Verbosity::Info, event, message) }
             .field("holder", record.owner.as_str())
             .field("since", time(record.since))
             .field("until", time(record.until));

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::past::{Past, PastRuns, RunState, text, time};
 use super::pieces::array;
 use super::screen::{Paint, Screen};
+use super::skew::skew;
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely, roughly};
 use crate::lock::{Holder, Lock, Locks};
@@ -22,8 +23,9 @@ pub(crate) struct Standing<'a> {
     lock: Option<&'a Lock>,
     /// The holder's token.
     token: Option<u64>,
-    /// All runs, and the place of the newest of this lock other than the one that holds it.
+    /// All runs, and the places of the newest of this lock, and of the newest other than the one that holds it.
     runs: &'a PastRuns<'a>,
+    newest: Option<u32>,
     last: Option<u32>,
     /// Set if the backend knows the lock.
     known: bool,
@@ -49,9 +51,6 @@ impl State {
         }
     }
 }
-
-/// The largest difference between two readings of a backend's clock, for example after a failover.
-const CLOCKS: Duration = Duration::from_secs(60);
 
 /// A pause longer than this counts as one without an end.
 const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
@@ -95,14 +94,16 @@ impl<'a> Standing<'a> {
             Some(_) => State::Held,
         };
         let known = lock.is_some_and(|lock| !lock.is_only_of_a_pause());
-        Self { name, state, lock, token: None, runs, last: None, known }
+        Self { name, state, lock, token: None, runs, newest: None, last: None, known }
     }
 
     /// Adds the next older run.
     fn add(&mut self, place: usize) {
         self.known = true;
+        let place_of_it = u32::try_from(place).ok();
+        self.newest = self.newest.or(place_of_it);
         if self.last.is_none() && self.runs.fate(place) != RunState::Running {
-            self.last = u32::try_from(place).ok();
+            self.last = place_of_it;
         }
         if self.token.is_none() && self.holder().is_some() {
             let run = self.runs.get(place).run;
@@ -178,10 +179,9 @@ impl<'a> Standing<'a> {
         self.held()?.state.since
     }
 
-    /// Returns how far in the future the lock was taken, which a wrong clock causes; `None` if it was not.
-    pub(crate) fn since_ahead(&self, now: Timestamp) -> Option<Duration> {
-        let ahead = Duration::from_millis(self.since()?.0.saturating_sub(now.0));
-        (ahead > CLOCKS).then_some(ahead)
+    /// Returns the end of a sentence that begins with the lock, if it cannot have been taken when it says so.
+    pub(crate) fn skew(&self) -> Option<String> {
+        skew(&self.lock?.state, self.newest.and_then(|place| self.runs.started_at(place as usize)))
     }
 
     fn until(&self, show: impl Fn(Timestamp) -> String) -> String {

@@ -355,6 +355,12 @@ fn a_taking_that_is_yet_to_come_is_remarked_upon<S: Store>(site: &Site<S>) {
             "{shown:?}"
         );
     }
+    let refused = finish(&mut site.run_or_75("job", &["-v", "true"]));
+    refused.complains(75, "the lock is held by ");
+    assert!(refused.stderr.contains("\nhint: the lock was taken "), "{refused:?}");
+    let checked = finish(&mut site.shedlock(&["check"]));
+    assert_eq!(checked.code(), Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("! times         the lock `job` was taken "), "{checked:?}");
 }
 
 fn what_a_check_has_used_is_not_in_the_way<S: Store>(site: &Site<S>) {
