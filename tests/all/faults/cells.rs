@@ -107,6 +107,10 @@ pub(super) fn look_up(fault: Fault, phase: Phase, backend: Backend) -> Result<Ce
 
         (Fault::ServerKilledAndBack, Phase::Waiting) if is_file => after(123, &[125], AtOnce),
         (Fault::ServerKilledAndBack, Phase::Releasing) if is_file => cell(&[0], WithTheLease),
+        // These take their time for the first answer after a start: etcd elects itself a leader.
+        (Fault::ServerKilledAndBack, Phase::Waiting) if matches!(backend, Backend::Kubernetes | Backend::Etcd) => {
+            after(123, AGAIN_OR_LATE, AtOnce)
+        }
         (Fault::ServerKilledAndBack, Phase::Waiting) => after(123, &[0], AtOnce),
         (Fault::ServerFrozen, Phase::Waiting) => after(123, AGAIN_OR_LATE, AtOnce),
         // What it had taken before the crash it finds to be its own.

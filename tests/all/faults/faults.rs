@@ -87,7 +87,7 @@ impl Fault {
             (Self::JobKilled | Self::ClockMovedBack, _) => ("1m", "5s"),
             (Self::ServerRestarted, _) if backend == Backend::Kubernetes => ("1m", "30s"),
             (Self::ServerRestarted, _) => ("1m", "12s"),
-            // A server that has just started takes its time for the first answer: etcd elects itself a leader.
+            // Long enough for the first answer of a server that has just started.
             (Self::ServerKilledAndBack, Phase::Taking) if backend == Backend::Kubernetes => ("1m", "30s"),
             (Self::ServerKilledAndBack, Phase::Taking) if backend != Backend::Sqlite => ("1m", "12s"),
             _ => ("1m", "2s"),
