@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod supervise;
 mod system;
+mod text;
 mod variables;
 
 use std::ffi::OsString;

@@ -6,6 +6,7 @@
 //! take.
 
 mod forget;
+mod names;
 mod operate;
 
 use std::fs;
@@ -106,6 +107,8 @@ macro_rules! conformance {
             java_s_lock_is_forgotten_once_it_is_free
             a_history_without_a_lock_is_forgotten
             a_lock_in_a_table_made_for_java_is_forgotten
+            a_lock_of_a_name_that_no_job_may_have_is_changed_and_forgotten
+            a_name_with_a_space_too_many_is_not_that_of_another_lock
             a_run_that_lost_its_lock_brings_nothing_back
             forgetting_makes_nothing
             what_is_held_is_never_forgotten_however_they_race
@@ -124,6 +127,7 @@ macro_rules! conformance {
 }
 pub(super) use conformance;
 pub(super) use forget::*;
+pub(super) use names::*;
 pub(super) use operate::*;
 
 fn open(store: &dyn Store) -> Box<dyn Admin> {

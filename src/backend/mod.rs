@@ -125,6 +125,11 @@ pub(crate) trait Admin: Backend {
         Ok(self.locks(&[])?.locks.into_iter().map(|lock| lock.name).collect())
     }
 
+    /// Returns whether a lock that another program has given back leaves nothing behind, so that a name in use may be unknown.
+    fn drops_free_locks(&self) -> bool {
+        false
+    }
+
     /// Removes a lock and all that shedlock keeps of it, if the lock is free and has no other owner than the one seen. A
     /// repeated removal finds nothing left, which is no error. Creates nothing.
     fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError>;

@@ -18,6 +18,7 @@ use crate::job;
 use crate::lock::{Claim, Closing, Holder, Lock, LockName, Owner, Purpose, Wanted};
 use crate::report::{Findings, SKEW_HINT, past, standings};
 use crate::system::Moment;
+use crate::text::shown;
 
 /// The lock that a check takes.
 pub(super) const NAME: &str = "shedlock-check";
@@ -76,7 +77,7 @@ fn times(operator: &mut Operator) -> Option<Finding> {
     let count = locks.locks.iter().filter(of_others).count();
     let wrong: Vec<String> = standings(&[], &locks, &past)
         .iter()
-        .filter_map(|lock| Some(format!("the lock `{}` {}", lock.name, lock.skew()?)))
+        .filter_map(|lock| Some(format!("the lock `{}` {}", shown(lock.name), lock.skew()?)))
         .collect();
     match (&wrong[..], count) {
         ([], 0) => None,

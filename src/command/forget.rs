@@ -59,7 +59,12 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
         }
         let was_known = seen.owner().is_some() || has_runs(&mut operator, name)?;
         let removal = Removal { name: name.clone(), seen: owner.clone() };
-        match operator.ask(|backend| backend.forget(&removal))? {
+        // A server may treat an odd name and another as equal.
+        let forgotten = match was_known || !name.is_odd() {
+            true => operator.ask(|backend| backend.forget(&removal))?,
+            false => Forgotten::Gone { lock: false, runs: 0 },
+        };
+        match forgotten {
             Forgotten::Gone { lock: false, runs: 0 } if !was_known => {
                 let hint = suggestion(&mut operator, name, &seen, |_| true);
                 return Ok(Err(refuse(
@@ -86,17 +91,17 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
 fn way_out(name: &LockName, record: &LockState, until: Option<String>) -> String {
     let holder = Holder::of(&record.owner);
     if holder.is_paused() {
-        return format!("`shedlock resume {name}` ends the pause");
+        return format!("`shedlock resume {}` ends the pause", name.word());
     }
     match until.filter(|_| holder.has_ended()) {
-        Some(until) => format!("wait until {until}, or free the lock with `shedlock unlock {name}`"),
-        None => format!("wait until the job has ended, or free the lock with `shedlock unlock {name}`"),
+        Some(until) => format!("wait until {until}, or free the lock with `shedlock unlock {}`", name.word()),
+        None => format!("wait until the job has ended, or free the lock with `shedlock unlock {}`", name.word()),
     }
 }
 
 /// Returns whether the history has a run of the lock. Some backends know a free lock only from its history.
 fn has_runs(operator: &mut Operator, name: &LockName) -> anyhow::Result<bool> {
-    let wanted = Wanted { names: vec![name.to_string()], limit: Some(1), ..Wanted::default() };
+    let wanted = Wanted { names: vec![name.as_str().to_owned()], limit: Some(1), ..Wanted::default() };
     Ok(!operator.ask(|backend| backend.runs(&wanted))?.runs.is_empty())
 }
 

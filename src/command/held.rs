@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::lock::{Lock, LockName, LockState, Locks};
 use crate::report;
 use crate::system::{Moment, Timestamp};
+use crate::text::{shown, visible};
 
 use super::operator::{self, Operator};
 
@@ -36,8 +37,9 @@ impl Seen {
     pub(super) fn once(backend: &mut dyn Admin, name: &LockName) -> Result<Self, BackendError> {
         let asked = Moment::now();
         let Locks { now, mut locks } = backend.locks(&[name.as_str()])?;
-        // A server may treat differently written names as equal.
-        let place = locks.iter().position(|lock| lock.name == name.as_str()).unwrap_or_default();
+        let same = locks.iter().position(|lock| lock.name == name.as_str());
+        // A server may treat differently written names as equal. For one with a space too many, that would be another lock.
+        let place = same.unwrap_or(if name.is_odd() { locks.len() } else { 0 });
         let lock = (place < locks.len()).then(|| locks.swap_remove(place));
         Ok(Self { now, asked, lock })
     }
@@ -108,7 +110,7 @@ pub(super) fn rest(kept_until: Option<Timestamp>, now: Timestamp) -> Duration {
 
 /// Prints lines, escaping what other programs may have written into an owner.
 pub(super) fn say(lines: &[String]) -> anyhow::Result<Exit> {
-    let text: String = lines.iter().map(|line| format!("{}\n", report::visible(line))).collect();
+    let text: String = lines.iter().map(|line| format!("{}\n", visible(line))).collect();
     super::print(text.as_bytes())
 }
 
@@ -121,7 +123,7 @@ pub(super) fn suggestion(
 ) -> Option<String> {
     let locks = operator.ask(|backend| backend.locks(&[])).ok()?.locks;
     let near = nearest(name.as_str(), &locks, wanted, seen.is_known())?;
-    Some(format!("did you mean `{near}`?"))
+    Some(format!("did you mean `{}`?", shown(near)))
 }
 
 fn nearest<'a>(name: &str, locks: &'a [Lock], wanted: impl Fn(&Lock) -> bool, only_wanted: bool) -> Option<&'a str> {

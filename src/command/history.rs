@@ -9,6 +9,7 @@ use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::lock::{Lock, Wanted};
 use crate::report::{self, By, Page, Picture, Screen, drawn, past, runs_json, runs_table, standings, timeline};
+use crate::text::shown;
 
 /// The default of --limit for a table or JSON without --since.
 const LIMIT: u32 = 50;
@@ -165,8 +166,8 @@ fn warn_of_older(shown: usize, left_out: bool) {
 fn unknown(name: &str, operator: &mut Operator) -> anyhow::Result<Exit> {
     let all = operator.ask(|backend| backend.locks(&[]))?;
     let others = all.locks.iter().filter(|lock| lock.name != name && !lock.is_only_of_a_pause());
-    let near = nearest(name, others.map(|lock| &lock.name[..])).map(|near| format!("did you mean `{near}`?"));
-    Ok(refuse(&format!("no run of `{name}` is known"), near.as_deref()))
+    let near = nearest(name, others.map(|lock| &lock.name[..])).map(|near| format!("did you mean `{}`?", shown(near)));
+    Ok(refuse(&format!("no run of `{}` is known", shown(name)), near.as_deref()))
 }
 
 /// Prints on stderr why stdout is empty.

@@ -12,8 +12,8 @@ use super::operator::Operator;
 use crate::cli;
 use crate::exit::Exit;
 use crate::lock::LockName;
-use crate::report::visible;
 use crate::system::Moment;
+use crate::text::visible;
 
 /// The word in place of a command with which the completions ask for names. It is no command of users, whose interface is
 /// `status --json`.

@@ -98,18 +98,16 @@ pub(super) fn name(matches: &ArgMatches) -> anyhow::Result<LockName> {
     Ok(lock_name(text)?)
 }
 
-/// Parses a lock's name; the mistake names the argument.
+/// Reads the name of a lock that another program may have made; the mistake names the argument.
 pub(super) fn lock_name(text: &str) -> Result<LockName, Mistake> {
-    LockName::new(text).map_err(|why| Mistake::new(format!("NAME {why}")))
+    LockName::stored(text).map_err(|why| Mistake::new(format!("NAME {why}")))
 }
 
-/// Returns the names on the command line, unchecked, because other programs may store names that we would refuse.
+/// Returns the names on the command line, of locks that other programs may have made.
 pub(super) fn asked_names(matches: &ArgMatches) -> Result<Vec<String>, Mistake> {
     let names: Vec<String> = matches.get_many::<String>("NAME").into_iter().flatten().cloned().collect();
-    match names.iter().any(String::is_empty) {
-        true => Err(Mistake::new("NAME is empty; a lock needs a name")),
-        false => Ok(names),
-    }
+    names.iter().try_for_each(|name| lock_name(name).map(drop))?;
+    Ok(names)
 }
 
 /// Returns the lock if exactly one is named: it may have a backend of its own.

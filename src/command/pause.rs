@@ -56,11 +56,14 @@ pub(crate) fn pause(matches: &ArgMatches) -> anyhow::Result<Exit> {
         match wish.look(&mut operator)? {
             Ok(seen) => {
                 let known = *known.get_or_insert(seen.is_known());
+                if seen.owner().is_none() && wish.is_doubtful(&mut operator) {
+                    return Ok(wish.no_such_lock(&mut operator, &seen));
+                }
                 match seen.held().map(|record| (record, Holder::of(&record.owner))) {
                     // An earlier request took the lock, and its answer was lost.
                     Some((record, _)) if wish.is_ours(record) => return wish.done(&mut operator, known),
                     Some((_, holder)) if holder.is_paused() => {
-                        let hint = format!("`shedlock resume {}` ends a pause", wish.name);
+                        let hint = format!("`shedlock resume {}` ends a pause", wish.name.word());
                         return Ok(refuse(&format!("the lock `{}` {}", wish.name, seen.state()), Some(&hint)));
                     }
                     Some((record, holder)) if !holder.has_ended() => {
@@ -179,7 +182,7 @@ impl Wish {
                 Ok(answer.map(|ours| if ours { Taken::Ours } else { Taken::Not }))
             }
             (None, Err(error)) if ambiguous => {
-                let hint = format!("the lock may be paused anyway: `shedlock status {}` shows it", self.name);
+                let hint = format!("the lock may be paused anyway: `shedlock status {}` shows it", self.name.word());
                 Err(Mistake::new(format!("{error:#}")).hint(hint).into())
             }
             (None, Err(error)) => Err(error),
@@ -210,8 +213,24 @@ impl Wish {
     /// Returns whether the history has a run of the lock, or cannot be read. Some backends know a free lock only from its
     /// history.
     fn may_have_run(&self, operator: &mut Operator) -> bool {
-        let wanted = Wanted { names: vec![self.name.to_string()], limit: Some(1), ..Wanted::default() };
+        let wanted = Wanted { names: vec![self.name.as_str().to_owned()], limit: Some(1), ..Wanted::default() };
         operator.ask(|backend| backend.runs(&wanted)).map_or(true, |found| !found.runs.is_empty())
+    }
+
+    /// Returns whether the pause of a lock that the backend does not know would be one of no job. No job of ours has an odd name,
+    /// and one of Java's would be in the backend. It is rather a name with a space too many.
+    fn is_doubtful(&self, operator: &mut Operator) -> bool {
+        self.name.is_odd() && !operator.backend().drops_free_locks()
+    }
+
+    fn no_such_lock(&self, operator: &mut Operator, seen: &Seen) -> Exit {
+        let message =
+            format!("there is no lock `{}`, and no job of shedlock may have that name; it is not paused", self.name);
+        let hint = suggestion(operator, &self.name, seen, |_| true);
+        refuse(
+            &message,
+            hint.as_deref().or(Some("an application has to have taken such a lock before it can be paused")),
+        )
     }
 
     fn not_paused(&self, state: &str) -> Exit {

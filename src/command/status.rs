@@ -19,6 +19,7 @@ use crate::report::{
     standings,
 };
 use crate::system::Timestamp;
+use crate::text::shown;
 use age::{max_age, succeeded};
 use watch::watched;
 
@@ -175,7 +176,7 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
         remark(&format!("there is no lock yet in {}", operator.address()), None);
     }
     for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew()?))) {
-        remark(&format!("the lock `{name}` {skew}"), Some(SKEW_HINT));
+        remark(&format!("the lock `{}` {skew}", shown(name)), Some(SKEW_HINT));
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
     warn_of_unknown(&unknown, operator);
@@ -191,7 +192,7 @@ fn warn_of_unknown(unknown: &[&str], operator: &mut Operator) {
     for name in unknown {
         let others = all.iter().filter(|lock| lock.name != *name && !lock.is_only_of_a_pause());
         let near = nearest(name, others.map(|lock| &lock.name[..]));
-        let hint = near.map(|near| format!("did you mean `{near}`?"));
-        remark(&format!("there is no lock `{name}` yet"), hint.as_deref());
+        let hint = near.map(|near| format!("did you mean `{}`?", shown(near)));
+        remark(&format!("there is no lock `{}` yet", shown(name)), hint.as_deref());
     }
 }

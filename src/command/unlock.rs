@@ -83,7 +83,7 @@ fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
 fn effect(name: &LockName, record: &LockState) -> String {
     let holder = Holder::of(&record.owner);
     if holder.is_paused() {
-        let resume = format!("`shedlock resume {name}` ends a pause more gently");
+        let resume = format!("`shedlock resume {}` ends a pause more gently", name.word());
         return format!("{resume}: it keeps the lock for the rest of its last run's --at-least or --every");
     }
     if holder.has_ended() {

@@ -27,7 +27,7 @@ impl Handle {
 
 impl fmt::Display for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.name, self.owner)
+        write!(f, "{}@{}", self.name.as_str(), self.owner)
     }
 }
 

@@ -1,23 +1,25 @@
 //! The name of a lock.
 
+use std::borrow::Cow;
 use std::fmt;
 
-/// A lock's name: 1 to 64 characters, no control characters, no space at either end.
+use crate::text::{shown, word};
+
+/// A lock's name. That of a job has 1 to 64 characters, no control characters, and no space at either end.
 ///
 /// 64 is the width of the column in the Java library's tables. Some servers cut longer names silently, which would turn two
-/// locks into one.
+/// locks into one. The Java library checks no more than that a name is not empty, and a store may hold a longer one, or one
+/// with a tab in it: an operator has to be able to free, pause and forget such a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockName(String);
 
 impl LockName {
     const LONGEST: usize = 64;
 
-    /// Checks a name; the error is the end of a sentence that begins with the name's source.
+    /// Checks the name of a job's lock; the error is the end of a sentence that begins with the name's source.
     pub(crate) fn new(name: &str) -> Result<Self, String> {
         let length = name.chars().count();
-        if name.is_empty() {
-            return Err("is empty; a lock needs a name".to_owned());
-        }
+        let checked = Self::stored(name)?;
         if length > Self::LONGEST {
             return Err(format!("has {length} characters; a lock's name has at most {}", Self::LONGEST));
         }
@@ -27,7 +29,26 @@ impl LockName {
         if name.trim() != name {
             return Err(format!("`{name}` begins or ends with a space"));
         }
-        Ok(Self(name.to_owned()))
+        Ok(checked)
+    }
+
+    /// Accepts the name of a lock as a store may hold it, for an operator.
+    pub(crate) fn stored(name: &str) -> Result<Self, String> {
+        match name.is_empty() {
+            true => Err("is empty; a lock needs a name".to_owned()),
+            false => Ok(Self(name.to_owned())),
+        }
+    }
+
+    /// Returns whether no job may have this name.
+    pub(crate) fn is_odd(&self) -> bool {
+        Self::new(&self.0).is_err()
+    }
+
+    /// Returns the name as one word of a command line: as it is shown, or in quotes where a shell would split or expand that.
+    pub(crate) fn word(&self) -> Cow<'_, str> {
+        let name = shown(&self.0);
+        if name == self.0 { word(&self.0) } else { name }
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -35,9 +56,10 @@ impl LockName {
     }
 }
 
+/// Formats the name for people; [`LockName::as_str`] is the name itself.
 impl fmt::Display for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&shown(&self.0))
     }
 }
 
@@ -56,9 +78,24 @@ mod tests {
     fn control_characters_and_outer_blanks_are_refused() {
         for bad in ["a\nb", "a\0", "\u{7f}", " a", "a ", "\u{a0}a"] {
             assert!(LockName::new(bad).is_err(), "{bad:?}");
+            assert!(LockName::stored(bad).unwrap().is_odd(), "{bad:?}");
         }
+        assert!(LockName::stored("").is_err());
         for good in ["a b", "a:b/c#d", "Überweisung", "{x}", "-v"] {
             assert_eq!(LockName::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn a_name_has_one_form_to_be_copied() {
+        for (name, text, word) in [
+            ("job", "job", "job"),
+            ("night shift", "night shift", "'night shift'"),
+            ("report ", "$'report '", "$'report '"),
+            ("a\tb", r"$'a\tb'", r"$'a\tb'"),
+        ] {
+            let name = LockName::stored(name).unwrap();
+            assert_eq!((name.to_string().as_str(), &*name.word()), (text, word));
         }
     }
 }

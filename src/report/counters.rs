@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::lock::{LockName, RunOutcome};
 use crate::system::Timestamp;
+use crate::text::shown;
 
 /// The values of the label `outcome`. All are written from the first run on, so that Prometheus sees an increase from 0.
 const OUTCOMES: [&str; 6] = ["success", "failure", "skipped", "expired", "lost", "error"];
@@ -154,9 +155,9 @@ pub(super) fn head(metric: &str, kind: &str) -> String {
     format!("# HELP {metric} {help}\n# TYPE {metric} {kind}\n")
 }
 
-/// Formats the metric name and its labels.
+/// Formats the metric name and its labels. The name of the lock is that of the tables, since a terminal may show the text.
 pub(super) fn series(metric: &str, name: &str, outcome: Option<&str>) -> String {
-    let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let name = shown(name).replace('\\', "\\\\").replace('"', "\\\"");
     let outcome = outcome.map(|outcome| format!(",outcome=\"{outcome}\"")).unwrap_or_default();
     format!("{metric}{{name=\"{name}\"{outcome}}} ")
 }

@@ -5,9 +5,10 @@ use std::io::{ErrorKind, Write, stdout};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use super::reporter::{harmless, visible};
+use super::reporter::harmless;
 use super::screen::{Paint, Screen};
 use crate::backend::{Finding, Grade, Reached};
+use crate::text::visible;
 
 /// The width of the longest subject.
 const WIDTH: usize = 12;

@@ -35,7 +35,7 @@ pub(crate) use page::Page;
 pub(crate) use past::{Past, past, runs_json, runs_table};
 pub(crate) use picture::{By, Picture};
 pub(crate) use rehearsal::{Setting, quoted, rehearsal};
-pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten, visible};
+pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten};
 pub(crate) use screen::Screen;
 pub(crate) use skew::SKEW_HINT;
 pub(crate) use standing::{Standing, locks_json, locks_table, standings};

@@ -214,7 +214,7 @@ pub(super) fn runs_columns(now: Timestamp, zone: &Zone) -> Vec<Column<'_, Past>>
         .or(|past: &Past| Cell::of(past.run.started_at.map(|time| zone.stamp(time))))
         .or(move |past: &Past| Cell::of(past.run.started_at.map(|time| ago(time, now)))),
         Column::new("TOOK", move |past: &Past| Cell::of(past.took(now).map(finely))),
-        Column::new("JOB", |past: &Past| Cell::plain(&past.run.name)),
+        Column::new("JOB", |past: &Past| Cell::name(&past.run.name)),
         Column::new("HOST", |past: &Past| Cell::plain(&past.run.host)),
         Column::new("OUTCOME", |past: &Past| Cell::new(past.word(), past.paint())),
         Column::new("CODE", |past: &Past| Cell::of(past.run.exit_code.map(|code| code.to_string()))),
@@ -398,7 +398,7 @@ STARTED  JOB             OUTCOME
         let past = past(&odd, &locks(&[]));
         assert_eq!(
             runs_table(&past, true, at(NOW), &Zone::utc(), &PIPED).nth(1).unwrap(),
-            "-        -     \\u{1b}[2J  -     gelungen  3     0\n"
+            "-        -     $'\\033[2J'  -     gelungen  3     0\n"
         );
         assert_eq!(past.get(0).json()["started_at"], Value::Null);
         assert_eq!(past.get(0).json()["host"], Value::Null);

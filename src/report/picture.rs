@@ -1,10 +1,12 @@
 //! Lays out runs as bars over time, for a terminal or for SVG.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::past::{Past, PastRuns, RunState};
 use super::times::Zone;
 use crate::system::Timestamp;
+use crate::text::{shown, visible};
 
 /// The meaning of a line in the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +133,11 @@ impl<'a> Picture<'a> {
         }
         let lanes: Vec<Lane<'a>> = lanes.into_values().collect();
         (!lanes.is_empty()).then_some(Self { runs, from, to: now, lanes, by })
+    }
+
+    /// Returns the text beside a lane.
+    pub(super) fn label(&self, lane: &Lane<'a>) -> Cow<'a, str> {
+        if self.by == By::Job { shown(lane.label) } else { visible(lane.label) }
     }
 
     /// Returns the bar of a run.

@@ -1,12 +1,12 @@
 //! `shedlock run --dry-run`: the settings of a run, where they come from, and its course.
 
-use super::reporter::visible;
 use super::screen::{Paint, Screen};
 use super::table::{Cell, Column, Give, table};
 use super::times::Zone;
 use crate::duration::format;
 use crate::run::Outline;
 use crate::system::Timestamp;
+use crate::text::{visible, word};
 
 /// A setting in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,10 +77,5 @@ const GIVES: [Give; 3] = [Give::Cut("VALUE", 60), Give::Cut("FROM", 40), Give::C
 
 /// Joins words as a shell reads them.
 pub(crate) fn quoted<'a>(words: impl Iterator<Item = std::borrow::Cow<'a, str>>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    let quote = |word: std::borrow::Cow<'_, str>| match !word.is_empty() && word.chars().all(plain) {
-        true => word.into_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    words.map(quote).collect::<Vec<_>>().join(" ")
+    words.map(|text| word(&text).into_owned()).collect::<Vec<_>>().join(" ")
 }

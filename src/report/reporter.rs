@@ -17,6 +17,7 @@ use crate::job::write_now;
 use crate::lock::Claim;
 use crate::run::Notice;
 use crate::system::Timestamp;
+use crate::text::{is_hidden, visible};
 
 /// The format of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,23 +70,6 @@ fn without_passwords(text: &str) -> Cow<'_, str> {
         None => authority.to_owned(),
     };
     Cow::Owned(format!("{before}://{kept}{}", without_passwords(&after[authority.len()..])))
-}
-
-/// Escapes control characters, which a path, a command or a row may contain, so that a message stays one line and cannot
-/// control a terminal. Also escapes invisible characters and those that change the direction, which make one name look like
-/// another.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let show = |c: char| if is_hidden(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(show).collect()
-}
-
-fn is_hidden(c: char) -> bool {
-    let unseen = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
-    c.is_control() || unseen || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Escapes the same characters as `visible` in JSON text, the way JSON does, so that a parser reads the same value.

@@ -258,7 +258,7 @@ pub(super) fn locks_columns<'a>(now: Timestamp, zone: &'a Zone, for_people: bool
         when.map_or_else(|| past.word().to_owned(), |when| format!("{} {when}", past.word()))
     };
     vec![
-        Column::new("NAME", |one: &&Standing<'_>| Cell::plain(one.name)),
+        Column::new("NAME", |one: &&Standing<'_>| Cell::name(one.name)),
         Column::new("STATE", |one: &&Standing<'_>| one.state()),
         Column::new("HOLDER", |one: &&Standing<'_>| Cell::plain(&one.who())),
         Column::new("SINCE", move |one: &&Standing<'_>| Cell::of(one.since().map(both)))

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::past::{Past, PastRuns, RunState};
-use super::reporter::visible;
 use super::times::{Zone, ago};
 use crate::duration;
 use crate::system::Timestamp;
+use crate::text::{shown, visible};
 
 /// A lock's runs, and whether one of them succeeded lately.
 pub(crate) struct Succeeded<'a> {
@@ -29,7 +29,7 @@ impl Succeeded<'_> {
         let when = |time: Timestamp| format!("{} ({})", zone.stamp(time), ago(time, self.now));
         let last = last_success(self.runs.iter()).map(when);
         let verdict = match last {
-            Some(last) if self.is_recent() => return format!("{}: last success {last}\n", visible(self.name)),
+            Some(last) if self.is_recent() => return format!("{}: last success {last}\n", shown(self.name)),
             Some(last) => format!("no success for {}, the last was {last}", duration::format(self.most)),
             None => "no success is recorded".to_owned(),
         };
@@ -43,7 +43,7 @@ impl Succeeded<'_> {
                 format!("last run: {} {}", visible(word), time.map(when).unwrap_or_default())
             },
         );
-        format!("{}: {verdict}; {}\n", visible(self.name), run.trim_end())
+        format!("{}: {verdict}; {}\n", shown(self.name), run.trim_end())
     }
 }
 

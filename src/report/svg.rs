@@ -10,10 +10,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::past::{Past, RunState};
 use super::picture::{Bar, By, Picture};
-use super::reporter::visible;
 use super::table::cut;
 use super::times::{Zone, finely};
 use crate::system::Timestamp;
+use crate::text::{shown, visible};
 
 const EDGE: f64 = 16.0;
 /// The height of the title, of the axis below it, and of a line of the legend.
@@ -87,7 +87,7 @@ pub(crate) fn drawn(picture: &Picture<'_>, zone: &Zone) -> String {
 
 /// Draws the picture in this form.
 pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Document {
-    let labels: Vec<String> = picture.lanes.iter().map(|lane| cut(&visible(lane.label), LONGEST_LABEL)).collect();
+    let labels: Vec<String> = picture.lanes.iter().map(|lane| cut(&picture.label(lane), LONGEST_LABEL)).collect();
     let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0) as f64;
     let left = if layout.above { EDGE } else { EDGE + widest * LETTER + 14.0 };
     let head = if layout.titled { TITLE + HEAD } else { HEAD };
@@ -95,7 +95,7 @@ pub(super) fn drawing(picture: &Picture<'_>, zone: &Zone, layout: &Layout) -> Do
     let mut lanes = Group::new();
     let mut top = head;
     for (lane, label) in picture.lanes.iter().zip(labels) {
-        let mut told = visible(lane.label).into_owned();
+        let mut told = picture.label(lane).into_owned();
         if lane.recorded_from > picture.from {
             told += &format!("; records since {}", zone.stamp(lane.recorded_from));
         }
@@ -213,7 +213,7 @@ impl Chart<'_> {
     fn counted(&self, runs: usize, heap: &Heap) -> String {
         let past = self.picture.run(&heap.bar);
         let of = match self.picture.by {
-            By::Job => format!("of {}", past.run.name),
+            By::Job => format!("of {}", shown(&past.run.name)),
             By::Host => format!("on {}", past.run.host),
         };
         let (first, last) = (self.zone.stamp(heap.bar.from), self.zone.stamp(heap.last));
@@ -225,7 +225,8 @@ impl Chart<'_> {
         let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
         let began = run.started_at.map(|time| self.zone.stamp(time)).unwrap_or_default();
         let took = past.took(self.picture.to).map(|took| format!(", {}", finely(took))).unwrap_or_default();
-        let text = format!("{} on {}: {}{code}; {began}{took}; token {}", run.name, run.host, past.word(), run.token);
+        let (name, host, word) = (shown(&run.name), &run.host, past.word());
+        let text = format!("{name} on {host}: {word}{code}; {began}{took}; token {}", run.token);
         visible(&text).into_owned()
     }
 }
@@ -384,7 +385,7 @@ mod tests {
     #[test]
     fn a_name_is_text_and_never_markup() {
         let drawing = drawing();
-        assert!(drawing.contains("&lt;b&gt;&amp;\\u{1b} on web2"), "{drawing}");
+        assert!(drawing.contains(r"$'&lt;b&gt;&amp;\033' on web2"), "{drawing}");
         assert!(!drawing.contains("<b>") && !drawing.contains('\u{1b}'));
     }
 

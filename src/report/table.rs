@@ -2,8 +2,8 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::reporter::visible;
 use super::screen::{Paint, Screen};
+use crate::text::{shown, visible};
 
 /// A cell: its text, and the meaning of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,11 @@ impl Cell {
 
     pub(crate) fn plain(text: &str) -> Self {
         Self::new(text, Paint::Plain)
+    }
+
+    /// Creates the cell of a lock's name.
+    pub(crate) fn name(name: &str) -> Self {
+        Self { text: shown(name).into_owned(), paint: Paint::Plain }
     }
 
     pub(crate) fn of(text: Option<String>) -> Self {

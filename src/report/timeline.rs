@@ -4,7 +4,6 @@ use unicode_width::UnicodeWidthStr;
 
 use super::past::RunState;
 use super::picture::{Bar, Lane, Picture, Tick};
-use super::reporter::visible;
 use super::screen::{Paint, Screen};
 use super::table::cut;
 use super::times::Zone;
@@ -38,7 +37,7 @@ const LEGEND: [(RunState, char, Paint, &str); 6] = [
 /// Draws the picture as wide as the screen.
 pub(crate) fn timeline(picture: &Picture<'_>, zone: &Zone, screen: &Screen) -> String {
     let width = screen.width.unwrap_or(USUAL);
-    let labels: Vec<String> = picture.lanes.iter().map(|lane| visible(lane.label).into_owned()).collect();
+    let labels: Vec<String> = picture.lanes.iter().map(|lane| picture.label(lane).into_owned()).collect();
     let widest = labels.iter().map(|label| label.width()).max().unwrap_or(0);
     let margin = widest.min(LONGEST_LABEL).min(width / LABELS).max(1);
     let columns = width.saturating_sub(margin + 2).max(1);
@@ -164,11 +163,11 @@ mod tests {
             shown(By::Job, &Zone::utc(), &PIPED),
             "\
 Runs by job, 2026-01-31 08:00:00Z to 2026-01-31 18:05:03Z (UTC)
-            2026-01-31
-            08:00            10:00            12:00             14:00            16:00         18:00
-<b>&\\u{1b}  ┊                ┊                ┊        ▒▒▒▒▒▒▒▒▒┊················┊·················┊
-backup      ╳╳╳╳╳╳╳╳·········┊···········█████████████··········┊················┊···········▶▶▶▶▶▶▶
-vacuum      ┊                ┊                ?·················┊········▌·······┊·················┊
+             2026-01-31
+             08:00            10:00            12:00            14:00             16:00        18:00
+$'<b>&\\033'  ┊                ┊                ┊        ▒▒▒▒▒▒▒▒┊·················┊················┊
+backup       ╳╳╳╳╳╳╳╳·········┊··········█████████████··········┊·················┊··········▶▶▶▶▶▶▶
+vacuum       ┊                ┊                ?················┊········▌········┊················┊
 █ success  ╳ failure  ▒ expired or lost  ▶ running  ? never came back  · no run  blank: no records
 records of all jobs since 2026-01-31 13:00:00Z
 "

@@ -189,7 +189,6 @@ fn all_names_are_looked_at_before_one_is_forgotten() {
     for (words, message) in [
         (&["forget"][..], "NAME is missing"),
         (&["forget", "job", ""], "NAME is empty"),
-        (&["forget", "job", " odd"], "NAME ` odd`"),
         (&["forget", "job", "--purge"], "unknown option `--purge`"),
     ] {
         finish(&mut place.shedlock(words)).complains(125, message);

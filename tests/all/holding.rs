@@ -605,14 +605,14 @@ fn what_a_pause_cannot_be_is_bad_usage() {
     let place = Place::new();
     for (arguments, complaint) in [
         (&["pause"][..], "NAME"),
-        (&["pause", "a\nb"], "NAME \"a\\nb\" contains a control character"),
+        (&["pause", ""], "NAME is empty"),
         (&["pause", "job", "--for", "500ms"], "--for `500ms` is shorter than 1s"),
         (&["pause", "job", "--for", "forever"], "--for `forever` is not a duration"),
         (&["pause", "job", "--wait", "soon"], "--wait `soon` is not a duration"),
         (&["pause", "job", "--reason", "a\nb"], "--reason \"a\\nb\" is more than one line"),
         (&["unlock", "job", "other"], "other"),
         (&["pause", "job", "--backend", "sqlite:/no/such/directory/x.db"], "/no/such/directory"),
-        (&["resume", " job"], "NAME ` job` begins or ends with a space"),
+        (&["resume", ""], "NAME is empty"),
     ] {
         finish(&mut place.shedlock(arguments)).complains(125, complaint);
     }

@@ -89,6 +89,7 @@ mod mongodb;
 mod monitoring;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod names;
 mod nested;
 mod notify;
 mod options;

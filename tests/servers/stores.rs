@@ -72,6 +72,9 @@ pub trait Store: Send + Sync {
     /// Makes the table as the Java library's documentation does.
     fn make_table(&self);
 
+    /// Has the table hold names of up to 200 characters, where it has a width at all.
+    fn widen(&self) {}
+
     /// Takes the lock as the Java library does; says whether it got it. A row is inserted first, as its applications do
     /// for a name that they have not seen.
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool;
@@ -209,6 +212,10 @@ impl Store for PostgresStore {
         );
     }
 
+    fn widen(&self) {
+        self.0.psql("alter table shedlock alter name type varchar(200)");
+    }
+
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
         let now = "timezone('utc', CURRENT_TIMESTAMP)";
         let (name, owner, millis) = (quoted(name), quoted(owner), at_most.as_millis());
@@ -316,6 +323,10 @@ impl Store for MariaDbStore {
             "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
              locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
         );
+    }
+
+    fn widen(&self) {
+        self.0.mariadb("alter table shedlock modify name varchar(200) not null");
     }
 
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {

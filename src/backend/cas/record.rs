@@ -78,7 +78,7 @@ impl Record {
         taken.runs.retain(|run| run.owner != owner);
         taken.runs.push(RunRecord {
             token: taken.token,
-            name: claim.name.to_string(),
+            name: claim.name.as_str().to_owned(),
             owner: owner.to_owned(),
             host: Holder::of(owner).host().to_owned(),
             started_at: Some(clock.now),

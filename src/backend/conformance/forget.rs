@@ -16,8 +16,8 @@ use servers::stores::Store;
 const NOTHING: Forgotten = Forgotten::Gone { lock: false, runs: 0 };
 
 #[track_caller]
-fn forget(backend: &mut dyn Admin, name: &str, seen: &str) -> Forgotten {
-    let removal = Removal { name: LockName::new(name).unwrap(), seen: seen.to_owned() };
+pub(super) fn forget(backend: &mut dyn Admin, name: &str, seen: &str) -> Forgotten {
+    let removal = Removal { name: LockName::stored(name).unwrap(), seen: seen.to_owned() };
     persist(|| backend.forget(&removal))
 }
 

@@ -19,18 +19,18 @@ use servers::stores::{Run, Store};
 
 /// Lists the locks of these names, or all of them.
 #[track_caller]
-fn list(store: &dyn Store, names: &[&str]) -> Locks {
+pub(super) fn list(store: &dyn Store, names: &[&str]) -> Locks {
     let mut backend = open(store);
     persist(|| backend.locks(names))
 }
 
-fn names(locks: &Locks) -> Vec<&str> {
+pub(super) fn names(locks: &Locks) -> Vec<&str> {
     locks.locks.iter().map(|lock| lock.name.as_str()).collect()
 }
 
 /// Returns the only lock of this name.
 #[track_caller]
-fn listed(store: &dyn Store, name: &str) -> Lock {
+pub(super) fn listed(store: &dyn Store, name: &str) -> Lock {
     let [lock] = <[Lock; 1]>::try_from(list(store, &[name]).locks).unwrap();
     assert_eq!(lock.name, name);
     lock
@@ -318,8 +318,8 @@ pub(in crate::backend) fn every_run_of_a_long_history_is_listed(store: &dyn Past
 }
 
 #[track_caller]
-fn change(backend: &mut dyn Admin, name: &str, from: &str, to: &str, left: Duration) -> Kept {
-    let name = LockName::new(name).unwrap();
+pub(super) fn change(backend: &mut dyn Admin, name: &str, from: &str, to: &str, left: Duration) -> Kept {
+    let name = LockName::stored(name).unwrap();
     let change = Change { name, from: from.to_owned(), to: to.to_owned(), left };
     persist(|| backend.change(&change))
 }

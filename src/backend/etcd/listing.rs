@@ -99,6 +99,10 @@ fn free() -> LockState {
 }
 
 impl Admin for Etcd {
+    fn drops_free_locks(&self) -> bool {
+        true
+    }
+
     fn runs(&mut self, wanted: &Wanted) -> Result<Runs, BackendError> {
         // A limit of zero would be none, and an answer with very many would be too long.
         let newest = |limit: Option<u32>| {

@@ -68,7 +68,7 @@ impl Etcd {
 
     /// Remembers a lock that was taken.
     fn note(&mut self, claim: &Claim, state: &State, value: Vec<u8>, lease: i64, before: u64, outcome: &Outcome) {
-        let (name, owner) = (claim.name.to_string(), claim.owner.as_str().to_owned());
+        let (name, owner) = (claim.name.as_str().to_owned(), claim.owner.as_str().to_owned());
         let held = Held { owner: owner.clone(), since: Some(state.since), value, revision: outcome.revision, lease };
         self.known = Some((name.clone(), Look { lock: Some(held), state: Some(state.clone()) }));
         let wire::Range { entries, count } = outcome.ranges.first().cloned().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::super::sql::{History, Table};
 use super::connect::Servers;
-use crate::lock::{Change, Claim, Closing, Holder, Removal, Wanted};
+use crate::lock::{Change, Claim, Closing, Holder, LockName, Removal, Wanted};
 
 const NOW: &str = "UTC_TIMESTAMP(3)";
 
@@ -23,7 +23,10 @@ const LIMIT: &str = "(FROM_UNIXTIME(2147483647)/*M!110500 + INTERVAL 2147483648 
 
 /// Begins every operation. A statement that gives up waiting for a row reports that while shedlock still listens; a
 /// statement that waited longer would take the lock for no one. `{wait}` is in seconds.
-const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}; START TRANSACTION";
+const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}{strict}; START TRANSACTION";
+/// Precedes the pause of a lock with an odd name. If its row has just been removed, it would be inserted, and a longer name than
+/// the column holds must not be cut: that would be another lock.
+const ONLY_WHOLE: &str = ", sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";
 
 /// Takes the lock. One statement writes one row, and none reads it first: sessions that shared a row before they write
 /// it would block each other. The end is assigned last because the assignments see each other's values, from left to
@@ -236,10 +239,8 @@ impl Tables {
     /// Returns statements that read the locks of these names, or all locks: one for each name, whose rows have the
     /// requested name.
     pub(super) fn locks(&self, names: &BTreeSet<&str>) -> String {
-        let mut looks: Vec<String> = names.iter().map(|name| literal(name)).collect();
-        for look in &mut looks {
-            *look = LOCKS.replace("{name}", look) + &format!(" WHERE name = {look}");
-        }
+        let look = |name: &&str| LOCKS.replace("{name}", &literal(name)) + " WHERE " + &is(name);
+        let mut looks: Vec<String> = names.iter().map(look).collect();
         if looks.is_empty() {
             looks.push(LOCKS.replace("{name}", "name"));
         }
@@ -247,8 +248,13 @@ impl Tables {
     }
 
     pub(super) fn runs(&self, wanted: &Wanted) -> String {
-        let names: Vec<String> = wanted.names.iter().map(|name| literal(name)).collect();
-        let names = if names.is_empty() { "TRUE".to_owned() } else { format!("name IN ({})", names.join(", ")) };
+        let (odd, names): (Vec<&String>, Vec<&String>) = wanted.names.iter().partition(|name| is_odd(name));
+        let mut any: Vec<String> = odd.into_iter().map(|name| is(name)).collect();
+        if !names.is_empty() {
+            let names: Vec<String> = names.into_iter().map(|name| literal(name)).collect();
+            any.push(format!("name IN ({})", names.join(", ")));
+        }
+        let names = if any.is_empty() { "TRUE".to_owned() } else { format!("({})", any.join(" OR ")) };
         let since = wanted.since.map(|since| SINCE.replace("{millis}", &since.0.to_string()));
         let runs = if wanted.of_each.is_some() { OF_EACH } else { ALL };
         let text = RUNS
@@ -302,13 +308,14 @@ impl Tables {
         let statement = CHANGE.replace("{since}", if another { "{now}" } else { "locked_at" });
         let text = self
             .transaction(&[&statement], change.left)
+            .replace("name = {name}", &is(change.name.as_str()))
             .replace("{name}", &literal(change.name.as_str()))
             .replace("locked_by = {owner}", "{stored} = {to}")
             .replace("locked_by = {ended}", "FALSE")
             .replace("{stored}", STORED)
             .replace("{from}", &literal(&change.from))
             .replace("{to}", &literal(&change.to));
-        Self::cut(text)
+        Self::cut(&text)
     }
 
     /// Builds the message of a removal. Its look finds the row that stays.
@@ -319,12 +326,13 @@ impl Tables {
         };
         let text = self
             .transaction(statements, Duration::ZERO)
+            .replace("name = {name}", &is(removal.name.as_str()))
             .replace("{name}", &literal(removal.name.as_str()))
             .replace("{stored}", STORED)
             .replace("{from}", &literal(&removal.seen))
             .replace("locked_by = {owner}", "FALSE")
             .replace("locked_by = {ended}", "FALSE");
-        let message = Self::cut(text);
+        let message = Self::cut(&text);
         let record = (history == History::With).then_some(message.commit - 2);
         Message { record, ..message }
     }
@@ -333,11 +341,12 @@ impl Tables {
         let text = self
             .transaction(statements, duration)
             .replace("{keep}", &claim.keep.max(1).to_string())
+            .replace("{strict}", if is_odd(claim.name.as_str()) { ONLY_WHOLE } else { "" })
             .replace("{name}", &literal(claim.name.as_str()))
             .replace("{owner}", &literal(claim.owner.as_str()))
             .replace("{host}", &literal(Holder::of(claim.owner.as_str()).host()))
             .replace("{ended}", &literal(&claim.owner.ended()));
-        Self::cut(text)
+        Self::cut(&text)
     }
 
     /// Builds a whole transaction, and the look after it. The explicit commit is for servers without autocommit.
@@ -350,7 +359,8 @@ impl Tables {
             .replace("{micros}", &micros(duration).to_string())
     }
 
-    fn cut(text: String) -> Message {
+    fn cut(text: &str) -> Message {
+        let text = text.replace("{strict}", "");
         let commit = text.matches(';').count() - 1;
         Message { text, write: PATIENCE.matches(';').count() + 1, record: None, commit }
     }
@@ -371,6 +381,21 @@ fn literal(text: &str) -> String {
     text.bytes().fold("_utf8mb4 x'".to_owned(), |literal, byte| literal + &format!("{byte:02x}")) + "'"
 }
 
+/// Condition for the row of a lock. Two names that run accepts are one lock if the table's collation says so. Collations also
+/// ignore spaces at the end, and some of them control characters: a name with such is compared byte by byte, because an operator
+/// who asks for `job ` must not free `job`.
+fn is(name: &str) -> String {
+    let literal = literal(name);
+    match is_odd(name) {
+        true => format!("name = {literal} AND HEX(CONVERT(name USING utf8mb4)) = HEX({literal})"),
+        false => format!("name = {literal}"),
+    }
+}
+
+fn is_odd(name: &str) -> bool {
+    LockName::new(name).is_err()
+}
+
 /// Returns microseconds, rounded up to whole milliseconds: the columns keep no more.
 fn micros(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000) * 1000
@@ -380,7 +405,7 @@ fn micros(duration: Duration) -> u128 {
 mod tests {
     use super::super::super::{Access, Url};
     use super::*;
-    use crate::lock::{LockName, Owner, Purpose, RunOutcome};
+    use crate::lock::{Owner, Purpose, RunOutcome};
 
     #[test]
     fn no_name_ends_a_statement() {

@@ -124,6 +124,10 @@ impl Redis {
 }
 
 impl Admin for Redis {
+    fn drops_free_locks(&self) -> bool {
+        true
+    }
+
     fn names(&mut self) -> Result<BTreeSet<String>, BackendError> {
         let held = self.locks(&[])?.locks.into_iter().map(|lock| lock.name);
         let last = self.runs(&Wanted { of_each: Some(1), ..Wanted::default() })?.runs;

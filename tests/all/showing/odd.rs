@@ -15,7 +15,7 @@ fn a_stored_text_does_nothing_to_a_terminal() {
     assert!(site.store.java_take("a\x1b[2J\nb\u{202e}", "host\x07", MINUTE));
     let printed = site.printed(&["status"]);
     assert_eq!(printed.lines().count(), 2);
-    assert!(printed.contains("a\\u{1b}[2J\\nb\\u{202e}  held   host\\u{7}  "), "{printed}");
+    assert!(printed.contains(r"$'a\033[2J\nb\342\200\256'  held   host\u{7}  "), "{printed}");
     // By its name, and in JSON as it is.
     assert_eq!(site.status("a\x1b[2J\nb\u{202e}")["owner"], "host\x07");
 }
