@@ -27,9 +27,13 @@ impl Holder {
         let [going, started] = files.into_iter().find(|[_, started]| !started.exists()).unwrap();
         fs::write(&going, "").unwrap();
         let script = "echo $$ > \"$2\"; while [ -e \"$1\" ]; do sleep 0.01; done; ";
-        let child =
+        let mut child =
             start(command.arg("sh").arg("-c").arg(format!("{script}{last}")).arg("job").args([&going, &started]));
-        wait_until("the job that holds the lock", || fs::read_to_string(&started).ok()?.ends_with('\n').then_some(()));
+        let runs = || fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n'));
+        wait_until("the job that holds the lock", || (runs() || child.try_wait().unwrap().is_some()).then_some(()));
+        if !runs() {
+            panic!("the job does not run: {:?}", finish_child(child));
+        }
         Self { child, going, started }
     }
 

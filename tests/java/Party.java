@@ -1,4 +1,3 @@
-import com.mongodb.client.MongoClients;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -7,123 +6,106 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TimeZone;
-import javax.sql.DataSource;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import net.javacrumbs.shedlock.core.ClockProvider;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
-import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
-import net.javacrumbs.shedlock.provider.jdbctemplate.JdbcTemplateLockProvider;
-import net.javacrumbs.shedlock.provider.mongo.MongoLockProvider;
-import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
-import net.javacrumbs.shedlock.provider.zookeeper.curator.ZookeeperCuratorLockProvider;
-import org.apache.curator.framework.CuratorFrameworkFactory;
-import org.apache.curator.retry.RetryOneTime;
-import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
-import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
-import org.springframework.jdbc.core.JdbcTemplate;
-import org.springframework.jdbc.datasource.SingleConnectionDataSource;
+import net.javacrumbs.shedlock.support.KeepAliveLockProvider;
 
 /**
- * An application that uses the Java library ShedLock, and does what a test tells it: a line of requests is answered by a line.
- * It ends with its input.
+ * An application that uses the Java library ShedLock, and does what a test tells it. A process has several at once, since it
+ * takes long to start: the number of one comes first in each line, and the answer to a line is a line. It ends with its input.
  */
 class Party {
+    private final List<AutoCloseable> connections = new ArrayList<>();
     private final LockProvider provider;
+    /** Has a connection of its own, since it is used by two threads. */
+    private final LockProvider keeping;
     private final Map<String, SimpleLock> locks = new HashMap<>();
+    private final ScheduledExecutorService keeper = Executors.newSingleThreadScheduledExecutor();
 
-    private Party(LockProvider provider) {
-        this.provider = provider;
+    private Party(String provider, String mode, URI url) throws Exception {
+        this.provider = Providers.open(provider, mode, url, connections);
+        this.keeping = keeping(Providers.open(provider, mode, url, connections));
     }
 
-    /** Usage: Party PROVIDER MODE URL, the URL being the one that shedlock has. */
     public static void main(String[] arguments) throws Exception {
         // Whatever the locale, names are UTF-8.
         var requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         var answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        var party = new Party(switch (arguments[0]) {
-            case "jdbc-template" -> jdbcTemplate(arguments[1], URI.create(arguments[2]));
-            case "jdbc" -> new JdbcLockProvider(database(URI.create(arguments[2]), ""));
-            case "mongodb" -> mongoDb(URI.create(arguments[2]));
-            case "spring-redis" -> springRedis(arguments[1], URI.create(arguments[2]));
-            case "zookeeper" -> ZooKeeper.provider(URI.create(arguments[2]));
-            default -> throw new IllegalArgumentException(arguments[0]);
-        });
-        answers.println("ready");
-        for (String request; (request = requests.readLine()) != null; ) {
-            String answer;
-            try {
-                answer = party.answer(request.split("\t"));
-            } catch (Exception error) {
-                answer = "error " + String.valueOf(error).replace('\n', ' ');
-            }
-            answers.println(answer);
+        var parties = Collections.synchronizedMap(new HashMap<String, Party>());
+        var threads = new HashMap<String, ExecutorService>();
+        for (String line; (line = requests.readLine()) != null; ) {
+            var words = line.split("\t");
+            var thread = threads.computeIfAbsent(words[0], number -> Executors.newSingleThreadExecutor());
+            thread.execute(() -> answers.println(words[0] + "\t" + answer(parties, words)));
         }
+        System.exit(0);
     }
 
-    @SuppressWarnings("removal")
-    private static LockProvider jdbcTemplate(String time, URI url) {
-        var settings = time.equals("session-zone") ? "?sessionVariables=time_zone='+02:00'" : "";
-        var database = new JdbcTemplate(database(url, settings));
-        var configuration = JdbcTemplateLockProvider.Configuration.builder().withJdbcTemplate(database);
-        return new JdbcTemplateLockProvider(switch (time) {
-            case "database-time", "session-zone" -> configuration.usingDbTime().build();
-            case "forced-utc" -> configuration.forceUtcTimeZone().build();
-            case "zone-utc" -> configuration.withTimeZone(TimeZone.getTimeZone("UTC")).build();
-            case "own-time" -> configuration.build();
-            default -> throw new IllegalArgumentException(time);
-        });
-    }
-
-    private static DataSource database(URI url, String settings) {
-        var driver = url.getScheme().equals("mysql") ? "mariadb" : "postgresql";
-        var address = "jdbc:%s://%s:%d%s%s".formatted(driver, url.getHost(), url.getPort(), url.getPath(), settings);
-        return new SingleConnectionDataSource(address, url.getUserInfo(), "", true);
-    }
-
-    private static LockProvider mongoDb(URI url) {
-        var server = MongoClients.create("mongodb://%s:%d".formatted(url.getHost(), url.getPort()));
-        return new MongoLockProvider(server.getDatabase(url.getPath().substring(1)));
-    }
-
-    private static LockProvider springRedis(String mode, URI url) {
-        var server = new RedisStandaloneConfiguration(url.getHost(), url.getPort());
-        server.setDatabase(Integer.parseInt(url.getPath().substring(1)));
-        var connections = new JedisConnectionFactory(server);
-        connections.afterPropertiesSet();
-        connections.start();
-        var builder = new RedisLockProvider.Builder(connections).keyPrefix(url.getQuery().replace("prefix=", ""));
-        return builder.safeUpdate(mode.equals("safe")).build();
-    }
-
-    /** Apart, since Java loads what is named here when it verifies the class, and it is there for ZooKeeper only. */
-    private static class ZooKeeper {
-        static LockProvider provider(URI url) {
-            var address = "%s:%d%s".formatted(url.getHost(), url.getPort(), url.getPath());
-            var client = CuratorFrameworkFactory.newClient(address, new RetryOneTime(1000));
-            client.start();
-            return new ZookeeperCuratorLockProvider(client);
+    private static String answer(Map<String, Party> parties, String[] words) {
+        try {
+            switch (words[1]) {
+                case "open" -> {
+                    parties.put(words[0], new Party(words[2], words[3], URI.create(words[4])));
+                    return "open";
+                }
+                case "close" -> {
+                    parties.remove(words[0]).close();
+                    return "closed";
+                }
+                default -> {
+                    return parties.get(words[0]).answer(words);
+                }
+            }
+        } catch (Throwable error) {
+            return "error " + String.valueOf(error).replace('\n', ' ');
         }
     }
 
     private String answer(String[] words) throws Exception {
-        return switch (words[0]) {
-            case "lock" -> lock(words[1], millis(words[2]), millis(words[3])) ? "granted" : "held";
-            case "unlock" -> unlock(words[1]);
-            case "extend" -> extend(words[1], millis(words[2]), millis(words[3]));
-            case "count" -> count(words[1], Path.of(words[2]), Integer.parseInt(words[3]));
-            default -> "error " + words[0] + " is not known";
+        return switch (words[1]) {
+            case "lock" -> lock(provider, words[2], millis(words[3]), millis(words[4])) ? "granted" : "held";
+            case "keep" -> lock(keeping, words[2], millis(words[3]), Duration.ZERO) ? "granted" : "held";
+            case "kept" -> kept();
+            case "unlock" -> unlock(words[2]);
+            case "extend" -> extend(words[2], millis(words[3]), millis(words[4]));
+            case "count" -> count(words[2], Path.of(words[3]), Integer.parseInt(words[4]));
+            default -> "error " + words[1] + " is not known";
         };
     }
 
-    private boolean lock(String name, Duration atMost, Duration atLeast) {
+    private boolean lock(LockProvider provider, String name, Duration atMost, Duration atLeast) {
         Optional<SimpleLock> lock = provider.lock(new LockConfiguration(ClockProvider.now(), name, atMost, atLeast));
         lock.ifPresent(taken -> locks.put(name, taken));
         return lock.isPresent();
+    }
+
+    /** The library extends what lasts half a minute at least, except in its own tests. */
+    private LockProvider keeping(LockProvider provider) throws ReflectiveOperationException {
+        if (!(provider instanceof ExtensibleLockProvider)) {
+            return provider;
+        }
+        var own = KeepAliveLockProvider.class.getDeclaredConstructor(
+                ExtensibleLockProvider.class, ScheduledExecutorService.class, Duration.class);
+        own.setAccessible(true);
+        return own.newInstance(provider, keeper, Duration.ZERO);
+    }
+
+    /** Answers when each extension that was due has been tried: they have one thread, and come in the order of their times. */
+    private String kept() throws Exception {
+        keeper.submit(() -> {}).get();
+        return "tried";
     }
 
     private String unlock(String name) {
@@ -140,7 +122,7 @@ class Party {
     /** Adds to a number in a file, which nothing but the lock protects. */
     private String count(String name, Path file, int rounds) throws Exception {
         for (int round = 0; round < rounds; round++) {
-            while (!lock(name, Duration.ofMinutes(1), Duration.ZERO)) {
+            while (!lock(provider, name, Duration.ofMinutes(1), Duration.ZERO)) {
                 Thread.sleep(5);
             }
             int number = Integer.parseInt(Files.readString(file).strip());
@@ -148,6 +130,13 @@ class Party {
             unlock(name);
         }
         return "counted";
+    }
+
+    private void close() throws Exception {
+        keeper.shutdownNow();
+        for (AutoCloseable connection : connections) {
+            connection.close();
+        }
     }
 
     private static Duration millis(String text) {

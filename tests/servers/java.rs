@@ -1,10 +1,12 @@
 //! An application of the Java library ShedLock, with its real providers, which does what a test tells it.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,37 +18,66 @@ const SMALL: [&str; 4] = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 /// How long an answer may take. Nothing waits so long unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process of Java, which remembers the locks that it has taken by their names.
-pub struct Party(Mutex<Conversation>);
-
-struct Conversation {
-    child: Child,
-    input: Option<ChildStdin>,
-    answers: Receiver<String>,
-    is_ready: bool,
+/// An application, which remembers the locks that it has taken by their names. Its requests are carried out one after the
+/// other.
+pub struct Party {
+    java: Arc<Java>,
+    number: u32,
+    answers: Mutex<Answers>,
 }
+
+struct Answers {
+    waiting: Receiver<String>,
+    is_open: bool,
+}
+
+/// A process of Java, in which several applications live: it takes a second of a processor to start. It ends with its input,
+/// and so with this process.
+struct Java {
+    child: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    next: AtomicU32,
+    parties: Parties,
+}
+
+/// Where the answers go to, by the numbers of the applications.
+type Parties = Arc<Mutex<HashMap<u32, Sender<String>>>>;
+
+/// Time zone and libraries of a process.
+type Kind = (String, &'static str);
 
 impl Party {
     /// Starts an application in a time zone, such as `Asia/Tokyo`, with a provider in one of its modes, see
-    /// tests/java/Party.java. The URL is the one that shedlock has.
-    pub fn start(zone: &str, [provider, mode]: [&str; 2], url: &str) -> Self {
-        let place = built().display().to_string();
-        let mut command = program::command("java");
-        command.args(SMALL);
-        // An older version of the library goes first for what version 7 is not fetched for.
-        let older = match provider {
-            "jdbc" => format!("{place}/older/*:"),
-            "zookeeper" => format!("{place}/zookeeper/*:"),
-            _ => String::new(),
-        };
-        command.arg(format!("-Duser.timezone={zone}"));
-        command.args(["-cp", &format!("{older}{place}/jars/*:{place}"), "Party"]);
-        let mut child =
-            command.args([provider, mode, url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        let (tell, answers) = channel();
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        Self(Mutex::new(Conversation { child, input, answers, is_ready: false }))
+    /// tests/java/Providers.java. The URL is the one that shedlock has. Its process may be that of others.
+    pub fn start(zone: &str, provider: [&str; 2], url: &str) -> Self {
+        static SHARED: Mutex<Option<HashMap<Kind, Arc<Java>>>> = Mutex::new(None);
+        let kind = (zone.to_owned(), libraries(provider[0]));
+        let java = Arc::clone(
+            locked(&SHARED)
+                .get_or_insert_default()
+                .entry(kind)
+                .or_insert_with_key(|(zone, libraries)| Arc::new(Java::start(zone, libraries))),
+        );
+        Self::of(java, provider, url)
+    }
+
+    /// Starts one in a process of its own.
+    pub fn start_alone(zone: &str, provider: [&str; 2], url: &str) -> Self {
+        Self::of(Arc::new(Java::start(zone, libraries(provider[0]))), provider, url)
+    }
+
+    fn of(java: Arc<Java>, [provider, mode]: [&str; 2], url: &str) -> Self {
+        let (tell, waiting) = channel();
+        let number = java.next.fetch_add(1, Ordering::Relaxed);
+        locked(&java.parties).insert(number, tell);
+        let party = Self { java, number, answers: Mutex::new(Answers { waiting, is_open: false }) };
+        party.java.send(number, &format!("open\t{provider}\t{mode}\t{url}"));
+        party
+    }
+
+    /// The process id, to stop it and let it go on.
+    pub fn pid(&self) -> i32 {
+        locked(&self.java.child).id().try_into().unwrap()
     }
 
     /// Takes the lock, if it is free, and says whether it got it. The times are in milliseconds.
@@ -55,10 +86,28 @@ impl Party {
         self.ask(&format!("lock\t{name}\t{at_most}\t{at_least}"), ["granted", "held"])
     }
 
+    /// The same, and `KeepAliveLockProvider` extends it every half of its time.
+    #[track_caller]
+    pub fn keeps(&self, name: &str, at_most: u32) -> bool {
+        self.ask(&format!("keep\t{name}\t{at_most}"), ["granted", "held"])
+    }
+
+    /// Returns when each extension has been tried that was due.
+    #[track_caller]
+    pub fn has_tried_to_keep(&self) {
+        assert!(self.ask("kept", ["tried", ""]));
+    }
+
     /// Releases the lock that it took last by this name. The library does not say whether it was still there.
     #[track_caller]
     pub fn unlocks(&self, name: &str) {
         assert!(self.ask(&format!("unlock\t{name}"), ["unlocked", ""]));
+    }
+
+    /// The same of a lock that may have ended: `unlocked`, or what the library complains of.
+    #[track_caller]
+    pub fn tries_to_unlock(&self, name: &str) -> String {
+        self.answer(&format!("unlock\t{name}"))
     }
 
     /// Extends the lock that it took last by this name, from now on, and says whether the library calls that done.
@@ -76,32 +125,74 @@ impl Party {
     /// Whether the answer is the first of the two that it can be.
     #[track_caller]
     fn ask(&self, request: &str, [yes, no]: [&str; 2]) -> bool {
-        let mut conversation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !conversation.is_ready {
-            assert_eq!(conversation.answer(), "ready");
-            conversation.is_ready = true;
-        }
-        writeln!(conversation.input.as_mut().unwrap(), "{request}").unwrap();
-        let answer = conversation.answer();
+        let answer = self.answer(request);
         assert!(answer == yes || answer == no, "{request}: {answer}");
         answer == yes
     }
+
+    #[track_caller]
+    fn answer(&self, request: &str) -> String {
+        let mut answers = locked(&self.answers);
+        if !answers.is_open {
+            assert_eq!(answers.next(), "open");
+            answers.is_open = true;
+        }
+        self.java.send(self.number, request);
+        answers.next()
+    }
 }
 
-impl Conversation {
+impl Answers {
     #[track_caller]
-    fn answer(&self) -> String {
-        let answer = self.answers.recv_timeout(PATIENCE);
+    fn next(&self) -> String {
+        let answer = self.waiting.recv_timeout(PATIENCE);
         answer.unwrap_or_else(|why| panic!("the application in Java does not answer, or has ended: {why}"))
     }
 }
 
-impl Drop for Conversation {
+impl Drop for Party {
     fn drop(&mut self) {
-        // The end of its input would end it too, once it has started.
-        self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.java.send(self.number, "close");
+    }
+}
+
+impl Java {
+    fn start(zone: &str, libraries: &str) -> Self {
+        let place = built().display().to_string();
+        let mut command = program::command("java");
+        command.args(SMALL);
+        command.arg(format!("-Duser.timezone={zone}"));
+        command.args(["-cp", &format!("{place}/{libraries}/*:{place}/jars/*:{place}"), "Party"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let parties = Parties::default();
+        let known = Arc::clone(&parties);
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // Java itself may say something too.
+                let Some((number, answer)) = line.split_once('\t') else { continue };
+                let number = number.parse().unwrap_or(u32::MAX);
+                if let Some(tell) = locked(&known).get(&number) {
+                    let _ = tell.send(answer.to_owned());
+                }
+            }
+            // Nobody waits for a process that has ended.
+            locked(&known).clear();
+        });
+        Self { child: child.into(), input: input.into(), next: AtomicU32::new(0), parties }
+    }
+
+    /// Sends a line. If the process has ended, the answer will say so.
+    fn send(&self, number: u32, request: &str) {
+        let _ = writeln!(locked(&self.input), "{number}\t{request}");
+    }
+}
+
+impl Drop for Java {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
@@ -110,6 +201,21 @@ pub fn kit() -> Vec<String> {
     let kit = built().join("kit").display().to_string();
     let words = ["java"].into_iter().chain(SMALL).chain(["-cp"]).map(str::to_owned);
     words.chain([format!("{kit}/*:{kit}"), "Kit".to_owned()]).collect()
+}
+
+/// The directory of libraries that a provider needs before the others: some come from an older version.
+fn libraries(provider: &str) -> &'static str {
+    match provider {
+        "jdbc" => "older",
+        "jedis" => "jedis",
+        "zookeeper" => "zookeeper",
+        _ => "jars",
+    }
+}
+
+/// A test that failed while it had the lock is no reason for others to fail.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The directory that tests/java/build has made.

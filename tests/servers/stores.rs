@@ -394,6 +394,11 @@ impl RedisStore {
         Self { database, prefix: unique("locks") }
     }
 
+    /// One with the prefix that an application has which names none.
+    pub fn with_usual_prefix() -> Self {
+        Self { database: redis().database(), prefix: "job-lock".to_owned() }
+    }
+
     fn key(&self, name: &str) -> String {
         format!("{}:default:{name}", self.prefix)
     }
