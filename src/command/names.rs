@@ -34,12 +34,14 @@ pub(crate) fn names(arguments: &[OsString], started: Moment) -> anyhow::Result<E
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
     let beginning = arguments.next().unwrap_or_default();
     let words: Vec<String> = arguments.collect();
+    // The name of a job's lock has to be one that a job may have.
+    let of_job = words.get(1).is_some_and(|command| matches!(&command[..], "run" | "acquire"));
     let (send, receive) = mpsc::channel();
     // The thread may hang, for example in a look-up of a host; the process ends without it.
     let asking = thread::Builder::new().spawn(move || send.send(ask(&words)));
     let left = PATIENCE.saturating_sub(Moment::now().since(started));
     let known = asking.ok().and_then(|_| receive.recv_timeout(left).ok()?.ok()).unwrap_or_default();
-    let offered = known.iter().filter(|name| name.starts_with(&beginning) && is_easy(name)).take(MOST);
+    let offered = known.iter().filter(|name| name.starts_with(&beginning) && is_easy(name, of_job)).take(MOST);
     super::print(offered.map(|name| format!("{name}\n")).collect::<String>().as_bytes())
 }
 
@@ -66,9 +68,10 @@ fn selecting(words: &[String]) -> Vec<OsString> {
     found
 }
 
-/// Returns whether every command takes the name, and a terminal shows it as it is.
-fn is_easy(name: &str) -> bool {
-    LockName::new(name).is_ok() && visible(name) == name && !name.starts_with('-')
+/// Returns whether the command takes the name, and a terminal shows it as it is.
+fn is_easy(name: &str, of_job: bool) -> bool {
+    let is_taken = if of_job { LockName::new(name) } else { LockName::stored(name) }.is_ok();
+    is_taken && visible(name) == name && !name.starts_with('-')
 }
 
 #[cfg(test)]
@@ -90,11 +93,14 @@ mod tests {
 
     #[test]
     fn what_a_shell_would_have_to_show_in_another_way_is_not_offered() {
-        for bad in ["-v", "a\nb", "\u{202e}a", " a", ""] {
-            assert!(!is_easy(bad), "{bad:?}");
+        for bad in ["-v", "a\nb", "a\tb", "\u{202e}a", ""] {
+            assert!(!is_easy(bad, true) && !is_easy(bad, false), "{bad:?}");
         }
         for good in ["a", "import of orders", "$(id)", "Überweisung"] {
-            assert!(is_easy(good), "{good:?}");
+            assert!(is_easy(good, true) && is_easy(good, false), "{good:?}");
+        }
+        for odd in ["report ", " a", &"x".repeat(65)] {
+            assert!(!is_easy(odd, true) && is_easy(odd, false), "{odd:?}");
         }
     }
 }

@@ -298,6 +298,8 @@ const GIVES: [Give; 15] = [
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr;
+
     use super::*;
     use crate::lock::{Owner, RunList};
     use crate::report::past::past;
@@ -451,6 +453,27 @@ vacuum          paused  ada@ops1    2h
         assert_eq!((&told[3]["owner"], &told[3]["since"]), (&Value::Null, &Value::Null), "free");
         assert_eq!(told[4]["reason"], "disk is being replaced");
         assert_eq!(told[5]["reason"], Value::Null);
+    }
+
+    #[test]
+    fn a_name_of_any_length_leaves_room_for_the_rest() {
+        let long = "com.example.".repeat(30);
+        let names = [&long[..], "report ", "a\tb", &format!("{long}\u{1b}[2J")];
+        let locks = locks(&names.map(|name| lock(name, "web1:1:00000000000000ff", NOW, 60)));
+        let none = RunList::default();
+        let past = past(&none, &locks);
+        let standings = standings(&[], &locks, &past);
+        let utc = Zone::utc();
+        for width in [40, 80, 200] {
+            let lines: Vec<String> = locks_table(&standings, at(NOW), &utc, &on(width)).collect();
+            for line in &lines[1..] {
+                assert!(line.trim_end().width() <= width && line.contains("  held  "), "{width}: {line}");
+            }
+            assert!(lines.iter().any(|line| line.starts_with(r"$'a\tb'  ")) || width == 40, "{lines:?}");
+        }
+        // Nothing is cut for a program.
+        let lines: Vec<String> = locks_table(&standings, at(NOW), &utc, &PIPED).collect();
+        assert!(lines.iter().any(|line| line.starts_with(&format!(r"$'{long}\033[2J'  held  "))), "{lines:?}");
     }
 
     #[test]

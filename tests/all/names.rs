@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::generated::script;
 use super::site::{Site, on_every_backend};
 use super::support::process::under;
 use super::support::{Finished, finish};
@@ -150,6 +151,63 @@ fn what_is_not_there_is_not_paused_under_a_name_that_no_job_may_have<S: Store>(s
         }
     }
     finish(&mut site.run("report", &["-E", "75", "true"])).is_silent_with(0);
+}
+
+/// Where the server ignores spaces at the end, both are one lock for the application. An operator means what is typed.
+fn a_space_too_many_reaches_no_other_lock<S: Store>(site: &Site<S>) {
+    site.java_takes("report");
+    assert!(!site.store.java_take("report ", "other-host", MINUTE));
+    let before = site.stored("report");
+    site.refuses(&["unlock", "report ", "--force"], "the lock `$'report '` is free", "did you mean `report`?");
+    let all = [["pause", "report "].as_slice(), &["resume", "report "], &["forget", "report ", "--force"]];
+    for words in all {
+        assert_eq!(site.asked(words).code(), Some(1), "{words:?}");
+    }
+    let after = site.stored("report");
+    assert_eq!((&after.owner, after.until), (&before.owner, before.until));
+    site.store.java_release("report", "java-host", Duration::ZERO);
+    for words in all {
+        assert_eq!(site.asked(words).code(), Some(1), "{words:?}");
+    }
+    site.java_takes("report");
+    site.agrees(&["unlock", "report", "--force"], "`report` is free now");
+}
+
+#[test]
+fn in_sqlite_a_space_too_many_reaches_no_other_lock() {
+    let site = Site::new(SqliteStore::new());
+    site.store.carry_out(
+        "CREATE TABLE shedlock (name VARCHAR(64) NOT NULL COLLATE RTRIM PRIMARY KEY, lock_until TIMESTAMP NOT NULL, \
+         locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)",
+    );
+    a_space_too_many_reaches_no_other_lock(&site);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn in_mariadb_a_space_too_many_reaches_no_other_lock() {
+    let site = Site::new(servers::stores::MariaDbStore::new());
+    site.store.make_table();
+    a_space_too_many_reaches_no_other_lock(&site);
+}
+
+/// Completions are offered line by line, and typed as they are shown.
+#[test]
+fn a_shell_is_offered_the_names_that_it_can_show_for_the_commands_that_take_them() {
+    let site = Site::new(SqliteStore::new());
+    site.store.make_table();
+    for name in ["report ", "report", "report\nx", "report\u{1b}", LONG] {
+        site.java_takes(name);
+    }
+    let offered = |command: &str| site.asked(&["__names", "", "shedlock", command]).stdout;
+    assert_eq!(offered("unlock"), format!("{LONG}\nreport\nreport \n"));
+    assert_eq!(offered("run"), "report\n");
+    let complete = r#"compopt() { :; }; source <(shedlock completions bash)
+        COMP_WORDS=(shedlock unlock rep); COMP_CWORD=2; COMPREPLY=(); COMP_LINE="shedlock unlock rep"; COMP_POINT=19
+        _shedlock shedlock rep unlock; printf '[%s]' "${COMPREPLY[@]}""#;
+    let mut bash = script(&site.place, &format!("exec bash -c '{}'", complete.replace('\'', r"'\''")));
+    let printed = finish(bash.env("SHEDLOCK_BACKEND", site.store.url()));
+    assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), (r"[report][report\ ]", ""));
 }
 
 /// Another program has written runs, too.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::MySql;
 use crate::backend::conformance::{self, claim_of as claim, token_of as take};
-use crate::backend::{Access, Admin, Backend, ErrorClass, Kept, Url};
-use crate::lock::{Change, Claim, Closing, Lock, LockName, RunOutcome, RunRecord, Wanted};
+use crate::backend::{Access, Admin, Backend, ErrorClass, Forgotten, Kept, Url};
+use crate::lock::{Change, Claim, Closing, Lock, LockName, Owner, Purpose, Removal, RunOutcome, RunRecord, Wanted};
 use crate::system::Timestamp;
 use servers::MariaDb;
 use servers::stores::{MariaDbStore, Store};
@@ -153,6 +153,42 @@ fn a_lock_is_found_by_a_name_that_the_table_takes_for_its_own() {
     assert_eq!(store.stored("Job").unwrap().owner, "Java-Host");
     assert_eq!(change(&mut *backend, "job", "Java-Host", "java-host", MINUTE * 5), Kept::Kept);
     assert_eq!(listed(&mut *backend, &["Job"]), [held("Job", "java-host")]);
+}
+
+/// The history ignores spaces at the end of a name, and this table of locks does not.
+#[test]
+fn a_name_with_a_space_too_many_does_not_reach_the_runs_of_another_lock() {
+    let store = MariaDbStore::new();
+    store.make_table();
+    store.0.mariadb(
+        "alter table shedlock modify name varchar(64) character set utf8mb4 collate utf8mb4_nopad_bin not null",
+    );
+    let (mut backend, first) = (open(&store.url()), claim("job", 1));
+    take(&mut *backend, &first);
+    assert_eq!(release(&mut *backend, &first), Kept::Kept);
+    assert!(store.java_take("job ", "java-host", MINUTE));
+    store.java_release("job ", "java-host", Duration::ZERO);
+    let removal = Removal { name: LockName::stored("job ").unwrap(), seen: "java-host".to_owned() };
+    assert_eq!(backend.forget(&removal).unwrap(), Forgotten::Gone { lock: true, runs: 0 });
+    assert_eq!(listed(&mut *backend, &[]).len(), 1);
+    assert_eq!(store.history("job").len(), 1);
+}
+
+/// A server that is not strict cuts a name to the width of the column.
+#[test]
+fn a_name_that_would_be_cut_is_not_that_of_another_lock() {
+    let server = MariaDb::fresh(&["--sql-mode="]);
+    server.mariadb("create database ops; create user jobs@'127.0.0.1'; grant all on ops.* to jobs@'127.0.0.1'");
+    let mut backend = open(&format!("mysql://jobs@127.0.0.1:{}/ops", server.port()));
+    let (name, first) = ("x".repeat(64), claim(&"x".repeat(64), 1));
+    take(&mut *backend, &first);
+    assert_eq!(release(&mut *backend, &first), Kept::Kept);
+    let owner = Owner::of_pause("ada", "host", 7, None, "");
+    let longer = LockName::stored(&format!("{name}y")).unwrap();
+    let pause = Claim { name: longer, owner, purpose: Purpose::Pause, ..first.clone() };
+    let error = backend.acquire(&pause).unwrap_err();
+    assert_eq!(error.class, ErrorClass::Permanent, "{error:?}");
+    assert_eq!(listed(&mut *backend, &[]), [(name, first.owner.ended(), false)]);
 }
 
 #[test]
