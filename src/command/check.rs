@@ -15,8 +15,8 @@ use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
-use crate::lock::{Claim, Closing, Holder, Lock, LockName, Owner, Purpose, Wanted};
-use crate::report::{Findings, SKEW_HINT, past, standings};
+use crate::lock::{Claim, Closing, Holder, Lock, LockName, Owner, Purpose};
+use crate::report::{Findings, SKEW_HINT, skew};
 use crate::system::Moment;
 use crate::text::shown;
 
@@ -67,29 +67,23 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
     }
 }
 
-/// Returns the finding about the times that others have written. Locks and runs that cannot be read have been reported before.
+/// Returns the finding about the times that other programs have written. Locks that cannot be read have been reported before.
 fn times(operator: &mut Operator) -> Option<Finding> {
-    let last = Wanted { of_each: Some(1), ..Wanted::default() };
-    let locks = operator.try_ask(|backend| backend.locks(&[])).ok()?;
-    let runs = operator.try_ask(|backend| backend.runs(&last)).map(|runs| runs.runs).unwrap_or_default();
-    let past = past(&runs, &locks);
-    let of_others = |lock: &&Lock| lock.state.since.is_some() && Holder::of(&lock.state.owner).is_foreign();
-    let count = locks.locks.iter().filter(of_others).count();
-    let wrong: Vec<String> = standings(&[], &locks, &past)
-        .iter()
-        .filter_map(|lock| Some(format!("the lock `{}` {}", shown(lock.name), lock.skew()?)))
-        .collect();
-    match (&wrong[..], count) {
-        ([], 0) => None,
-        ([], _) => {
-            Some(Finding::good("times", format!("locks of other programs, such as Java: {count}, with times that fit")))
-        }
-        ([first], _) => Some(Finding::unwise("times", first, SKEW_HINT)),
-        ([first, more @ ..], _) => Some(Finding::unwise(
+    let locks = operator.try_ask(|backend| backend.locks(&[])).ok()?.locks;
+    let of_others: Vec<&Lock> =
+        locks.iter().filter(|lock| lock.is_held() && Holder::of(&lock.state.owner).is_foreign()).collect();
+    let mut wrong =
+        of_others.iter().filter_map(|lock| Some(format!("the lock `{}` {}", shown(&lock.name), skew(&lock.state)?)));
+    match (wrong.next(), wrong.count(), of_others.len()) {
+        (None, _, 0) => None,
+        (None, _, held) => Some(Finding::good(
             "times",
-            format!("{first}; and {} more, see `shedlock status`", more.len()),
-            SKEW_HINT,
+            format!("other programs, such as Java applications, hold {held} of the locks, since times that can be"),
         )),
+        (Some(wrong), 0, _) => Some(Finding::unwise("times", wrong, SKEW_HINT)),
+        (Some(wrong), more, _) => {
+            Some(Finding::unwise("times", format!("{wrong}; and {more} more, see `shedlock status`"), SKEW_HINT))
+        }
     }
 }
 

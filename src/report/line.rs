@@ -261,7 +261,7 @@ impl Line {
     fn held(event: &'static str, record: &LockState, consequence: &str) -> Self {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
         let message = format!("the lock {}; {consequence}", holding(record, None));
-        let hint = skew(record, None).map(|skew| format!("the lock {skew}; see shedlock-backends(7)"));
+        let hint = skew(record).map(|skew| format!("the lock {skew}; see shedlock-backends(7)"));
         let line = Self { hint, ..Self::new(Verbosity::Info, event, message) }
             .field("holder", record.owner.as_str())
             .field("since", time(record.since))

@@ -37,7 +37,7 @@ pub(crate) use picture::{By, Picture};
 pub(crate) use rehearsal::{Setting, quoted, rehearsal};
 pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten};
 pub(crate) use screen::Screen;
-pub(crate) use skew::SKEW_HINT;
+pub(crate) use skew::{SKEW_HINT, skew};
 pub(crate) use standing::{Standing, locks_json, locks_table, standings};
 pub(crate) use success::{Succeeded, last_success};
 pub(crate) use svg::drawn;

@@ -23,9 +23,8 @@ pub(crate) struct Standing<'a> {
     lock: Option<&'a Lock>,
     /// The holder's token.
     token: Option<u64>,
-    /// All runs, and the places of the newest of this lock, and of the newest other than the one that holds it.
+    /// All runs, and the place of the newest of this lock other than the one that holds it.
     runs: &'a PastRuns<'a>,
-    newest: Option<u32>,
     last: Option<u32>,
     /// Set if the backend knows the lock.
     known: bool,
@@ -94,16 +93,14 @@ impl<'a> Standing<'a> {
             Some(_) => State::Held,
         };
         let known = lock.is_some_and(|lock| !lock.is_only_of_a_pause());
-        Self { name, state, lock, token: None, runs, newest: None, last: None, known }
+        Self { name, state, lock, token: None, runs, last: None, known }
     }
 
     /// Adds the next older run.
     fn add(&mut self, place: usize) {
         self.known = true;
-        let place_of_it = u32::try_from(place).ok();
-        self.newest = self.newest.or(place_of_it);
         if self.last.is_none() && self.runs.fate(place) != RunState::Running {
-            self.last = place_of_it;
+            self.last = u32::try_from(place).ok();
         }
         if self.token.is_none() && self.holder().is_some() {
             let run = self.runs.get(place).run;
@@ -181,7 +178,7 @@ impl<'a> Standing<'a> {
 
     /// Returns the end of a sentence that begins with the lock, if it cannot have been taken when it says so.
     pub(crate) fn skew(&self) -> Option<String> {
-        skew(&self.lock?.state, self.newest.and_then(|place| self.runs.started_at(place as usize)))
+        skew(&self.lock?.state)
     }
 
     fn until(&self, show: impl Fn(Timestamp) -> String) -> String {

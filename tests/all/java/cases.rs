@@ -388,9 +388,22 @@ impl<S: Store> Shared<S> {
         assert!(self.java.locks("ours", MINUTE, 0));
         holder.end().complains(0, "the lock was no longer ours when the job ended");
         assert!(self.java.locks("java's", MINUTE, 0) && !self.java.locks("java's", MINUTE, 0));
+        self.we_see_that_its_clock_is_ahead("java's");
         self.java.unlocks("java's");
         assert!(!self.we_get("java's"));
         assert!(self.java_gets("java's"));
+    }
+
+    /// The lock's time gives the application away.
+    fn we_see_that_its_clock_is_ahead(&self, name: &str) {
+        let told = self.tell(&["status", name]);
+        let remark = format!("shedlock: the lock `{name}` was taken ");
+        assert!(told.code() == Some(0) && told.stderr.starts_with(&remark), "{told:?}");
+        let told = finish_in_time(&mut self.site.run_or_75(name, &["-v", "true"]));
+        told.complains(75, "the lock is held by ");
+        assert!(told.stderr.contains("\nhint: the lock was taken "), "{told:?}");
+        let told = self.tell(&["check"]);
+        assert!(told.code() == Some(0) && told.stdout.contains("! times "), "{told:?}");
     }
 
     /// For us the application's lock has ended long ago, and for it our own lasts long.
