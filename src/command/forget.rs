@@ -59,8 +59,9 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
         }
         let was_known = seen.owner().is_some() || has_runs(&mut operator, name)?;
         let removal = Removal { name: name.clone(), seen: owner.clone() };
-        // A server may treat an odd name and another as equal.
-        let forgotten = match was_known || !name.is_odd() {
+        // A table may treat an odd name and another as equal; keys are exact, and a pause may have left one.
+        let is_exact = !name.is_odd() || operator.backend().drops_free_locks();
+        let forgotten = match was_known || is_exact {
             true => operator.ask(|backend| backend.forget(&removal))?,
             false => Forgotten::Gone { lock: false, runs: 0 },
         };
