@@ -58,8 +58,13 @@ class Providers {
 
         static DataSource database(URI url, String mode, List<AutoCloseable> connections) {
             var driver = !url.getScheme().equals("mysql") ? "postgresql" : mode.contains("connector-j") ? "mysql" : "mariadb";
-            var zone = mode.replaceFirst(".* session ", "");
-            var settings = zone.equals(mode) ? "" : "?sessionVariables=time_zone='" + zone + "'";
+            var settings = "";
+            if (mode.contains(" session ")) {
+                settings = "?sessionVariables=time_zone='" + mode.replaceFirst(".* ", "") + "'";
+            } else if (mode.contains(" forced ")) {
+                var zone = mode.replaceFirst(".* ", "").replace("+", "%2B");
+                settings = "?forceConnectionTimeZoneToSession=true&connectionTimeZone=" + zone;
+            }
             var address = "jdbc:%s://%s:%d%s%s".formatted(driver, url.getHost(), url.getPort(), url.getPath(), settings);
             var source = new SingleConnectionDataSource(address, url.getUserInfo(), "", true);
             connections.add(source::destroy);

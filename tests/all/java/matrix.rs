@@ -123,6 +123,10 @@ const EAST: Setting =
     setting("`usingDbTime()`, `sessionVariables=time_zone='+02:00'` in the URL", "database-time session +02:00");
 const UTC: Setting =
     setting("`usingDbTime()`, `sessionVariables=time_zone='+00:00'` in the URL", "database-time session +00:00");
+const FORCED_EAST: Setting = setting(
+    "`usingDbTime()`, with MySQL Connector/J and its `forceConnectionTimeZoneToSession=true&connectionTimeZone=+02:00`",
+    "database-time connector-j forced +02:00",
+);
 const SAFE: Setting = setting("`safeUpdate(true)`", "safe");
 const NONE: Setting = setting("none", "");
 
@@ -251,6 +255,7 @@ matrix! {
     mariadb {
         database_time: row(TEMPLATE, DATABASE_TIME, Kept::MySql("+00:00"), BERLIN).in_a_table_of_java().beside(TOKYO);
         database_time_with_mysql_s_driver: row(TEMPLATE, CONNECTOR_J, Kept::MySql("+00:00"), NEW_YORK);
+        session_forced_east_of_the_server: row(TEMPLATE, FORCED_EAST, Kept::MySql("+00:00"), IN_UTC).behind();
         session_east_of_the_server: row(TEMPLATE, EAST, Kept::MySql("+00:00"), IN_UTC).behind();
     }
     only_mariadb {
