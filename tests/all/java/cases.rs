@@ -111,6 +111,8 @@ impl<S: Store> Shared<S> {
     }
 
     fn begins(&mut self, java_extends: bool) {
+        // The first use of a library or a store may take longer than these locks last.
+        assert!(self.we_get("first") && self.java_gets("first"));
         let holder = self.site.hold("lease", &["--lease", "3s"], "true");
         self.lease = Some((holder, self.site.stored("lease")));
         if java_extends {
@@ -129,7 +131,7 @@ impl<S: Store> Shared<S> {
     }
 
     /// Java's answer to the same.
-    fn java_gets(&self, name: &str) -> bool {
+    pub(super) fn java_gets(&self, name: &str) -> bool {
         let gets = self.java.locks(name, MINUTE, 0);
         if gets {
             self.java.unlocks(name);
