@@ -1,4 +1,9 @@
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.engine.Constants.DEFAULT_PARALLEL_EXECUTION_MODE;
+import static org.junit.jupiter.engine.Constants.DEFAULT_TEST_METHOD_TIMEOUT_PROPERTY_NAME;
+import static org.junit.jupiter.engine.Constants.PARALLEL_CONFIG_FIXED_PARALLELISM_PROPERTY_NAME;
+import static org.junit.jupiter.engine.Constants.PARALLEL_CONFIG_STRATEGY_PROPERTY_NAME;
+import static org.junit.jupiter.engine.Constants.PARALLEL_EXECUTION_ENABLED_PROPERTY_NAME;
 import static org.junit.platform.engine.discovery.DiscoverySelectors.selectClass;
 
 import java.io.IOException;
@@ -8,7 +13,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.ExecutionException;
-import java.util.function.Predicate;
 import net.javacrumbs.shedlock.core.AbstractSimpleLock;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
@@ -18,55 +22,43 @@ import net.javacrumbs.shedlock.test.support.AbstractStorageBasedLockProviderInte
 import net.javacrumbs.shedlock.test.support.FuzzTester;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
-import org.junit.platform.engine.FilterResult;
 import org.junit.platform.engine.TestExecutionResult;
-import org.junit.platform.engine.TestSource;
 import org.junit.platform.engine.support.descriptor.MethodSource;
-import org.junit.platform.launcher.PostDiscoveryFilter;
 import org.junit.platform.launcher.TestExecutionListener;
 import org.junit.platform.launcher.TestIdentifier;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * Runs the tests that the Java library ShedLock has for its providers of locks, over a provider that calls shedlock. Prints a
- * line for each: `passed NAME`, `failed NAME: REASON` or `aborted NAME: REASON`.
+ * Runs the tests that the Java library ShedLock has for its providers of locks, over a provider that calls shedlock. Prints
+ * a line for each: `passed NAME`, `failed NAME: REASON` or `aborted NAME: REASON`.
  */
 class Kit {
     /**
-     * Usage: Kit LATER ROUNDS PROGRAM. A lock ends up to LATER ms late. Each thread of the fuzz test takes ROUNDS locks; with 0
-     * it is not run.
+     * Usage: Kit LATE ROUNDS PROGRAM. A lock ends up to LATE ms late. Each thread of the fuzz test takes ROUNDS locks; with
+     * 0 it is not run.
      */
     public static void main(String[] arguments) {
-        Tests.later = Duration.ofMillis(Long.parseLong(arguments[0]));
+        Tests.late = Duration.ofMillis(Long.parseLong(arguments[0]));
         Tests.rounds = Integer.parseInt(arguments[1]);
-        Tests.provider = new Provider(arguments[2]);
-        // Most of them wait, some at once. The one that takes all of the processors comes after them.
-        run(name -> !name.equals("fuzzTestShouldPass"));
-        run(name -> name.equals("fuzzTestShouldPass"));
-        System.exit(0);
-    }
-
-    private static void run(Predicate<String> chosen) {
+        Tests.program = arguments[2];
+        // Most of them wait, and do so at once.
         var request = LauncherDiscoveryRequestBuilder.request()
             .selectors(selectClass(Tests.class))
-            .filters((PostDiscoveryFilter) test -> FilterResult.includedIf(name(test.getSource()).map(chosen::test).orElse(true)))
-            .configurationParameter("junit.jupiter.execution.parallel.enabled", "true")
-            .configurationParameter("junit.jupiter.execution.parallel.mode.default", "concurrent")
-            .configurationParameter("junit.jupiter.execution.parallel.config.strategy", "fixed")
-            .configurationParameter("junit.jupiter.execution.parallel.config.fixed.parallelism", "6")
+            .configurationParameter(PARALLEL_EXECUTION_ENABLED_PROPERTY_NAME, "true")
+            .configurationParameter(DEFAULT_PARALLEL_EXECUTION_MODE, "concurrent")
+            .configurationParameter(PARALLEL_CONFIG_STRATEGY_PROPERTY_NAME, "fixed")
+            .configurationParameter(PARALLEL_CONFIG_FIXED_PARALLELISM_PROPERTY_NAME, "6")
+            .configurationParameter(DEFAULT_TEST_METHOD_TIMEOUT_PROPERTY_NAME, 60 + Tests.rounds + " s")
             .build();
         LauncherFactory.create().execute(request, new Lines());
-    }
-
-    private static Optional<String> name(Optional<TestSource> source) {
-        return source.map(where -> where instanceof MethodSource method ? method.getMethodName() : null);
+        System.exit(0);
     }
 
     private static class Lines implements TestExecutionListener {
         @Override
         public void executionFinished(TestIdentifier test, TestExecutionResult result) {
-            var why = result.getThrowable().map(thrown -> ": " + thrown.getMessage()).map(text -> text.strip().replaceAll("\\s+", " "));
+            var why = result.getThrowable().map(thrown -> (": " + thrown.getMessage()).strip().replaceAll("\\s+", " "));
             var outcome = switch (result.getStatus()) {
                 case SUCCESSFUL -> "passed";
                 case FAILED -> "failed";
@@ -74,16 +66,25 @@ class Kit {
             };
             // A class or the whole run has a line only if something is wrong with it.
             if (test.isTest() || why.isPresent()) {
-                System.out.println(outcome + " " + name(test.getSource()).orElse(test.getDisplayName()) + why.orElse(""));
+                System.out.println(outcome + " " + name(test) + why.orElse(""));
             }
         }
     }
 
-    /** The library's tests, with what they let a provider adapt: how exact the ends of its locks are. */
+    private static String name(TestIdentifier test) {
+        return test.getSource().orElse(null) instanceof MethodSource method ? method.getMethodName() : test.getDisplayName();
+    }
+
+    /** The library's tests, with what they let a provider adapt: how long its locks last. */
     static class Tests extends AbstractStorageBasedLockProviderIntegrationTest {
-        static Duration later;
+        static Duration late;
         static int rounds;
-        static Provider provider;
+        static String program;
+
+        /** A lock lasts a second at least, and processes on a busy machine take their time. */
+        private static final Duration LONGER = Duration.ofSeconds(3);
+
+        private final Provider provider = new Provider(program, LONGER);
 
         @Override
         protected Provider getLockProvider() {
@@ -100,42 +101,45 @@ class Kit {
             assertEquals("free", provider.state(name));
         }
 
+        /** It waits twice as long as it asks the lock to last. */
         @Test
         @Override
         public void shouldTimeout() throws InterruptedException {
-            doTestTimeout(Provider.SHORTEST.plus(later));
+            doTestTimeout(LONGER.plus(late));
         }
 
         @Test
         @Override
         public void shouldLockAtLeastFor() throws InterruptedException {
-            doTestShouldLockAtLeastFor(100 + (int) later.toMillis());
+            doTestShouldLockAtLeastFor(100 + (int) LONGER.plus(late).toMillis());
         }
 
+        /** The locks keep to an at-least of some milliseconds. */
         @Test
         @Override
         public void fuzzTestShouldPass() throws ExecutionException, InterruptedException {
             Assumptions.assumeTrue(rounds > 0, "not run");
-            new FuzzTester(provider, Duration.ofMillis(1), Duration.ofMinutes(5), rounds).doFuzzTest();
+            var exact = new Provider(program, Duration.ZERO);
+            new FuzzTester(exact, Duration.ofMillis(1), Duration.ofMinutes(5), rounds).doFuzzTest();
         }
 
         /** Waits for the end of a lock. */
         @Override
         protected void sleepFor(Duration duration) {
-            super.sleepFor((duration.compareTo(Provider.SHORTEST) < 0 ? Provider.SHORTEST : duration).plus(later));
+            super.sleepFor(duration.plus(LONGER).plus(late));
         }
     }
 
     /** A provider of locks that remembers nothing: each of its methods starts a shedlock. */
     private static class Provider extends StorageBasedLockProvider {
-        /** shedlock takes no lock for less. */
-        static final Duration SHORTEST = Duration.ofSeconds(1);
-
         private final String program;
+        private final Duration longer;
 
-        Provider(String program) {
+        /** Its locks last longer than asked for by so much. */
+        Provider(String program, Duration longer) {
             super(null);
             this.program = program;
+            this.longer = longer;
         }
 
         @Override
@@ -143,12 +147,17 @@ class Kit {
 
         @Override
         public Optional<SimpleLock> lock(LockConfiguration lock) {
-            var words = new ArrayList<>(List.of("acquire", "--name", lock.getName(), "--at-most", atMost(lock)));
+            var atMost = longer(lock.getLockAtMostFor());
+            var words = new ArrayList<>(List.of("acquire", "--name", lock.getName(), "--at-most", atMost));
             if (!lock.getLockAtLeastFor().isZero()) {
-                words.addAll(List.of("--at-least", millis(lock.getLockAtLeastFor())));
+                words.addAll(List.of("--at-least", longer(lock.getLockAtLeastFor())));
             }
             var answer = shedlock(words);
             return answer.isYes() ? Optional.of(new Lock(lock, answer.text)) : Optional.empty();
+        }
+
+        private String longer(Duration duration) {
+            return duration.plus(longer).toMillis() + "ms";
         }
 
         String state(String name) {
@@ -165,15 +174,6 @@ class Kit {
             } catch (IOException | InterruptedException error) {
                 throw new LockException("shedlock cannot be run", error);
             }
-        }
-
-        private static String atMost(LockConfiguration lock) {
-            var atMost = lock.getLockAtMostFor();
-            return millis(atMost.compareTo(SHORTEST) < 0 ? SHORTEST : atMost);
-        }
-
-        private static String millis(Duration duration) {
-            return duration.toMillis() + "ms";
         }
 
         private record Answer(int code, String text) {
@@ -202,7 +202,7 @@ class Kit {
             /** Extends it, but not its at-least, which shedlock counts from the taking only. */
             @Override
             protected Optional<SimpleLock> doExtend(LockConfiguration extended) {
-                var answer = shedlock(List.of("extend", atMost(extended), handle));
+                var answer = shedlock(List.of("extend", longer(extended.getLockAtMostFor()), handle));
                 return answer.isYes() ? Optional.of(new Lock(extended, handle)) : Optional.empty();
             }
         }
