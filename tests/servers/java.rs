@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ struct Answers {
     is_open: bool,
 }
 
-/// A process of Java, in which several applications live: it takes a second of a processor to start. It ends with its input,
-/// and so with this process.
+/// A process of Java, in which several applications live, since it takes a second of a processor to start. It ends with the
+/// last of them, and with its input, and so with this process.
 struct Java {
     child: Mutex<Child>,
     input: Mutex<ChildStdin>,
@@ -50,14 +50,15 @@ impl Party {
     /// Starts an application in a time zone, such as `Asia/Tokyo`, with a provider in one of its modes, see
     /// tests/java/Providers.java. The URL is the one that shedlock has. Its process may be that of others.
     pub fn start(zone: &str, provider: [&str; 2], url: &str) -> Self {
-        static SHARED: Mutex<Option<HashMap<Kind, Arc<Java>>>> = Mutex::new(None);
+        static SHARED: Mutex<Option<HashMap<Kind, Weak<Java>>>> = Mutex::new(None);
         let kind = (zone.to_owned(), libraries(provider[0]));
-        let java = Arc::clone(
-            locked(&SHARED)
-                .get_or_insert_default()
-                .entry(kind)
-                .or_insert_with_key(|(zone, libraries)| Arc::new(Java::start(zone, libraries))),
-        );
+        let mut shared = locked(&SHARED);
+        let shared = shared.get_or_insert_default();
+        let java = shared.get(&kind).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let java = Arc::new(Java::start(&kind.0, kind.1));
+            shared.insert(kind, Arc::downgrade(&java));
+            java
+        });
         Self::of(java, provider, url)
     }
 

@@ -134,6 +134,8 @@ const TOKYO: &str = "Asia/Tokyo";
 const BERLIN: &str = "Europe/Berlin";
 const NEW_YORK: &str = "America/New_York";
 const IN_UTC: &str = "UTC";
+/// The same by another name, for another JVM.
+const IN_UTC_TOO: &str = "Etc/UTC";
 
 /// A row whose table is ours, if there is one, and where a late application does no harm.
 const fn row(provider: Provider, setting: Setting, store: Kept, zone: &'static str) -> Row {
@@ -246,7 +248,7 @@ matrix! {
         own_time_in_utc: row(TEMPLATE, OWN_TIME, Kept::Postgres, IN_UTC);
         own_time_in_tokyo: row(TEMPLATE, OWN_TIME, Kept::Postgres, TOKYO).ahead();
         own_time_in_new_york: row(TEMPLATE, OWN_TIME, Kept::Postgres, NEW_YORK).behind();
-        plain_jdbc: row(JDBC, NONE, Kept::Postgres, IN_UTC).in_a_table_of_java().late(Late::Frees);
+        plain_jdbc: row(JDBC, NONE, Kept::Postgres, IN_UTC).in_a_table_of_java().late(Late::Frees).beside(IN_UTC_TOO);
         zones_and_own_time: row(TEMPLATE, OWN_TIME, Kept::PostgresWithZones, TOKYO);
         zones_and_database_time_in_utc: row(TEMPLATE, DATABASE_TIME, Kept::PostgresWithZones, IN_UTC);
         zones_and_database_time_in_tokyo: row(TEMPLATE, DATABASE_TIME, Kept::PostgresWithZones, TOKYO).behind();

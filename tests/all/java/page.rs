@@ -22,8 +22,8 @@ fn list() -> String {
             if case.extends { " (Not with the providers for ZooKeeper and etcd, which extend nothing.)" } else { "" };
         writeln!(list, "* {}{of}", case.says).unwrap();
     }
-    let mut counted: Vec<String> = MATRIX.iter().filter(|row| row.beside.is_some()).map(store).collect();
-    counted.dedup();
+    let counted = MATRIX.iter().filter(|row| row.beside.is_some());
+    let counted: Vec<String> = counted.map(|row| format!("{} ({})", store(row), row.provider.shown)).collect();
     let stores = counted.join(", ");
     writeln!(list, "* Methods in two JVMs and four loops of shedlock add to a number, and it is exact: {stores}.")
         .unwrap();
