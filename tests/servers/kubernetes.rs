@@ -217,6 +217,6 @@ fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let mut places = test.ancestors().map(|above| above.join("kube-apiserver/kube-apiserver"));
     places.find(|path| path.is_file()).unwrap_or_else(|| {
-        panic!("the API server of Kubernetes is not here; tests/run builds it, or: tests/kube-apiserver target/kube-apiserver")
+        panic!("the API server of Kubernetes is not here; tests/run builds it, or: tests/kube-apiserver/build target/kube-apiserver")
     })
 }

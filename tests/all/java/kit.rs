@@ -1,6 +1,6 @@
 //! The tests that the Java library has for its own providers, over a provider that calls `shedlock acquire`, `extend` and
 //! `release`: which of them pass on each backend, and why the others cannot. Version 6.6.1 has the sixteen that are named
-//! here. Later ones, which Maven does not find, have `unlockedLockShouldSurviveCacheClearingInTheMiddle` too.
+//! here. Later ones have `unlockedLockShouldSurviveCacheClearingInTheMiddle` too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
