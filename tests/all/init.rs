@@ -150,15 +150,9 @@ fn as_pid_1_we_end_the_whole_job_at_expiry_and_nobody_outside() {
         let init = init_of(&started);
         let members = children(init);
         let until = place.row("job").unwrap().lock_until;
-        // On a busy machine a warning may follow, that the kernel takes its time to end all of the job.
-        let ended = started.finish();
-        let told = "shedlock: job: the job is stopped because --at-most 2s is used up\n";
-        assert!(ended.code() == Some(124) && ended.stderr.starts_with(told), "{ended:?}");
-        // The lock was given back, which is done when all is dead, unless it took so long.
-        assert!(
-            place.row("job").unwrap().lock_until < until || ended.stderr.contains("SIGKILL has not ended"),
-            "{ended:?}"
-        );
+        started.finish().complains(124, "--at-most 2s is used up");
+        // The lock was given back, which is done when all is dead.
+        assert!(place.row("job").unwrap().lock_until < until);
         assert!(members.iter().all(|member| stat(member.pid).is_none_or(|now| now.parent != init)));
         assert_eq!(place.lines("bystander"), ["ready"]);
         assert!(!bystander.has_ended());

@@ -1,4 +1,4 @@
-//! What shedlock and an application of the Java library promise each other at a lock: the cases of a row of the matrix.
+//! Checks the cases of a row of the matrix: the promises that shedlock and an application of the Java library give each other.
 
 use std::process::Child;
 use std::thread;
@@ -24,7 +24,7 @@ pub(super) struct Shared<S> {
     // Locks that are taken first, so that the other cases pass while they last.
     /// A job with a lease, and what was stored at first.
     lease: Option<(Holder, Stored)>,
-    /// What was stored at first of Java's lock that its library extends.
+    /// The first record of the lock that `KeepAliveLockProvider` extends.
     kept: Option<Stored>,
     /// The handle of a lock for three seconds, and what was stored at first.
     ours: Option<(String, Stored)>,

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A test that cannot pass.
 struct Cannot {
     test: &'static str,
-    /// What the test says then.
+    /// The message of the failed test.
     says: &'static str,
     why: &'static str,
 }
@@ -61,7 +61,7 @@ const FUZZ: Cannot = Cannot {
     why: "not run on Kubernetes, where an at-least of 5 ms lasts a second, and the test takes hundreds of locks",
 };
 
-/// What comes of the library's tests on a backend.
+/// The expected results of the library's tests on a backend.
 struct Kit {
     backend: &'static str,
     /// How much later than asked for its locks may end, for which the tests then wait.

@@ -30,7 +30,7 @@ pub(super) struct Provider {
     extends: bool,
 }
 
-/// What the application sets, and the mode in tests/java/Providers.java that does.
+/// The settings of an application, and the mode in tests/java/Providers.java that makes them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) shown: &'static str,
@@ -70,7 +70,7 @@ pub(super) enum Promise {
     Exclude(Late),
     /// The application's clock is ahead: it runs beside our jobs, and its locks last too long for us.
     Ahead,
-    /// It is behind: our jobs run beside it, and our locks last too long for it.
+    /// The application's clock is behind: our jobs run beside it, and our locks last too long for it.
     Behind,
 }
 
@@ -167,12 +167,12 @@ impl Row {
         Self { promise: Promise::Behind, ..self }
     }
 
-    /// What starts the application.
+    /// Returns the words that start the application.
     pub(super) fn party(&self) -> [&'static str; 2] {
         [self.provider.party, self.setting.mode]
     }
 
-    /// Whether the provider can extend a lock.
+    /// Returns whether the provider can extend a lock.
     pub(super) fn extends(&self) -> bool {
         self.provider.extends
     }
