@@ -34,10 +34,15 @@ pub(super) enum Fault {
     ClockMovedBack,
 }
 
-/// The lease of every run but where that says otherwise.
-pub(super) const LEASE: Duration = Duration::from_secs(2);
+/// At-most of a job that ends before.
+pub(super) const FOR_EVER: Duration = Duration::from_mins(3);
+/// How long to try to reach a store that comes back soon.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// How long a job may run that does not heed the signal at its end.
-pub(super) const AT_MOST: Duration = Duration::from_millis(2500);
+pub(super) fn at_most(site: &Site) -> Duration {
+    site.lease * 5 / 4
+}
 
 impl Fault {
     pub(super) const ALL: [Self; 14] = [
@@ -75,36 +80,30 @@ impl Fault {
         }
     }
 
-    /// What the run with such a job is told.
-    pub(super) fn options(self, backend: Backend, phase: Phase, mode: Mode) -> Vec<&'static str> {
-        let (at_most, lease) = match (self, phase) {
+    /// At-most and lease of the run with such a job.
+    pub(super) fn times(self, site: &Site, phase: Phase, mode: Mode) -> (Duration, Duration) {
+        match (self, phase) {
             // The one that waits has a job that ends when it is told, however late that is.
-            (_, Phase::Waiting) if mode == Mode::Plain && self.mode(phase) != Mode::Plain => ("1m", "2s"),
+            (_, Phase::Waiting) if mode == Mode::Plain && self.mode(phase) != Mode::Plain => (FOR_EVER, site.lease),
             (Self::JobIgnoresTerm | Self::JobLeavesDaemon, Phase::Waiting | Phase::Running)
-            | (Self::JobIgnoresTerm, Phase::Releasing) => ("2500ms", "2s"),
-            // Long enough that nobody takes the end of a lease for a release, and that a clock is moved, or a server comes
-            // back, in time.
-            (Self::JobKilled | Self::ClockMovedBack, _) => ("1m", "5s"),
-            (Self::ServerRestarted, _) if backend == Backend::Kubernetes => ("1m", "30s"),
-            (Self::ServerRestarted, _) => ("1m", "12s"),
+            | (Self::JobIgnoresTerm, Phase::Releasing) => (at_most(site), site.lease),
+            // Long enough that nobody takes the end of a lease for a release, and that a clock is moved in time.
+            (Self::JobKilled | Self::ClockMovedBack, _) => (FOR_EVER, site.lease * 5 / 2),
+            (Self::ServerRestarted, _) => (FOR_EVER, site.outage()),
             // Long enough for the first answer of a server that has just started.
-            (Self::ServerKilledAndBack, Phase::Taking) if backend == Backend::Kubernetes => ("1m", "30s"),
-            (Self::ServerKilledAndBack, Phase::Taking) if backend != Backend::Sqlite => ("1m", "12s"),
-            _ => ("1m", "2s"),
-        };
-        let mut options = vec!["--at-most", at_most, "--lease", lease];
-        if (self, phase) == (Self::JobLeavesDaemon, Phase::Releasing) {
-            options.extend(["--wait-for", "tree"]);
+            (Self::ServerKilledAndBack, Phase::Taking) if site.backend != Backend::Sqlite => (FOR_EVER, site.outage()),
+            _ => (FOR_EVER, site.lease),
         }
-        options
     }
 
-    /// How long to try to reach the store. An API server starts in seconds, and on a busy machine in tens of them.
-    pub(super) fn patience(self, backend: Backend) -> &'static str {
+    /// How long to try to reach the store.
+    pub(super) fn patience(self, site: &Site) -> Duration {
         match self {
-            Self::ServerKilled => "1s",
-            Self::ServerRestarted | Self::ServerKilledAndBack if backend == Backend::Kubernetes => "30s",
-            _ => "15s",
+            Self::ServerKilled => Duration::from_secs(1),
+            Self::ServerRestarted | Self::ServerKilledAndBack if site.backend != Backend::Sqlite => {
+                site.outage().max(PATIENCE)
+            }
+            _ => PATIENCE,
         }
     }
 

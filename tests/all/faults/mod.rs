@@ -26,7 +26,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use cells::{Cell, Frees, KILLED, look_up};
-use faults::{AT_MOST, Fault, LEASE};
+use faults::{Fault, at_most};
 use phases::{Phase, Scene};
 use site::{Backend, Site};
 
@@ -162,13 +162,14 @@ fn finish(mut scene: Scene<'_>, cell: &Cell, [struck, healed]: [Duration; 2], la
     assert_code(contender, &[code], &format!("{label}, the one who comes next"));
 
     let jobs = scene.jobs();
-    let judged = witness::judge(&jobs, cell.overlap.map(|_| LEASE + DELAY));
+    let lease = scene.site.lease;
+    let judged = witness::judge(&jobs, cell.overlap.map(|_| lease + DELAY));
     assert!(judged.is_ok(), "{label}: {}", judged.unwrap_err());
     if let Some(job) = jobs.iter().find(|job| Some(&job.owner) == held_by.as_ref()) {
         let code = if scene.phase == Phase::Waiting { cell.holder } else { cell.codes[0] };
         match code {
-            123 | KILLED => assert!(job.last < struck + LEASE + DELAY, "{label}: struck at {struck:?}: {job:?}"),
-            124 => assert!(job.last < job.start + AT_MOST, "{label}: {job:?}"),
+            123 | KILLED => assert!(job.last < struck + lease + DELAY, "{label}: struck at {struck:?}: {job:?}"),
+            124 => assert!(job.last < job.start + at_most(scene.site), "{label}: {job:?}"),
             _ => {}
         }
     }
@@ -186,7 +187,7 @@ fn finish(mut scene: Scene<'_>, cell: &Cell, [struck, healed]: [Duration; 2], la
     let before = jobs.iter().map(|job| job.last).chain(scene.opened).chain([healed]);
     let free =
         before.filter(|time| *time < next.start).chain(was_away.then_some(healed)).chain([struck]).max().unwrap();
-    let promised = if cell.frees == Frees::WithTheLease { LEASE + POLL } else { POLL };
+    let promised = if cell.frees == Frees::WithTheLease { lease + POLL } else { POLL };
     let took = next.start.saturating_sub(free);
     // A lock ends later by as much as the store's clock is coarse, and the clock says so later by as much again.
     let coarse = scene.site.store().map_or(Duration::ZERO, |store| store.grain() * 2);

@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::faults::Fault;
+use super::faults::{FOR_EVER, Fault};
 use super::gate::{FileGate, Gate, Relay};
 use super::site::{Backend, Site};
 use super::witness::{self, Job, Mode};
 use crate::support::process::{DETACHED, Started, touch, under};
-use crate::support::{is_alive, kill, wait_until};
+use crate::support::{PATIENCE, is_alive, kill, wait_until};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -143,7 +144,7 @@ impl<'a> Scene<'a> {
     pub(super) fn contend(&mut self) {
         let job = witness::job(&self.log, Mode::Plain, None);
         // Without a lease no answer comes too late for it.
-        let command = self.command(&self.site.url(self.name), &["--at-most", "1m"], &job);
+        let command = self.command(&self.site.url(self.name), &[("--at-most", FOR_EVER)], &job);
         self.contender = Some(self.start_as("contender", &under(&DETACHED, &command)));
     }
 
@@ -209,8 +210,17 @@ impl<'a> Scene<'a> {
 
     /// Waits until a run has said something for more than the `before`th time.
     fn wait_until_told(&self, run: &Started, what: &str, before: usize) {
-        let why = format!("`{what}` from {} of {:?} while {}", run.pid(), self.site.fault, self.name);
-        wait_until(&why, || (run.stderr().matches(what).count() > before).then_some(()));
+        let begun = Instant::now();
+        while run.stderr().matches(what).count() <= before {
+            let label = format!("{:?} while {}", self.site.fault, self.name);
+            assert!(
+                begun.elapsed() < PATIENCE + self.site.outage(),
+                "{label}: no `{what}` from {}: {}",
+                run.pid(),
+                run.stderr()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// After a while without need, a run closes its file.
@@ -235,7 +245,8 @@ impl<'a> Scene<'a> {
     fn start(&self, tag: &str, url: &str, mode: Mode, words: &[&str]) -> Started {
         let tell = self.site.place.path(&format!("{}.{tag}", self.name));
         let job = witness::job(&self.log, mode, Some(&tell));
-        let command = self.command(url, &self.site.fault.options(self.site.backend, self.phase, mode), &job);
+        let (at_most, lease) = self.site.fault.times(self.site, self.phase, mode);
+        let command = self.command(url, &[("--at-most", at_most), ("--lease", lease)], &job);
         let words: Vec<&str> = words.iter().chain(&DETACHED).copied().collect();
         self.start_as(tag, &under(&words, &command))
     }
@@ -245,10 +256,16 @@ impl<'a> Scene<'a> {
         Started::new(&self.site.place, &format!("{}.{tag}", self.name), &mut same)
     }
 
-    fn command(&self, url: &str, options: &[&str], job: &[String]) -> Command {
-        let mut command = self.site.place.shedlock(["run", "--name", self.name, "-E", "75", "-vv", "--wait", "50s"]);
-        command.args(["--backend-timeout", self.site.fault.patience(self.site.backend)]);
-        command.args(options).arg("--").args(job);
+    fn command(&self, url: &str, times: &[(&str, Duration)], job: &[String]) -> Command {
+        let mut command = self.site.place.shedlock(["run", "--name", self.name, "-E", "75", "-vv", "--wait", "2m"]);
+        let patience = [("--backend-timeout", self.site.fault.patience(self.site))];
+        for (option, time) in times.iter().chain(&patience) {
+            command.arg(option).arg(format!("{}ms", time.as_millis()));
+        }
+        if (self.site.fault, self.phase) == (Fault::JobLeavesDaemon, Phase::Releasing) {
+            command.args(["--wait-for", "tree"]);
+        }
+        command.arg("--").args(job);
         command.env("SHEDLOCK_BACKEND", url).env("MATRIX", &self.site.marker);
         command
     }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 use super::faults::Fault;
 use super::gate::Fate;
@@ -39,6 +40,11 @@ impl Backend {
         Self::MongoDb,
     ];
 }
+
+/// The shortest lease of a run.
+const LEASE: Duration = Duration::from_secs(2);
+/// How many runs there is time for in a lease, however busy the machine is.
+const ANSWERS: u32 = 8;
 
 /// The record of a lock as shedlock writes it.
 const WRITING: &[u8] = b"\"owner\":";
@@ -97,12 +103,17 @@ pub(super) struct Site {
     host: Host,
     store: Option<Box<dyn Store>>,
     network: Option<Network>,
+    /// How long it took until a server of this test's own could be asked.
+    start: Duration,
+    /// The lease of a run.
+    pub(super) lease: Duration,
     /// In the environment of every process of this test.
     pub(super) marker: String,
 }
 
 impl Site {
     pub(super) fn new(fault: Fault, backend: Backend) -> Self {
+        let begun = Instant::now();
         let (host, store): (_, Option<Box<dyn Store>>) = match backend {
             Backend::Sqlite => (Host::File, None),
             Backend::Postgres => {
@@ -152,18 +163,29 @@ impl Site {
                 (Host::MongoDb(server), Some(Box::new(store)))
             }
         };
+        let start = begun.elapsed();
         let network = (fault == Fault::NetworkCut).then(Network::new);
         let place = Place::new();
-        let site = Self { place, fault, backend, host, store, network, marker: unique("matrix") };
+        let marker = unique("matrix");
+        let mut site = Self { place, fault, backend, host, store, network, start, lease: LEASE, marker };
         if site.backend != Backend::Sqlite {
-            site.warm(&site.url(""));
+            // The first one makes the tables, and lets a server in Java load its classes.
+            let took = [(); 3].map(|()| site.warm(&site.url("")));
+            site.lease = LEASE.max(*took[1..].iter().max().unwrap() * ANSWERS);
         }
         site
     }
 
-    /// Lets the tables be made, so that no later request is about them.
-    pub(super) fn warm(&self, url: &str) {
+    /// Lets the tables be made, so that no later request is about them, and says how long a whole run takes.
+    pub(super) fn warm(&self, url: &str) -> Duration {
+        let begun = Instant::now();
         finish(self.place.run("warm", ["true"]).env("SHEDLOCK_BACKEND", url)).is_silent_with(0);
+        begun.elapsed()
+    }
+
+    /// A lease that outlasts a start of the server with the first answer to everybody.
+    pub(super) fn outage(&self) -> Duration {
+        (self.lease * 6).max(self.start * 3)
     }
 
     /// Where the lock of a scene lives.
