@@ -1,5 +1,7 @@
 //! What shedlock costs beside its peers: `cargo bench --bench compare [-- ROUNDS]`.
 //!
+//! With `BEFORE=/path/to/shedlock` that one is measured, too, in the same rounds.
+//!
 //! Every round runs every command once, one after the other, so that a machine that gets slower or faster does so for
 //! all of them. Times are from the start of a process to its end, as a shell would see them. Needs flock(1) and
 //! timeout(1), that is util-linux and coreutils.
@@ -8,17 +10,18 @@
 
 mod measure;
 
-use measure::{hold, measure, print_machine, print_waiting, quantile, words};
+use measure::{JOB, SHEDLOCK, before, hold, measure, print_machine, print_waiting, quantile, run, run_of, words};
 
 const ROUNDS: usize = 300;
 const WARM_UP: usize = 10;
+const LOCKS: &str = "sqlite:locks.db";
 
 /// What is measured of one command.
 struct Subject {
-    name: &'static str,
+    name: String,
     /// The subject that its ratio is to.
     peer: usize,
-    arguments: fn(round: usize) -> Vec<String>,
+    arguments: Box<dyn Fn(usize) -> Vec<String>>,
     times: Vec<f64>,
     peak_kib: Vec<i64>,
 }
@@ -31,19 +34,17 @@ fn main() {
 
     let holders = [
         hold(&words("flock -n held.lock cat")),
-        hold(&run("held", &["cat"])),
-        hold(&run("leased", &["--lease", "1m", "cat"])),
+        hold(&run(LOCKS, "held", &["cat"])),
+        hold(&run(LOCKS, "leased", &["--lease", "1m", "cat"])),
     ];
-    let mut subjects = [
-        Subject::new("true", 1, |_| words("true")),
-        Subject::new("flock -n FILE true", 1, |_| words("flock -n free.lock true")),
-        Subject::new("timeout 60 true", 1, |_| words("timeout 60 true")),
-        Subject::new("shedlock run, a fresh name", 1, |round| run(&format!("fresh-{round}"), &["true"])),
-        Subject::new("shedlock run, the same name", 1, |_| run("same", &["true"])),
-        Subject::new("shedlock run, with --lease", 1, |_| run("lease", &["--lease", "1m", "true"])),
-        Subject::new("flock -n FILE, held", 6, |_| words("flock -n held.lock true")),
-        Subject::new("shedlock run, held (a skip)", 6, |_| run("held", &["true"])),
+    let mut subjects = vec![
+        Subject::new("/bin/true", FLOCK, |_| words(JOB)),
+        Subject::new("flock -n FILE /bin/true", FLOCK, |_| words(&format!("flock -n free.lock {JOB}"))),
+        Subject::new("flock -n FILE, held", HELD_FLOCK, |_| words(&format!("flock -n held.lock {JOB}"))),
+        Subject::new("timeout 60 /bin/true", FLOCK, |_| words(&format!("timeout 60 {JOB}"))),
     ];
+    subjects.extend(of_shedlock("shedlock", SHEDLOCK.to_owned()));
+    subjects.extend(before().into_iter().flat_map(|binary| of_shedlock("before", binary)));
     for round in 0..WARM_UP + rounds {
         for subject in &mut subjects {
             let (time, peak) = measure(&(subject.arguments)(round));
@@ -71,16 +72,36 @@ fn main() {
             subject.peak_kib.iter().max().copied().unwrap_or_default() as f64 / 1024.0,
         );
     }
-    println!("\nratios are to `flock -n FILE true`, those of held locks to flock's on a held lock\n");
+    println!("\nratios are to `flock -n FILE /bin/true`, those to flock's on a held lock are in a row of their own\n");
     print_waiting(["flock", "shedlock", "shedlock, with --lease"].into_iter().zip(holders));
 }
 
-impl Subject {
-    fn new(name: &'static str, peer: usize, arguments: fn(usize) -> Vec<String>) -> Self {
-        Self { name, peer, arguments, times: Vec::new(), peak_kib: Vec::new() }
-    }
+/// The places of those that the ratios are to.
+const FLOCK: usize = 1;
+const HELD_FLOCK: usize = 2;
+
+/// What is measured of a shedlock.
+fn of_shedlock(name: &str, binary: String) -> Vec<Subject> {
+    let subject = |what: &str, peer, lock: &'static str, options: &'static [&'static str]| {
+        let (name, binary) = (name.to_owned(), binary.clone());
+        Subject::new(&format!("{name} {what}"), peer, move |round| {
+            // No other binary's, which would have made it in the same round.
+            let lock = lock.replace("{fresh}", &format!("{name}-{round}"));
+            run_of(&binary, LOCKS, &lock, &[options, &[JOB]].concat())
+        })
+    };
+    vec![
+        subject("run, a fresh name", FLOCK, "{fresh}", &[]),
+        subject("run, the same name", FLOCK, "same", &[]),
+        subject("run, with --lease", FLOCK, "lease", &["--lease", "1m"]),
+        subject("run, held (a skip)", FLOCK, "held", &[]),
+        subject("the skip to flock's", HELD_FLOCK, "held", &[]),
+        Subject::new(&format!("{name} --version"), FLOCK, move |_| vec![binary.clone(), "--version".to_owned()]),
+    ]
 }
 
-fn run(name: &str, job: &[&str]) -> Vec<String> {
-    measure::run("sqlite:locks.db", name, job)
+impl Subject {
+    fn new(name: &str, peer: usize, arguments: impl Fn(usize) -> Vec<String> + 'static) -> Self {
+        Self { name: name.to_owned(), peer, arguments: Box::new(arguments), times: Vec::new(), peak_kib: Vec::new() }
+    }
 }

@@ -7,15 +7,27 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) const SHEDLOCK: &str = env!("CARGO_BIN_EXE_shedlock");
+/// The job of every party, by its full path: to look it up in PATH takes longer the later its directory stands there.
+pub(crate) const JOB: &str = "/bin/true";
 
 /// The words of a line, of which none has a blank.
 pub(crate) fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
+/// The path of another shedlock that is measured in the same rounds, such as the one before a change.
+pub(crate) fn before() -> Option<String> {
+    std::env::var("BEFORE").ok()
+}
+
 /// `shedlock run` with a lock's name and a job.
 pub(crate) fn run(backend: &str, name: &str, job: &[&str]) -> Vec<String> {
-    let head = [SHEDLOCK, "run", "--backend", backend, "--name", name, "--at-most", "1h"];
+    run_of(SHEDLOCK, backend, name, job)
+}
+
+/// The same of this binary.
+pub(crate) fn run_of(binary: &str, backend: &str, name: &str, job: &[&str]) -> Vec<String> {
+    let head = [binary, "run", "--backend", backend, "--name", name, "--at-most", "1h"];
     head.iter().chain(job).map(|word| (*word).to_owned()).collect()
 }
 

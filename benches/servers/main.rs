@@ -1,5 +1,6 @@
 //! Measures what shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`;
-//! with the word `history`, only what a run costs by the length of its lock's history.
+//! with the word `history`, only what a run costs by the length of its lock's history. With `BEFORE=/path/to/shedlock` the times
+//! of that one are measured, too, in the same rounds.
 //!
 //! The servers are those of the tests, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from
 //! start to end, every command once in every round; what goes over the network; what a server stands; and a herd, many
@@ -18,7 +19,9 @@ use std::fs;
 use std::process::Stdio;
 
 use load::{converse, keep_busy};
-use measure::{SHEDLOCK, command, hold, measure, print_machine, print_waiting, quantile, run, words};
+use measure::{
+    JOB, SHEDLOCK, before, command, hold, measure, print_machine, print_waiting, quantile, run, run_of, words,
+};
 use relay::{Conversation, Flight, Relay};
 use servers::{MariaDb, Postgres, Server};
 
@@ -136,12 +139,17 @@ fn places() -> Vec<Place> {
 /// Measures all commands in turn.
 fn print_times(rounds: usize, places: &[Place]) {
     let mut subjects = vec![
-        Subject::new("flock -n FILE true", words("flock -n free.lock true")),
+        Subject::new("flock -n FILE /bin/true", words(&format!("flock -n free.lock {JOB}"))),
         Subject::new("shedlock --version", [SHEDLOCK, "--version"].map(str::to_owned).into()),
     ];
     for place in places {
-        subjects.push(Subject::new(&format!("shedlock run, {}", place.name), run(&place.url, FREE, &["true"])));
-        subjects.push(Subject::new(&format!("a skip, {}", place.name), run(&place.url, HELD, &["true"])));
+        let former = before().map(|binary| (" (before)", binary));
+        for (which, binary) in [("", SHEDLOCK.to_owned())].into_iter().chain(former) {
+            let of = |what: &str, lock| {
+                Subject::new(&format!("{what}, {}{which}", place.name), run_of(&binary, &place.url, lock, &[JOB]))
+            };
+            subjects.extend([of("shedlock run", FREE), of("a skip", HELD)]);
+        }
     }
     let (postgres, mariadb) = (servers::postgres().port(), servers::mariadb().port());
     let (redis, etcd, zookeeper) = (servers::redis().port(), servers::etcd().port(), servers::zookeeper());
@@ -158,8 +166,8 @@ fn print_times(rounds: usize, places: &[Place]) {
     subjects
         .push(Subject::new("redis-cli SET k v NX PX 1000", words(&format!("redis-cli -p {redis} SET k v NX PX 1000"))));
     subjects.push(Subject::new(
-        "etcdctl lock NAME true",
-        words(&format!("etcdctl --endpoints http://127.0.0.1:{etcd} lock bench true")),
+        "etcdctl lock NAME /bin/true",
+        words(&format!("etcdctl --endpoints http://127.0.0.1:{etcd} lock bench {JOB}")),
     ));
     fs::write("zkCli.sh", zookeeper.command_line_client()).unwrap();
     let create = format!("sh zkCli.sh -server 127.0.0.1:{} create -e -s /bench true 2>log", zookeeper.port());
@@ -189,7 +197,7 @@ fn print_times(rounds: usize, places: &[Place]) {
             subject.peak_kib.iter().max().copied().unwrap_or_default() as f64 / 1024.0,
         );
     }
-    println!("\nratio: to flock, median of the pairs of a round; jobs are `true`; peak: of the largest process");
+    println!("\nratio: to flock, median of the pairs of a round; jobs are `/bin/true`; peak: of the largest process");
 }
 
 /// Makes a lock as home-made scripts do, with an object that is created, and deleted after the job. kubectl keeps what it has
