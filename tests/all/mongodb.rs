@@ -219,9 +219,9 @@ fn a_job_outlives_a_step_down_and_a_taking_waits_for_it() {
     let place = Place::new();
     works(&place, &url);
     let holder =
-        Holder::start(&place, &mut on(&place, &url, "job", &["--lease", "9s", "--backend-timeout", "20s"]), "true");
+        Holder::start(&place, &mut on(&place, &url, "job", &["--lease", "12s", "--backend-timeout", "20s"]), "true");
     let before = store.stored("job").unwrap();
-    server.client().request(&json!(["command", "admin", "replSetStepDown", 4, {"force": true}]));
+    server.client().request(&json!(["command", "admin", "replSetStepDown", 5, {"force": true}]));
     // Meanwhile nobody gets a lock.
     let refused = finish(&mut on(&place, &url, "other", &["--backend-timeout", "1s", "true"]));
     complains(&refused, "no server can be written to: there is no primary server", "rs.status()");

@@ -221,7 +221,7 @@ fn has_enough(url: &str) {
     let checked = shedlock(&["check"]);
     assert_eq!(checked.code(), Some(0), "{checked:?}");
     // It lives for longer than its lease.
-    shedlock(&["run", "--name", "long", "--at-most", "1m", "--lease", "1s", "sleep", "1.5"]).is_silent_with(0);
+    shedlock(&["run", "--name", "long", "--at-most", "1m", "--lease", "2s", "sleep", "2.5"]).is_silent_with(0);
 }
 
 /// Somebody may look, and changes nothing.

@@ -61,8 +61,8 @@ fn a_kernel_without_pidfds_and_without_close_range_is_enough() {
     let calls = "pidfd_open,pidfd_send_signal,close_range";
     let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=ENOSYS"));
     let old = ["strace", "-f", "-qq", "-o", "trace", "-e", &trace, "-e", &inject];
-    let job = limited(&place, "job", "2s", ["--lease", "1s", "bash", "-c", script]);
-    finish(&mut under(&old, &job)).complains(124, "--at-most 2s is used up");
+    let job = limited(&place, "job", "4s", ["--lease", "3s", "bash", "-c", script]);
+    finish(&mut under(&old, &job)).complains(124, "--at-most 4s is used up");
     let trace = place.read("trace");
     for call in calls.split(',').filter(|call| *call != "pidfd_send_signal") {
         assert!(trace.lines().any(|line| line.contains(call) && line.contains("(INJECTED)")), "{call}: {trace}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::super::stage::hold;
+use super::super::stage::Holder;
 use super::super::support::process::{Started, is_held, under, wait_for_end};
 use super::super::support::{Finished, Place, finish, is_alive};
 use super::sweep;
@@ -96,7 +96,9 @@ fn a_signal_at_any_moment_before_a_splay_ends_the_run_and_leaves_nothing() {
 #[test]
 fn a_signal_at_any_moment_of_waiting_ends_the_run_and_the_holder_keeps_its_lock() {
     let place = Place::new();
-    let holder = hold(&place, "job");
+    // As long as all of them take on a busy machine.
+    let mut held = place.shedlock(["run", "--name", "job", "--at-most", "10m"]);
+    let holder = Holder::start(&place, &mut held, "true");
     let row = place.row("job");
     // All of them ask for the one lock.
     for case in cases(&["--wait", "forever"]) {
