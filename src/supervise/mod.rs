@@ -111,6 +111,8 @@ impl Supervisor {
                 if let Some(outcome) = self.feed(event) {
                     self.notify_of_end(outcome);
                     self.reporter.finish();
+                    // The kernel frees it. Dropped here, it would wake the worker, to race with the end of the process.
+                    std::mem::forget(self);
                     return outcome;
                 }
             }
