@@ -80,7 +80,7 @@ fn main() {
 const FLOCK: usize = 1;
 const HELD_FLOCK: usize = 2;
 
-/// What is measured of a shedlock.
+/// Returns the rows of one shedlock.
 fn of_shedlock(name: &str, binary: String) -> Vec<Subject> {
     let subject = |what: &str, peer, lock: &'static str, options: &'static [&'static str]| {
         let (name, binary) = (name.to_owned(), binary.clone());
