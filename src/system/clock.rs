@@ -62,7 +62,7 @@ impl Sub<Duration> for Moment {
 pub(crate) struct Timestamp(pub(crate) u64);
 
 impl Timestamp {
-    /// Reads this host's wall clock; for log lines only, never for a decision about a lock.
+    /// Reads this host's wall clock: for log lines, and for locks in a file on this host. A server has a clock of its own.
     pub(crate) fn now() -> Self {
         Self::from(SystemTime::now())
     }

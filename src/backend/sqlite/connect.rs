@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::time::Duration;
 
-use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 
 use super::Sqlite;
@@ -37,7 +36,6 @@ impl Sqlite {
             self.boot = boot_id();
             self.ahead_ms = ahead_ms();
         }
-        let ahead_ms = self.ahead_ms;
         let flags =
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let open = || Connection::open_with_flags(self.file.path(), flags);
@@ -57,8 +55,6 @@ impl Sqlite {
             connection.busy_timeout(Duration::ZERO)?;
             // No automatic checkpoint: a commit has a deadline and must not wait for the log to be folded.
             connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
-            connection
-                .create_scalar_function("boot_ms", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(boot_ms() - ahead_ms))?;
             connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         };
         prepare().map_err(|error| self.explain_error(&error))?;

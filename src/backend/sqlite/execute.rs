@@ -1,7 +1,5 @@
 //! Statements: running them, reading their rows, and the errors they fail with.
 
-use std::time::Duration;
-
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 
@@ -63,14 +61,14 @@ pub(super) fn query<T>(
     Ok(found)
 }
 
-/// Does the same, and keeps no row.
+/// Does the same, and keeps no row. The connection keeps the compiled statement for the next time.
 pub(super) fn each(
     connection: &Connection,
     statement: &str,
     values: &[(&str, Value)],
     mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    let mut prepared = connection.prepare(statement)?;
+    let mut prepared = connection.prepare_cached(statement)?;
     for (key, value) in values {
         if let Some(index) = prepared.parameter_index(key)? {
             prepared.raw_bind_parameter(index, value)?;
@@ -81,6 +79,10 @@ pub(super) fn each(
         take(row)?;
     }
     Ok(())
+}
+
+fn run(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
+    each(connection, statement, &[], |_| Ok(()))
 }
 
 /// Runs a query whose only parameter is the name of a table.
@@ -104,18 +106,24 @@ pub(super) fn missing_columns(
     Ok(ours.into_iter().filter(|(column, _)| there.iter().all(|name| name != column)).collect())
 }
 
+/// Reads a value of a row.
+pub(super) fn cell(row: &Row<'_>, column: usize) -> rusqlite::Result<Cell> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => Cell::Nothing,
+        ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Integer(number) => Cell::Number(number),
+        ValueRef::Real(number) => Cell::Text(number.to_string()),
+    })
+}
+
 /// Reads the values of a row. In a column of times, a value that is not text counts as no time.
 pub(super) fn cells<const N: usize>(row: &Row<'_>, times: [usize; N]) -> rusqlite::Result<sql::Row> {
-    let cell = |column| {
-        Ok(match row.get_ref(column)? {
-            ValueRef::Null => Cell::Nothing,
-            value if times.contains(&column) && !value.as_str().is_ok_and(|text| text.contains('T')) => Cell::Nothing,
-            ValueRef::Text(text) | ValueRef::Blob(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-            ValueRef::Integer(number) => Cell::Number(number),
-            ValueRef::Real(number) => Cell::Text(number.to_string()),
-        })
+    let read = |column| match cell(row, column)? {
+        Cell::Text(text) if times.contains(&column) && !text.contains('T') => Ok(Cell::Nothing),
+        Cell::Number(_) if times.contains(&column) => Ok(Cell::Nothing),
+        value => Ok(value),
     };
-    (0..row.as_ref().column_count()).map(cell).collect::<rusqlite::Result<_>>().map(sql::Row)
+    (0..row.as_ref().column_count()).map(read).collect::<rusqlite::Result<_>>().map(sql::Row)
 }
 
 /// Encodes names as one parameter; null stands for all names.
@@ -131,9 +139,9 @@ pub(super) fn atomically<T>(
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     connection.execute_batch(synchronous)?;
-    connection.execute_batch("BEGIN IMMEDIATE")?;
+    run(connection, "BEGIN IMMEDIATE")?;
     let done = work().and_then(|done| {
-        connection.execute_batch("COMMIT")?;
+        run(connection, "COMMIT")?;
         Ok(done)
     });
     if done.is_err() && !connection.is_autocommit() {
@@ -144,22 +152,8 @@ pub(super) fn atomically<T>(
     done
 }
 
-/// Reads a time from a row, and accepts shedlock's own form only. SQL compares times as text: another form, such as
-/// milliseconds or a blank for the `T`, would make a held lock look free.
-pub(super) fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<Timestamp> {
-    let found: Value = row.get(index)?;
-    let text = match &found {
-        Value::Text(text) => text.clone(),
-        other => format!("{other:?}"),
-    };
-    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or_else(|| {
-        let why = format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
-        rusqlite::Error::UserFunctionError(why.into())
-    })
-}
-
-/// Formats a duration as a modifier of SQLite's date functions, and as milliseconds; both are rounded up.
-pub(super) fn modifier(duration: Duration) -> (String, i64) {
-    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-    (format!("+{}.{:03} seconds", millis / 1000, millis % 1000), millis)
+/// Reads a time in shedlock's own form, or returns the text. Others compare times as text: another form, such as milliseconds or
+/// a blank for the `T`, would make a held lock look free.
+pub(super) fn time(text: String) -> Result<Timestamp, String> {
+    Timestamp::parse(&text).filter(|time| time.to_string() == text).ok_or(text)
 }

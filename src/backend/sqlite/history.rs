@@ -7,30 +7,29 @@
 //! Tables of earlier versions have the key (name, owner) instead, and work as well: the next id then takes a look at all
 //! records of the name.
 
-use rusqlite::Connection;
-use rusqlite::ErrorCode;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode};
 
+use super::execute::{each, query};
 use super::statements::Statements;
 use crate::lock::{Claim, Closing, Grant, Holder};
+use crate::system::Timestamp;
 
 pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {history} (id INTEGER NOT NULL, name VARCHAR(64) NOT NULL, \
                                  owner VARCHAR(255) NOT NULL, host VARCHAR(255) NOT NULL, started_at TEXT NOT NULL, \
                                  ended_at TEXT, exit_code INTEGER, outcome TEXT, PRIMARY KEY (name, id)) WITHOUT ROWID";
 
-/// Inserts a record; its id is the token. The file may be lost and created anew, and the clock may be set back, so
-/// the id is the greater of the next number and the clock.
-const RECORD: &str = "INSERT INTO {history} (id, name, owner, host, started_at) \
-                      SELECT max(coalesce(max(id) + 1, 0), :millis), :name, :owner, :host, :started \
-                      FROM {history} WHERE name = :name \
-                      RETURNING id";
+/// The newest record. The next id follows from it.
+const NEWEST: &str = "SELECT id FROM {history} WHERE name = :name ORDER BY id DESC LIMIT 1";
+
+const RECORD: &str =
+    "INSERT INTO {history} (id, name, owner, host, started_at) VALUES (:id, :name, :owner, :host, :started)";
 
 /// Begins the record of an earlier taking by the same owner anew.
-const RECORD_AGAIN: &str = "UPDATE {history} SET started_at = :started, ended_at = NULL, exit_code = NULL, outcome = NULL, \
-                            id = (SELECT max(max(id) + 1, :millis) FROM {history} WHERE name = :name) \
-                            WHERE name = :name AND owner = :owner RETURNING id";
+const RECORD_AGAIN: &str = "UPDATE {history} SET id = :id, started_at = :started, ended_at = NULL, exit_code = NULL, outcome = NULL \
+                            WHERE name = :name AND owner = :owner";
 
-const CLOSE: &str = "UPDATE {history} SET ended_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), exit_code = :exit_code, \
-                            outcome = :outcome \
+const CLOSE: &str = "UPDATE {history} SET ended_at = :ended, exit_code = :exit_code, outcome = :outcome \
                      WHERE name = :name AND id = {own} AND ended_at IS NULL";
 
 const DISCARD: &str = "DELETE FROM {history} WHERE name = :name AND id = {own} AND ended_at IS NULL";
@@ -45,33 +44,34 @@ const PRUNE: &str = "DELETE FROM {history} WHERE name = :name AND id <= \
 /// Removes the records of a lock. The columns that are returned tell shedlock's table from another one.
 pub(super) const FORGET: &str = "DELETE FROM {history} WHERE name = :name RETURNING id, owner, host, started_at";
 
-/// Says whether the owner may have a record of an earlier taking, whose answer was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taking {
-    First,
-    Again,
-}
-
-/// Records a taking and returns its token.
+/// Records a taking and returns its token. `again` is set if the owner may have a record of an earlier taking, whose answer
+/// was lost.
 pub(super) fn record(
     statements: &Statements<'_>,
     connection: &Connection,
     claim: &Claim,
     grant: &Grant,
-    taking: Taking,
+    again: bool,
 ) -> rusqlite::Result<Option<u64>> {
+    let newest = query(connection, &statements.fill(NEWEST), &of(claim), |row| row.get::<_, i64>(0))?;
+    // The file may be lost and created anew, and the clock may be set back, so the id is the greater of the next number
+    // and the clock.
+    let millis = i64::try_from(grant.locked_at.0).unwrap_or(i64::MAX);
+    let id = newest.first().map_or(millis, |newest| newest.saturating_add(1).max(millis));
     let values = [
-        (":millis", i64::try_from(grant.locked_at.0).unwrap_or(i64::MAX).into()),
+        (":id", id.into()),
         (":started", grant.locked_at.to_string().into()),
         (":host", Holder::of(claim.owner.as_str()).host().to_owned().into()),
     ];
-    let write = |statement| statements.rows(connection, statement, claim, &values, |row| row.get::<_, i64>(0));
-    let id = match taking {
-        Taking::First => None,
-        Taking::Again => write(RECORD_AGAIN)?,
+    let values = [&of(claim)[..], &values].concat();
+    let write = |statement| -> rusqlite::Result<bool> {
+        each(connection, &statements.fill(statement), &values, |_| Ok(()))?;
+        Ok(connection.changes() > 0)
     };
-    let id = id.map_or_else(|| write(RECORD), |id| Ok(Some(id)))?;
-    Ok(id.and_then(|id| id.try_into().ok()))
+    if !(again && write(RECORD_AGAIN)?) {
+        write(RECORD)?;
+    }
+    Ok(id.try_into().ok())
 }
 
 /// Closes or removes the record of a taking, and now and then removes the oldest runs.
@@ -80,21 +80,32 @@ pub(super) fn close(
     connection: &Connection,
     claim: &Claim,
     closing: Closing,
+    now: Timestamp,
 ) -> rusqlite::Result<()> {
+    let run = |statement, more: &[(&str, Value)]| {
+        each(connection, &statements.fill(statement), &[&of(claim)[..], more].concat(), |_| Ok(()))
+    };
     match closing {
-        Closing::Ended { verdict, exit_code } => {
-            let values =
-                [(":exit_code", exit_code.map(i64::from).into()), (":outcome", verdict.as_str().to_owned().into())];
-            statements.rows(connection, CLOSE, claim, &values, |_| Ok(()))?;
-        }
+        Closing::Ended { verdict, exit_code } => run(
+            CLOSE,
+            &[
+                (":ended", now.to_string().into()),
+                (":exit_code", exit_code.map(i64::from).into()),
+                (":outcome", verdict.as_str().to_owned().into()),
+            ],
+        )?,
         // The file has no network: a taking never arrives late, so its record can go.
-        Closing::Unused | Closing::GivenUp => _ = statements.rows(connection, DISCARD, claim, &[], |_| Ok(()))?,
+        Closing::Unused | Closing::GivenUp => run(DISCARD, &[])?,
     }
     if claim.prunes() {
         // The newest record stays, because the next token follows from it.
-        statements.rows(connection, PRUNE, claim, &[(":keep", claim.keep.max(1).into())], |_| Ok(()))?;
+        run(PRUNE, &[(":keep", claim.keep.max(1).into())])?;
     }
     Ok(())
+}
+
+fn of(claim: &Claim) -> [(&'static str, Value); 2] {
+    [(":name", claim.name.as_str().to_owned().into()), (":owner", claim.owner.as_str().to_owned().into())]
 }
 
 /// Returns true if the error means that the table is not one of shedlock's, as opposed to an error of the file.

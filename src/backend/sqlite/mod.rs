@@ -22,6 +22,7 @@ mod fold;
 mod history;
 mod mount;
 mod refusal;
+mod row;
 mod statements;
 
 use std::path::PathBuf;
@@ -36,14 +37,10 @@ use crate::lock::{Change, Claim, Closing, Removal, Wanted};
 use crate::system::Timestamp;
 use execute::Failure;
 use file::{Directory, File};
-use history::Taking;
 use statements::{Form, Statements};
 
 /// Hint for a file that is damaged or is not a SQLite database.
 const DAMAGED: &str = "check the path; if it is right, move the file away while no job runs, together with its -wal and -shm files: shedlock creates a new one";
-
-/// Number of times a taking may find the lock free and then lose it to another before it reports the file as busy.
-const RACES: usize = 100;
 
 /// A backend that keeps the locks in one SQLite file.
 pub(crate) struct Sqlite {
@@ -113,6 +110,7 @@ impl Sqlite {
         Statements {
             table: &self.table,
             boot: self.boot.as_deref(),
+            ahead_ms: self.ahead_ms,
             synchronous: self.synchronous,
             history,
             form: Form::Ours,
@@ -137,17 +135,10 @@ impl Sqlite {
 
     fn take(&self, session: &Connection, claim: &Claim, history: History) -> Result<Acquired, Failure> {
         let statements = self.statements(history);
-        for _ in 0..RACES {
-            let taking = match statements.peek(session, claim)? {
-                Ok(_) if self.asked => Taking::Again,
-                Ok(taking) => taking,
-                Err(record) => return Ok(Acquired::Held(record)),
-            };
-            if let Some(grant) = statements.acquire(session, claim, taking)? {
-                return Ok(Acquired::Granted(grant));
-            }
+        match statements.holder(session, claim)? {
+            Some(held) => Ok(held),
+            None => statements.acquire(session, claim, self.asked),
         }
-        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None).into())
     }
 
     /// Turns an error of SQLite into a message and a hint.

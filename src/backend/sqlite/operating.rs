@@ -249,6 +249,32 @@ fn a_row_that_no_taking_understands_is_held_and_can_be_freed() {
 }
 
 #[test]
+fn a_lock_that_a_trigger_does_not_let_us_write_is_not_taken() {
+    let place = Place::new();
+    let backend = &mut *place.open();
+    works(backend);
+    for event in ["UPDATE", "INSERT", "DELETE"] {
+        place.sql(&format!("CREATE TRIGGER on_{event} BEFORE {event} ON shedlock BEGIN SELECT RAISE(IGNORE); END"));
+    }
+    for name in ["works", "new"] {
+        complains(&backend.acquire(&claim(name, 2)).unwrap_err(), "did not keep the row of the lock", "trigger");
+        assert_eq!(backend.runs(&Wanted::default()).unwrap().runs.len(), 1, "nor is a run recorded");
+    }
+    let removal = Removal { name: LockName::new("works").unwrap(), seen: claim("works", 1).owner.ended() };
+    assert_eq!(backend.forget(&removal), Ok(Forgotten::InUse));
+    place.sql("DROP TRIGGER on_UPDATE");
+    assert!(is_granted(backend, &claim("works", 3)));
+}
+
+#[test]
+fn a_table_whose_names_are_no_key_is_no_table_of_locks() {
+    let place = Place::new();
+    place.sql("CREATE TABLE shedlock (name TEXT, lock_until TEXT, locked_at TEXT, locked_by TEXT)");
+    complains(&place.open().acquire(&claim("job", 1)).unwrap_err(), "is not a table of locks", "primary key");
+    assert_eq!(place.sql("SELECT count(*) FROM shedlock"), "0");
+}
+
+#[test]
 fn odd_values_in_the_history_are_listed() {
     let place = Place::new();
     works(&mut *place.open());

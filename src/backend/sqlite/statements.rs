@@ -1,84 +1,37 @@
-//! The statements of the table of locks.
+//! The statements of the tables. A taking, a renewal or a release reads the row, decides in [`row`](super::row) and writes the
+//! row, all in one transaction; the clocks are read inside it, so after any wait for the write lock. Every run compiles the
+//! statements that it uses, which is the greatest part of its own work: so they are short, and keep one text.
 
 use std::time::Duration;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row};
+use rusqlite::Connection;
 
-use super::super::sql::{History, Take};
-use super::execute::{Failure, atomically, cells, each, json, modifier, query, time};
-use super::history::{self, Taking};
-use crate::backend::{Forgotten, Kept};
-use crate::lock::{Change, Claim, Closing, Grant, LockState, Purpose, Removal, Wanted};
+use super::super::sql::{self, Cell, History, Take};
+use super::connect::boot_ms;
+use super::execute::{Failure, atomically, cell, cells, each, json, query, time};
+use super::history;
+use super::row::{Boot, Now, Row};
+use crate::backend::{Acquired, BackendError, Forgotten, Kept};
+use crate::lock::{Change, Claim, Closing, Grant, Purpose, Removal, Wanted};
+use crate::system::Timestamp;
 
-/// `{ours}`: true if the row's boot columns belong to its current taking. They do not after a Java application or a
-/// person, unaware of them, has changed the row.
-const OURS: &str = "(boot_for IS locked_by || ' ' || lock_until AND boot_id IS NOT NULL AND :boot IS NOT NULL)";
+/// `{columns}`: what a [`Row`] is read from.
+const COLUMNS: &str = "locked_by, locked_at, lock_until, boot_id, boot_until, boot_for";
+const COLUMNS_OF_JAVA: &str = "locked_by, locked_at, lock_until, NULL, NULL, NULL";
 
-/// `{held}`: true if this row's lock is held. If the boot columns do not apply, the wall clock decides. A released
-/// lock stays free whatever the clock is set to. Nearly every statement contains this expression, and every run
-/// compiles each part of it: keep it short.
-const HELD: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until > boot_ms() \
-                    ELSE {held_by_wall_clock} AND NOT ({ours} AND (boot_until <= 0 OR {before_boot})) END";
+const READ: &str = "SELECT {columns} FROM {table} WHERE name = :name";
 
-/// `{before_boot}`: true if the lock was taken before this host started. Another boot id alone does not prove that,
-/// because containers of one kernel may have their own. The minute allows for a clock that was set right after the
-/// start.
-const BEFORE_BOOT: &str =
-    "locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', (boot_ms() / -1000.0) || ' seconds', '-1 minute')";
+/// `{boot}`: the columns that are written too if the table has them.
+const WRITE: &str =
+    "UPDATE {table} SET locked_by = :owner, locked_at = :since, lock_until = :until{boot} WHERE name = :name";
+const BOOT: &str = ", boot_id = :boot, boot_until = :boot_until, boot_for = :boot_for";
 
-/// `{held_by_wall_clock}`: true if the lock is held by the wall clock. A lock kept after its job, with its taking in
-/// the future, was taken before the clock was set back, and its end may be a year away: it counts as free. That is
-/// safe, because all its users share this clock and no job runs under it. The minute allows for small corrections.
-const HELD_BY_WALL_CLOCK: &str = "(lock_until > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') AND NOT (locked_by LIKE '%:ended' \
-                                   AND locked_at > strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '+1 minute')))";
+/// Fails on a table whose names are no key. The conflict never happens.
+const INSERT: &str = "INSERT INTO {table} (name, locked_by, locked_at, lock_until, boot_id, boot_until, boot_for) \
+                      VALUES (:name, :owner, :since, :until, :boot, :boot_until, :boot_for) ON CONFLICT (name) DO NOTHING";
 
-/// `{left}`: the milliseconds left, if the lock is held.
-const LEFT: &str = "CASE WHEN {ours} AND boot_id = :boot THEN boot_until - boot_ms() ELSE {left_by_wall_clock} END";
-const LEFT_BY_WALL_CLOCK: &str = "CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER)";
-
-/// Reads before any write: a skip then neither waits for the write lock nor makes another process wait.
-const PEEK: &str = "SELECT {held}, locked_by, locked_at, lock_until, {left} FROM {table} WHERE name = :name";
-
-/// Takes the lock. The clocks are read inside the statement, so after any wait for the write lock. `:alive_in` is the
-/// boot that the taking ends with; it is null for a pause, which goes by the wall clock and outlives a reboot.
-const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by, boot_id, boot_until, boot_for) \
-                       VALUES (:name, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease), strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), \
-                               :owner, :alive_in, boot_ms() + :lease_ms, \
-                               :owner || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
-                       ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, \
-                               locked_by = excluded.locked_by, boot_id = excluded.boot_id, \
-                               boot_until = excluded.boot_until, boot_for = excluded.boot_for \
-                       WHERE locked_by = :owner OR NOT {held} \
-                       RETURNING locked_at, lock_until";
-
-const RENEW: &str = "UPDATE {table} SET lock_until = max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)), \
-                            boot_id = :boot, boot_until = max(boot_until, boot_ms() + :lease_ms), \
-                            boot_for = :owner || ' ' || max(lock_until, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :lease)) \
-                     WHERE name = :name AND locked_by = :owner AND {held}";
-
-/// `{rest}`: the end of a lock that is released now and stays held. At most `:hold` from now, because the clock may
-/// have been set back after the taking.
-const REST: &str =
-    "min(strftime('%Y-%m-%dT%H:%M:%fZ', locked_at, :hold), strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :hold))";
-
-/// Releases the lock. A repeated release finds its own mark and changes nothing. If the lock is to be free, the boot
-/// columns keep saying so: a clock that is set back later must not make it look held again.
-const RELEASE: &str = "UPDATE {table} SET locked_by = :ended, \
-                              boot_id = CASE WHEN locked_by = :ended THEN boot_id \
-                                             WHEN {rest} > strftime('%Y-%m-%dT%H:%M:%fZ', 'now') THEN NULL ELSE :boot END, \
-                              boot_until = CASE WHEN locked_by = :ended THEN boot_until ELSE 0 END, \
-                              boot_for = CASE WHEN locked_by = :ended THEN boot_for \
-                                              ELSE :ended || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
-                              lock_until = CASE WHEN locked_by = :ended THEN lock_until \
-                                           ELSE max(strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), {rest}) END \
-                       WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})";
-
-/// `{odd}`: true if the row's times are malformed; a taking reports them as an error and does not get the lock.
-const ODD: &str = "(strftime('%Y-%m-%dT%H:%M:%fZ', lock_until) IS NOT coalesce(lock_until, '') \
-                    OR strftime('%Y-%m-%dT%H:%M:%fZ', locked_at) IS NOT coalesce(locked_at, ''))";
-
-const LIST: &str = "SELECT name, locked_by, locked_at, lock_until, {held} OR {odd}, 1000 * ({left}) FROM {table} \
+/// The last column is the milliseconds left by a time in another form.
+const LIST: &str = "SELECT {columns}, name, CAST((julianday(lock_until) - julianday('now')) * 86400000 AS INTEGER) FROM {table} \
                     WHERE :names IS NULL OR name IN (SELECT value FROM json_each(:names))";
 
 /// `{runs}`: all runs, or those of [`OF_EACH`].
@@ -92,23 +45,7 @@ const OF_EACH: &str = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY
                         FROM {history} WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
                              AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since)) WHERE place <= :of_each)";
 
-/// Changes the owner and the end. A repeated change finds its own owner and does the same again. A lock that is held
-/// from now on has no boot, and one that is free is marked as a release marks it. A row with malformed times is
-/// repaired.
-const CHANGE: &str = "UPDATE {table} SET locked_by = :to, \
-                             locked_at = CASE WHEN locked_by = :to AND NOT {odd} THEN locked_at \
-                                              ELSE strftime('%Y-%m-%dT%H:%M:%fZ', 'now') END, \
-                             lock_until = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left){boot} \
-                      WHERE name = :name AND locked_by IN (:from, :to) AND ({held} OR {odd})";
-
-/// `{boot}`: the columns that a change also writes if the table has them.
-const CHANGE_BOOT: &str = ", boot_id = CASE WHEN :left_ms > 0 THEN NULL ELSE :boot END, boot_until = 0, \
-                             boot_for = :to || ' ' || strftime('%Y-%m-%dT%H:%M:%fZ', 'now', :left)";
-
-/// Deletes a free lock. A row with malformed times counts as held.
-const FORGET: &str =
-    "DELETE FROM {table} WHERE name = :name AND coalesce(locked_by, '') = :seen AND NOT ({held} OR {odd}) RETURNING 1";
-const STAYS: &str = "SELECT 1 FROM {table} WHERE name = :name";
+const FORGET: &str = "DELETE FROM {table} WHERE name = :name";
 
 pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, lock_until TEXT NOT NULL, \
                       locked_at TEXT NOT NULL, locked_by VARCHAR(255) NOT NULL, boot_id TEXT, boot_until INTEGER, boot_for TEXT) \
@@ -117,13 +54,12 @@ pub(super) const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHA
 /// A change or a removal by a person must survive a power cut.
 pub(super) const SYNCHRONOUS_FULL: &str = "PRAGMA synchronous = FULL";
 
-/// Bytes of a usual statement once it is filled.
-const USUAL_LENGTH: usize = 2048;
-
-/// The statements on one table during one boot of the host.
+/// The statements on the tables, during one boot of the host.
 pub(super) struct Statements<'a> {
     pub(super) table: &'a str,
     pub(super) boot: Option<&'a str>,
+    /// Milliseconds by which this process's boot clock is ahead of the host's.
+    pub(super) ahead_ms: i64,
     /// Durability of a write; it is set before each write, because a skip does not write.
     pub(super) synchronous: &'static str,
     /// Decides whether takings are recorded in the history.
@@ -142,88 +78,119 @@ pub(super) enum Form {
 impl Statements<'_> {
     /// Replaces the words in braces.
     pub(super) fn fill(&self, statement: &str) -> String {
-        let mut text = String::with_capacity(USUAL_LENGTH);
+        let mut text = String::with_capacity(256);
         self.fill_into(&mut text, statement);
         text
     }
 
-    /// Works in one pass, because every statement of a run goes through it.
     fn fill_into(&self, text: &mut String, statement: &str) {
-        let mut words = statement.split(['{', '}']);
-        while let Some(plain) = words.next() {
+        let mut rest = statement;
+        while let Some((plain, from)) = rest.split_once('{') {
+            let (word, after) = from.split_once('}').unwrap_or((from, ""));
             text.push_str(plain);
-            let Some(word) = words.next() else { return };
             match (word, self.form) {
-                ("held", Form::Ours) => self.fill_into(text, HELD),
-                ("held" | "held_by_wall_clock", _) => self.fill_into(text, HELD_BY_WALL_CLOCK),
-                ("left", Form::Ours) => self.fill_into(text, LEFT),
-                ("left" | "left_by_wall_clock", _) => self.fill_into(text, LEFT_BY_WALL_CLOCK),
-                ("before_boot", _) => self.fill_into(text, BEFORE_BOOT),
-                ("ours", _) => self.fill_into(text, OURS),
-                ("odd", _) => self.fill_into(text, ODD),
-                ("boot", Form::Ours) => self.fill_into(text, CHANGE_BOOT),
-                ("boot", Form::Javas) => {}
-                ("rest", _) => self.fill_into(text, REST),
                 ("table", _) => text.extend(["\"", self.table, "\""]),
-                ("own", _) => self.fill_into(text, history::OWN),
                 ("history", _) => text.extend(["\"", self.table, "_history\""]),
+                ("columns", Form::Ours) => text.push_str(COLUMNS),
+                ("columns", Form::Javas) => text.push_str(COLUMNS_OF_JAVA),
+                ("boot", Form::Ours) => text.push_str(BOOT),
+                ("boot", Form::Javas) => {}
+                ("own", _) => self.fill_into(text, history::OWN),
                 (other, _) => text.extend(["{", other, "}"]),
+            }
+            rest = after;
+        }
+        text.push_str(rest);
+    }
+
+    fn now(&self) -> Now<'_> {
+        Now { wall: Timestamp::now(), boot: self.boot, boot_ms: boot_ms() - self.ahead_ms }
+    }
+
+    fn read(&self, connection: &Connection, name: &str) -> rusqlite::Result<Option<Row>> {
+        let rows = query(connection, &self.fill(READ), &[(":name", name.to_owned().into())], row)?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Reads a row with times of shedlock's form.
+    fn read_well_formed(&self, connection: &Connection, claim: &Claim) -> Result<Option<Row>, Failure> {
+        let row = self.read(connection, claim.name.as_str())?;
+        let odd = row.as_ref().and_then(|row| row.since.as_ref().err().or(row.until.as_ref().err()));
+        match odd {
+            None => Ok(row),
+            Some(text) => {
+                let why =
+                    format!("the lock's row has the time `{text}`, which is not of the form 2026-01-31T18:00:00.000Z");
+                Err(BackendError::permanent(why).into())
             }
         }
     }
 
-    /// Returns the other owner that holds the lock, or else which taking it would be.
-    pub(super) fn peek(&self, connection: &Connection, claim: &Claim) -> rusqlite::Result<Result<Taking, LockState>> {
-        let found = self.rows(connection, PEEK, claim, &[], |row| {
-            let left: Option<i64> = row.get(4)?;
-            let record = LockState {
-                owner: row.get(1)?,
-                since: Some(time(row, 2)?),
-                until: Some(time(row, 3)?),
-                left: Duration::from_millis(left.unwrap_or_default().try_into().unwrap_or_default()),
-            };
-            Ok((row.get::<_, bool>(0)?, record))
-        })?;
-        Ok(match found {
-            Some((_, record)) if record.owner == claim.owner.as_str() => Ok(Taking::Again),
-            Some((true, record)) => Err(record),
-            _ => Ok(Taking::First),
-        })
+    fn write(&self, connection: &Connection, statement: &str, name: &str, row: &Row) -> Result<(), Failure> {
+        let stored = |time: &Result<Timestamp, String>| time.as_ref().map_or_else(Clone::clone, ToString::to_string);
+        let until = stored(&row.until);
+        let (id, until_ms) = row.boot.as_ref().map(|boot| (boot.id.clone(), boot.until_ms)).unzip();
+        let boot_for = row.boot.as_ref().map(|_| taking(&row.owner, &until));
+        let values = [
+            (":name", name.to_owned().into()),
+            (":owner", row.owner.clone().into()),
+            (":since", stored(&row.since).into()),
+            (":until", until.into()),
+            (":boot", id.into()),
+            (":boot_until", until_ms.into()),
+            (":boot_for", boot_for.into()),
+        ];
+        each(connection, &self.fill(statement), &values, |_| Ok(()))?;
+        if connection.changes() == 0 {
+            let error = BackendError::permanent(format!("the table {} did not keep the row of the lock", self.table));
+            return Err(error.hint("a trigger on the table may prevent it; remove the trigger").into());
+        }
+        Ok(())
     }
 
-    /// Takes the lock and records the run; returns `None` if another process was faster.
-    pub(super) fn acquire(
-        &self,
-        connection: &Connection,
-        claim: &Claim,
-        taking: Taking,
-    ) -> Result<Option<Grant>, Failure> {
-        let (lease, lease_ms) = modifier(claim.lease);
+    /// Returns who else holds the lock, without waiting for a writer and without making one wait.
+    pub(super) fn holder(&self, connection: &Connection, claim: &Claim) -> Result<Option<Acquired>, Failure> {
+        let row = self.read_well_formed(connection, claim)?;
+        let now = self.now();
+        Ok(row.filter(|row| is_of_another(row, claim, now)).map(|row| Acquired::Held(row.state(now))))
+    }
+
+    /// Takes the lock and records the run. `asked` is set if an earlier taking by this owner may have left a record.
+    pub(super) fn acquire(&self, connection: &Connection, claim: &Claim, asked: bool) -> Result<Acquired, Failure> {
         let is_pause = claim.purpose == Purpose::Pause;
-        let (boot, synchronous) = if is_pause { (None, SYNCHRONOUS_FULL) } else { (self.boot, self.synchronous) };
-        let boot = boot.map(str::to_owned);
-        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into()), (":alive_in", boot.into())];
-        atomically(connection, synchronous, || {
-            let granted = self.rows(connection, ACQUIRE, claim, &values, |row| {
-                Ok(Grant { locked_at: time(row, 0)?, until: time(row, 1)?, token: None })
-            })?;
-            let Some(grant) = granted.filter(|_| self.history == History::With && !is_pause) else {
-                return Ok(granted);
+        atomically(connection, if is_pause { SYNCHRONOUS_FULL } else { self.synchronous }, || {
+            let found = self.read_well_formed(connection, claim)?;
+            let now = self.now();
+            let (statement, again) = match found {
+                Some(row) if is_of_another(&row, claim, now) => return Ok(Acquired::Held(row.state(now))),
+                Some(row) => (WRITE, asked || row.owner == claim.owner.as_str()),
+                None => (INSERT, asked),
             };
-            let token = history::record(self, connection, claim, &grant, taking).map_err(Failure::History)?;
-            Ok(Some(Grant { token, ..grant }))
+            // A pause goes by the wall clock, and outlives a reboot.
+            let row = Row::taken(claim.owner.as_str(), claim.lease, now, !is_pause);
+            self.write(connection, statement, claim.name.as_str(), &row)?;
+            let mut grant = Grant { locked_at: now.wall, until: row.until.unwrap_or_default(), token: None };
+            if self.history == History::With && !is_pause {
+                grant.token = history::record(self, connection, claim, &grant, again).map_err(Failure::History)?;
+            }
+            Ok(Acquired::Granted(grant))
         })
     }
 
     pub(super) fn renew(&self, connection: &Connection, claim: &Claim) -> Result<Kept, Failure> {
-        connection.execute_batch(self.synchronous)?;
-        let (lease, lease_ms) = modifier(claim.lease);
-        let values = [(":lease", lease.into()), (":lease_ms", lease_ms.into())];
-        self.rows(connection, RENEW, claim, &values, |_| Ok(()))?;
-        Ok(kept(connection.changes()))
+        atomically(connection, self.synchronous, || {
+            let row = self.read_well_formed(connection, claim)?;
+            let now = self.now();
+            let Some(row) = row.filter(|row| row.owner == claim.owner.as_str() && row.is_held(now)) else {
+                return Ok(Kept::Lost);
+            };
+            self.write(connection, WRITE, claim.name.as_str(), &row.renewed(claim.lease, now))?;
+            Ok(Kept::Kept)
+        })
     }
 
-    /// Releases the lock, and closes its record even if the lock was lost.
+    /// Releases the lock, and closes its record even if the lock was lost. A repeated release finds its own mark and
+    /// changes nothing.
     pub(super) fn release(
         &self,
         connection: &Connection,
@@ -231,57 +198,81 @@ impl Statements<'_> {
         hold: Duration,
         closing: Closing,
     ) -> Result<Kept, Failure> {
-        let (hold, _) = modifier(hold);
-        let values = [(":hold", hold.into()), (":ended", claim.owner.ended().into())];
+        let ended = claim.owner.ended();
         atomically(connection, self.synchronous, || {
-            self.rows(connection, RELEASE, claim, &values, |_| Ok(()))?;
-            let kept = kept(connection.changes());
+            let row = self.read_well_formed(connection, claim)?;
+            let now = self.now();
+            let kept = match row {
+                Some(row) if row.owner == ended => Kept::Kept,
+                Some(row) if row.owner == claim.owner.as_str() && row.is_held(now) => {
+                    self.write(connection, WRITE, claim.name.as_str(), &row.released(ended, hold, now))?;
+                    Kept::Kept
+                }
+                _ => Kept::Lost,
+            };
             if self.history == History::With {
-                history::close(self, connection, claim, closing).map_err(Failure::History)?;
+                history::close(self, connection, claim, closing, now.wall).map_err(Failure::History)?;
             }
             Ok(kept)
         })
     }
 
+    /// Changes the owner and the end. A repeated change finds its own owner and does the same again.
     pub(super) fn change(&self, connection: &Connection, change: &Change) -> Result<Kept, Failure> {
-        let (left, left_ms) = modifier(change.left);
-        let values: [(&str, Value); 6] = [
-            (":name", change.name.as_str().to_owned().into()),
-            (":from", change.from.clone().into()),
-            (":to", change.to.clone().into()),
-            (":left", left.into()),
-            (":left_ms", left_ms.into()),
-            (":boot", self.boot.map(str::to_owned).into()),
-        ];
-        connection.execute_batch(SYNCHRONOUS_FULL)?;
-        query(connection, &self.fill(CHANGE), &values, |_| Ok(()))?;
-        Ok(kept(connection.changes()))
+        let name = change.name.as_str();
+        atomically(connection, SYNCHRONOUS_FULL, || {
+            let row = self.read(connection, name)?;
+            let now = self.now();
+            let of_the_change = |row: &Row| [&change.from, &change.to].contains(&&row.owner);
+            let Some(row) = row.filter(|row| of_the_change(row) && row.is_held(now)) else { return Ok(Kept::Lost) };
+            self.write(connection, WRITE, name, &row.changed(&change.to, change.left, now))?;
+            Ok(Kept::Kept)
+        })
     }
 
     /// Removes the lock if it is free and the last owner is the one seen, and its records if no row stays.
     pub(super) fn forget(&self, connection: &Connection, removal: &Removal) -> Result<Forgotten, Failure> {
-        let values: [(&str, Value); 3] = [
-            (":name", removal.name.as_str().to_owned().into()),
-            (":seen", removal.seen.clone().into()),
-            (":boot", self.boot.map(str::to_owned).into()),
-        ];
-        let count = |statement| query(connection, &self.fill(statement), &values, |_| Ok(())).map(|rows| rows.len());
+        let name = [(":name", removal.name.as_str().to_owned().into())];
+        let delete = |statement| query(connection, &self.fill(statement), &name, |_| Ok(())).map(|rows| rows.len());
         atomically(connection, SYNCHRONOUS_FULL, || {
-            let lock = count(FORGET)? > 0;
-            if !lock && count(STAYS)? > 0 {
+            let found = self.read(connection, removal.name.as_str())?;
+            let now = self.now();
+            if found.as_ref().is_some_and(|row| row.owner != removal.seen || row.is_held(now)) {
                 return Ok(Forgotten::InUse);
             }
+            if found.is_some() {
+                delete(FORGET)?;
+                if connection.changes() == 0 {
+                    return Ok(Forgotten::InUse);
+                }
+            }
+            // The next token is a time in milliseconds, and has to be later than those that are removed.
+            std::thread::sleep(Duration::from_millis(1));
             let runs = match self.history {
-                History::With => count(history::FORGET).map_err(Failure::History)?,
+                History::With => delete(history::FORGET).map_err(Failure::History)?,
                 History::Without => 0,
             };
-            Ok(Forgotten::Gone { lock, runs: runs as u64 })
+            Ok(Forgotten::Gone { lock: found.is_some(), runs: runs as u64 })
         })
     }
 
     pub(super) fn list(&self, connection: &Connection, names: &[&str], take: Take<'_>) -> Result<(), Failure> {
-        let values = [(":names", json(names)), (":boot", self.boot.map(str::to_owned).into())];
-        Ok(each(connection, &self.fill(LIST), &values, |row| cells(row, [2, 3]).map(|row| take(&row)))?)
+        let now = self.now();
+        Ok(each(connection, &self.fill(LIST), &[(":names", json(names))], |cells| {
+            let [name, left_of_odd] = [cell(cells, 6)?, cell(cells, 7)?];
+            let row = row(cells)?;
+            let left = if row.is_odd() { left_of_odd } else { row.left_ms(now).map_or(Cell::Nothing, Cell::Number) };
+            let micros = match left {
+                Cell::Number(millis) => Cell::Number(millis.saturating_mul(1000)),
+                other => other,
+            };
+            let held = Cell::Number(row.is_held(now).into());
+            let times =
+                [row.since, row.until].map(|time| time.map_or(Cell::Nothing, |time| Cell::Text(time.to_string())));
+            let [since, until] = times;
+            take(&sql::Row(vec![name, Cell::Text(row.owner), since, until, held, micros]));
+            Ok(())
+        })?)
     }
 
     pub(super) fn runs(&self, connection: &Connection, wanted: &Wanted, take: Take<'_>) -> rusqlite::Result<()> {
@@ -296,26 +287,26 @@ impl Statements<'_> {
             cells(row, [4, 5]).map(|row| take(&row))
         })
     }
-
-    /// Runs a statement for a claim and returns its first row.
-    pub(super) fn rows<T>(
-        &self,
-        connection: &Connection,
-        statement: &str,
-        claim: &Claim,
-        more: &[(&str, Value)],
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Option<T>> {
-        let common: [(&str, Value); 3] = [
-            (":name", claim.name.as_str().to_owned().into()),
-            (":owner", claim.owner.as_str().to_owned().into()),
-            (":boot", self.boot.map(str::to_owned).into()),
-        ];
-        let rows = query(connection, &self.fill(statement), &[&common, more].concat(), read)?;
-        Ok(rows.into_iter().next())
-    }
 }
 
-fn kept(changed: u64) -> Kept {
-    Kept::if_so(changed > 0)
+fn is_of_another(row: &Row, claim: &Claim, now: Now<'_>) -> bool {
+    row.owner != claim.owner.as_str() && row.is_held(now)
+}
+
+/// Returns the name of a taking by which the boot columns know whether they belong to it.
+fn taking(owner: &str, until: &str) -> String {
+    format!("{owner} {until}")
+}
+
+/// Reads a row of `{columns}`.
+fn row(cells: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let text = |column| cell(cells, column).map(|cell| sql::Row(vec![cell]).word(0));
+    let (owner, stored_until) = (text(0)?, text(2)?);
+    let boot = match (cell(cells, 3)?, cell(cells, 4)?, cell(cells, 5)?) {
+        (Cell::Text(id), Cell::Number(until_ms), Cell::Text(of)) if of == taking(&owner, &stored_until) => {
+            Some(Boot { id, until_ms })
+        }
+        _ => None,
+    };
+    Ok(Row { owner, since: time(text(1)?), until: time(stored_until), boot })
 }

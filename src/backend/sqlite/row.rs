@@ -1,0 +1,234 @@
+//! A row of the table of locks: whether its lock is held, and what each operation makes of it. Nothing here asks SQLite.
+
+use std::time::Duration;
+
+use crate::lock::{LockState, Owner};
+use crate::system::Timestamp;
+
+/// The clocks at one moment, and the boot that one of them counts from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now<'a> {
+    pub(super) wall: Timestamp,
+    /// The id of the host's current boot, if the system has one.
+    pub(super) boot: Option<&'a str>,
+    /// Milliseconds since this boot, on the host's clock.
+    pub(super) boot_ms: i64,
+}
+
+impl Now<'_> {
+    /// Returns the wall clock's time after a duration, which is rounded up to milliseconds.
+    fn after(self, duration: Duration) -> Timestamp {
+        later(self.wall, duration)
+    }
+}
+
+/// A row. It is written as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pub(super) owner: String,
+    /// The stored value, if it is not a time of shedlock's form.
+    pub(super) since: Result<Timestamp, String>,
+    pub(super) until: Result<Timestamp, String>,
+    /// The columns that shedlock adds, if they belong to the current taking. They do not after a Java application or a
+    /// person, unaware of them, has changed the row.
+    pub(super) boot: Option<Boot>,
+}
+
+/// The boot of the host that a taking ends with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Boot {
+    pub(super) id: String,
+    /// The end of the lock in milliseconds since that boot. Zero if it was released: it then stays free whatever the
+    /// clock is set to.
+    pub(super) until_ms: i64,
+}
+
+impl Row {
+    /// Returns the row of a lock that is taken now.
+    pub(super) fn taken(owner: &str, lease: Duration, now: Now<'_>, ends_with_boot: bool) -> Self {
+        let boot = now.boot.filter(|_| ends_with_boot);
+        Self {
+            owner: owner.to_owned(),
+            since: Ok(now.wall),
+            until: Ok(now.after(lease)),
+            boot: boot.map(|id| Boot { id: id.to_owned(), until_ms: end_ms(lease, now) }),
+        }
+    }
+
+    /// Returns the row with a later end. Never shortens the lock.
+    pub(super) fn renewed(self, lease: Duration, now: Now<'_>) -> Self {
+        let until = self.until.map(|until| until.max(now.after(lease)));
+        let until_ms = self.boot.map_or(i64::MIN, |boot| boot.until_ms).max(end_ms(lease, now));
+        Self { until, boot: now.boot.map(|id| Boot { id: id.to_owned(), until_ms }), ..self }
+    }
+
+    /// Returns the row of a lock that is released now, and stays held until `hold` after its taking: at most `hold` from
+    /// now, because the clock may have been set back since.
+    pub(super) fn released(self, ended: String, hold: Duration, now: Now<'_>) -> Self {
+        let rest = self.since.as_ref().map_or(now.wall, |since| later(*since, hold)).min(now.after(hold));
+        let until = rest.max(now.wall);
+        Self { owner: ended, until: Ok(until), boot: freed(until, now), ..self }
+    }
+
+    /// Returns the row with another owner and end. A row with malformed times is repaired.
+    pub(super) fn changed(self, to: &str, left: Duration, now: Now<'_>) -> Self {
+        let since = if self.owner == to && !self.is_odd() { self.since } else { Ok(now.wall) };
+        let until = now.after(left);
+        Self { owner: to.to_owned(), since, until: Ok(until), boot: freed(until, now) }
+    }
+
+    /// Returns true if the times are malformed; a taking then reports them as an error and does not get the lock.
+    pub(super) fn is_odd(&self) -> bool {
+        self.since.is_err() || self.until.is_err()
+    }
+
+    /// Returns true if the lock is held. A row with malformed times counts as held.
+    pub(super) fn is_held(&self, now: Now<'_>) -> bool {
+        let (Ok(since), Ok(until)) = (&self.since, &self.until) else { return true };
+        match (&self.boot, now.boot) {
+            (Some(boot), Some(current)) if boot.id == current => boot.until_ms > now.boot_ms,
+            (Some(boot), Some(_)) if boot.until_ms <= 0 || is_before_boot(*since, now) => false,
+            _ => *until > now.wall && !self.is_of_a_future(*since, now),
+        }
+    }
+
+    /// Returns true if the lock is kept after its job although its taking is in the future. It was taken before the clock
+    /// was set back, and its end may be a year away: it counts as free. That is safe, because all its users share this
+    /// clock and no job runs under it. The minute allows for small corrections.
+    fn is_of_a_future(&self, since: Timestamp, now: Now<'_>) -> bool {
+        since > now.wall + MINUTE && self.owner.ends_with(Owner::ENDED)
+    }
+
+    /// Returns the milliseconds left, if the lock is held and its end is a time.
+    pub(super) fn left_ms(&self, now: Now<'_>) -> Option<i64> {
+        let until = self.until.as_ref().ok()?;
+        Some(match &self.boot {
+            Some(boot) if now.boot == Some(&boot.id) => boot.until_ms - now.boot_ms,
+            _ => signed(until.0) - signed(now.wall.0),
+        })
+    }
+
+    /// Returns what another process is told of a held lock.
+    pub(super) fn state(self, now: Now<'_>) -> LockState {
+        let left = self.left_ms(now).and_then(|left| left.try_into().ok()).unwrap_or_default();
+        LockState {
+            owner: self.owner,
+            since: self.since.ok(),
+            until: self.until.ok(),
+            left: Duration::from_millis(left),
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Returns true if a lock was taken before this host started. Another boot id alone does not prove that, because
+/// containers of one kernel may have their own. The minute allows for a clock that was set right after the start.
+fn is_before_boot(since: Timestamp, now: Now<'_>) -> bool {
+    signed(since.0) < signed(now.wall.0) - now.boot_ms - 60_000
+}
+
+/// Returns the boot columns of a lock that no job holds any more. The wall clock decides while it stays held.
+fn freed(until: Timestamp, now: Now<'_>) -> Option<Boot> {
+    let boot = now.boot.filter(|_| until <= now.wall);
+    boot.map(|id| Boot { id: id.to_owned(), until_ms: 0 })
+}
+
+/// Returns when a lease ends. The clock was read in whole milliseconds, rounded down, and a lease is never shorter.
+fn end_ms(lease: Duration, now: Now<'_>) -> i64 {
+    now.boot_ms.saturating_add(signed(millis(lease))).saturating_add(1)
+}
+
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(time.0.saturating_add(millis(by)))
+}
+
+/// Returns a duration in milliseconds, rounded up.
+fn millis(duration: Duration) -> u64 {
+    duration.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX)
+}
+
+fn signed(millis: u64) -> i64 {
+    millis.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 1_800_000_000_000;
+    const UP: i64 = 86_400_000;
+
+    fn now(wall: u64, boot: &str, boot_ms: i64) -> Now<'_> {
+        Now { wall: Timestamp(wall), boot: Some(boot), boot_ms }
+    }
+
+    fn here() -> Now<'static> {
+        now(AT, "here", UP)
+    }
+
+    fn taken() -> Row {
+        Row::taken("host:1", MINUTE, here(), true)
+    }
+
+    #[test]
+    fn a_running_job_s_lock_goes_by_the_boot_clock_alone() {
+        for wall in [0, AT - 3_600_000, AT, AT + 3_600_000] {
+            assert!(taken().is_held(now(wall, "here", UP + 60_000)));
+            assert!(!taken().is_held(now(wall, "here", UP + 60_001)));
+        }
+        assert_eq!(taken().left_ms(now(0, "here", UP + 20_001)), Some(40_000));
+    }
+
+    #[test]
+    fn another_boot_id_frees_a_lock_only_if_it_was_taken_before_the_boot() {
+        // A container of the same kernel has another id.
+        assert!(taken().is_held(now(AT + 59_999, "there", UP)));
+        assert!(!taken().is_held(now(AT + 60_000, "there", UP)));
+        // The host has started again.
+        assert!(taken().is_held(now(AT + 59_000, "there", 1_000)), "within the minute for a clock that is set then");
+        let long = Row::taken("host:1", MINUTE * 60, here(), true);
+        assert!(!long.is_held(now(AT + 120_000, "there", 1_000)));
+        let pause = Row::taken("ada", MINUTE * 60, here(), false);
+        assert!(pause.is_held(now(AT + 120_000, "there", 1_000)));
+    }
+
+    #[test]
+    fn what_is_kept_after_a_job_is_free_once_the_clock_was_set_back_before_it() {
+        let kept = taken().released("host:1:ended".to_owned(), MINUTE * 60, here());
+        assert_eq!((kept.boot.clone(), kept.left_ms(here())), (None, Some(3_600_000)));
+        assert!(kept.is_held(now(AT - 60_000, "here", UP)));
+        assert!(!kept.is_held(now(AT - 60_001, "here", UP)));
+        assert!(Row { owner: "java".to_owned(), ..kept }.is_held(now(AT - 60_001, "here", UP)), "a job may run");
+    }
+
+    #[test]
+    fn a_release_keeps_the_lock_at_most_for_its_time_from_now() {
+        let until = |wall| taken().released(String::new(), MINUTE, now(wall, "here", UP)).until;
+        assert_eq!(until(AT + 10_000), Ok(Timestamp(AT + 60_000)));
+        assert_eq!(until(AT + 90_000), Ok(Timestamp(AT + 90_000)));
+        assert_eq!(until(AT - 10_000), Ok(Timestamp(AT + 50_000)), "the clock was set back");
+        // What is freed stays free whatever the clock is set to.
+        let free = taken().released(String::new(), Duration::ZERO, here());
+        assert!(!free.is_held(now(0, "here", UP)) && !free.is_held(now(0, "there", 0)));
+    }
+
+    #[test]
+    fn a_renewal_never_shortens_a_lock() {
+        let sooner = taken().renewed(Duration::from_secs(1), now(AT, "here", UP + 1000));
+        assert_eq!(sooner, taken());
+        let later = taken().renewed(MINUTE, now(AT - 500, "here", UP + 1000));
+        assert_eq!(later.until, taken().until, "the clock was set back");
+        assert_eq!(later.boot.map(|boot| boot.until_ms), Some(UP + 61_001));
+        // Columns of another taking do not count.
+        let changed = Row { boot: None, ..taken() }.renewed(MINUTE, here());
+        assert_eq!(changed.boot, taken().boot);
+    }
+
+    #[test]
+    fn a_part_of_a_millisecond_counts_as_a_whole_one() {
+        let row = Row::taken("host:1", Duration::from_micros(1001), here(), true);
+        assert_eq!(row.until, Ok(Timestamp(AT + 2)));
+        assert!(row.is_held(now(AT, "here", UP + 2)));
+    }
+}
