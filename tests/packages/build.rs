@@ -1,19 +1,23 @@
-//! packaging/build itself, where something is missing: its compilers and installers are made up, and note what they are asked
-//! for.
+//! packaging/build itself, where something is missing, and that who runs it and where leaves no trace in a package: its
+//! compilers and installers are made up, and note what they are asked for.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::made::ARCH;
+use super::made::{ARCH, VERSION};
 use super::recipes::copy;
+use super::stage::names_in;
 use super::support::process::write_script;
 use super::support::{Finished, Place, finish};
 
 /// The programs of this machine that it finds.
 const PROGRAMS: &str =
     "bash cat chmod cp dirname env flock git grep mkdir mv objcopy readelf rm sed sh stat tail touch uname";
+
+/// What it needs for packages beside them.
+const PACKERS: &str = "awk date dpkg-deb find gzip install md5sum rpmbuild sort tar xargs";
 
 /// They are in `$SCENE/bin`; what they can fetch has a file of its name in `$SCENE/offers`.
 const RUSTC: &str = "#!/bin/sh\n[ \"$*\" = '--print sysroot' ] && echo \"$SCENE/sysroot\"\n";
@@ -56,30 +60,69 @@ impl Machine {
         for name in names {
             fs::write(place.path("offers").join(name), "").unwrap();
         }
-        for program in PROGRAMS.split(' ') {
-            let found = ["/usr/bin", "/bin"].map(|directory| Path::new(directory).join(program));
-            let found = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program} is missing"));
-            symlink(found, place.path("bin").join(program)).unwrap();
-        }
         let scripts = [("rustc", RUSTC), ("rustup", RUSTUP), ("apt-get", APT_GET), ("sudo", SUDO), ("cargo", CARGO)];
         for (name, text) in scripts.into_iter().chain([("true", "#!/bin/sh\n"), ("id", "#!/bin/sh\necho 0\n")]) {
             write_script(&place, &format!("bin/{name}"), text);
         }
         fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("built")).unwrap();
-        Self { place }
+        let machine = Self { place };
+        machine.has(PROGRAMS);
+        machine
+    }
+
+    /// One that can build for another machine as well, and make packages, of a small program.
+    fn that_makes_packages() -> Self {
+        let machine = Self::that_offers(&[&musl(), &format!("{FOREIGN}-unknown-linux-musl"), "musl-tools"]);
+        machine.has(PACKERS);
+        write_script(&machine.place, &format!("bin/{FOREIGN}-linux-gnu-gcc"), "#!/bin/sh\n");
+        symlink("objcopy", machine.place.path("bin").join(format!("{FOREIGN}-linux-gnu-objcopy"))).unwrap();
+        let fetched = machine.place.path("copy/target/tools").join(format!("musl-{FOREIGN}"));
+        let headers = fetched.join(format!("root/usr/include/{FOREIGN}-linux-musl"));
+        fs::create_dir_all(&headers).unwrap();
+        fs::write(headers.join("stdio.h"), "").unwrap();
+        fs::write(fetched.join("done"), "").unwrap();
+        fs::copy("/bin/busybox", machine.place.path("built")).unwrap();
+        machine
+    }
+
+    /// Gives it programs of this machine.
+    fn has(&self, programs: &str) {
+        for program in programs.split(' ') {
+            let found = ["/usr/bin", "/bin"].map(|directory| Path::new(directory).join(program));
+            let found = found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program} is missing"));
+            symlink(found, self.place.path("bin").join(program)).unwrap();
+        }
     }
 
     fn build(&self) -> Finished {
-        let mut build = Command::new("packaging/build");
-        build.arg("binary").current_dir(self.place.path("copy")).env_clear();
+        self.build_with("umask 022", &["binary"])
+    }
+
+    /// The same, after a command of the shell that starts it.
+    fn build_with(&self, before: &str, arguments: &[&str]) -> Finished {
+        let mut build = Command::new("sh");
+        build.args(["-c", &format!("{before} && exec packaging/build \"$@\""), "sh"]).args(arguments);
+        build.current_dir(self.place.path("copy")).env_clear();
         build.env("PATH", self.place.path("bin")).env("SCENE", self.place.path("")).env("HOME", self.place.path(""));
+        build.env("SOURCE_DATE_EPOCH", "1700000000");
         finish(build.env("RUSTFLAGS", "-C some=flag"))
+    }
+
+    /// The bytes of a package, and where it is.
+    fn package(&self, before: &str, arguments: &[&str]) -> (Vec<u8>, PathBuf) {
+        let finished = self.build_with(before, arguments);
+        assert_eq!(finished.code(), Some(0), "{finished:?}");
+        let path = self.place.path("copy").join(finished.stdout.trim());
+        (fs::read(&path).unwrap(), path)
     }
 
     fn asked(&self) -> Vec<String> {
         self.place.lines("asked")
     }
 }
+
+/// The machine that this is not.
+const FOREIGN: &str = if cfg!(target_arch = "x86_64") { "aarch64" } else { "x86_64" };
 
 fn musl() -> String {
     format!("{ARCH}-unknown-linux-musl")
@@ -157,4 +200,54 @@ fn a_program_that_needs_a_loader_is_not_taken() {
     assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
     assert!(finished.stderr.ends_with("packaging/build: the program is not static\n"), "{finished:?}");
     assert!(!machine.place.path("copy/target/packages").join(ARCH).join("shedlock").exists());
+}
+
+#[test]
+fn who_makes_a_package_and_where_leaves_no_trace_in_it() {
+    let machines = [Machine::that_makes_packages(), Machine::that_makes_packages()];
+    let settings = "%packager someone\n%_binary_payload w1.gzdio\n%_topdir /nowhere\n";
+    fs::write(machines[1].place.path(".rpmmacros"), settings).unwrap();
+    for kind in ["deb", "rpm"] {
+        let (package, path) = machines[0].package("umask 022", &[kind]);
+        let (again, _) = machines[1].package("umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8", &[kind]);
+        assert!(package == again, "{}", path.display());
+        let place = machines[0].place.path("");
+        let place = place.to_str().unwrap().trim_end_matches('/').as_bytes();
+        assert!(!package.windows(place.len()).any(|bytes| bytes == place), "{}", path.display());
+    }
+    for machine in machines {
+        let all = fs::read_dir(machine.place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+        let others: Vec<_> = all.filter(|name| name.to_str().unwrap().contains("rpm")).collect();
+        assert!(others.is_empty() || others == [".rpmmacros"], "{others:?}");
+        // The package, and nothing that it was made of.
+        let left = names_in(&machine.place.path("copy/target/packages"));
+        assert_eq!(left.len(), 4, "{left:?}");
+    }
+}
+
+#[test]
+fn a_package_for_another_machine_says_so() {
+    let machine = Machine::that_makes_packages();
+    let of_debian = if FOREIGN == "aarch64" { "arm64" } else { "amd64" };
+    let asked = |words: &[&str], path: &Path| finish(Command::new(words[0]).args(&words[1..]).arg(path)).stdout;
+    let (_, deb) = machine.package("umask 022", &["deb", "--arch", FOREIGN]);
+    assert!(deb.ends_with(format!("shedlock_{VERSION}-1_{of_debian}.deb")), "{}", deb.display());
+    assert!(asked(&["dpkg-deb", "--info"], &deb).contains(&format!("\n Architecture: {of_debian}\n")));
+    let (_, rpm) = machine.package("umask 022", &["rpm", "--arch", FOREIGN]);
+    assert!(rpm.ends_with(format!("shedlock-{VERSION}-1.{FOREIGN}.rpm")), "{}", rpm.display());
+    assert_eq!(asked(&["rpm", "-qp", "--queryformat", "%{ARCH} %{OS}"], &rpm), format!("{FOREIGN} linux"));
+}
+
+#[test]
+fn without_what_makes_a_package_nothing_is_compiled() {
+    let machine = Machine::that_makes_packages();
+    for (kind, program, package) in [("deb", "dpkg-deb", "dpkg"), ("rpm", "rpmbuild", "rpm")] {
+        fs::remove_file(machine.place.path("bin").join(program)).unwrap();
+        let finished = machine.build_with("umask 022", &[kind]);
+        let said = format!("packaging/build: {program} is missing; it comes in the package {package}");
+        assert!(finished.code() == Some(1) && finished.stderr.contains(&said), "{finished:?}");
+        let install = format!("apt-get install -q -y --no-install-recommends {package}");
+        assert_eq!(machine.asked()[machine.asked().len() - 2..], [UPDATE, &install]);
+    }
+    assert!(!machine.asked().iter().any(|line| line.starts_with("cargo ")), "{:?}", machine.asked());
 }

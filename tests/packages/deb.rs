@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::contents::{add, assert_contains, of_a_system};
 use super::debian::on_clean_debian;
-use super::made::{as_root, deb, source};
+use super::made::{ARCH, VERSION, as_root, deb, source};
 
 /// Installs the package; dpkg has to be content with what is there.
 const INSTALL: &str = "in_root dpkg --install $package >/mnt/log 2>&1 || { cat /mnt/log; exit 1; }\n";
@@ -37,6 +37,46 @@ fn the_deb_needs_no_other_package_and_runs_nothing_when_it_is_installed() {
     for file in ["preinst", "postinst", "prerm", "postrm", "conffiles", "triggers"] {
         assert!(!listed.contains(&format!(" {file} ")), "{file}: {listed}");
     }
+}
+
+#[test]
+fn the_deb_says_what_it_is() {
+    let package = deb();
+    let control = as_root(&["dpkg-deb", "--field", package.to_str().unwrap()]);
+    let fields: Vec<&str> = control.lines().filter(|line| !line.starts_with(' ')).collect();
+    let size = as_root(&["dpkg-deb", "--field", package.to_str().unwrap(), "Installed-Size"]);
+    let arch = if ARCH == "x86_64" { "amd64" } else { "arm64" };
+    let expected = [
+        "Package: shedlock",
+        &format!("Version: {VERSION}-1"),
+        &format!("Architecture: {arch}"),
+        "Section: utils",
+        "Priority: optional",
+        "Maintainer: the shedlock authors <maintainers@example.org>",
+        &format!("Installed-Size: {}", size.trim()),
+        "Suggests: cron-daemon, man-db, bash-completion",
+        "Description: Run a command under a named lock, so that it never runs twice at once",
+    ];
+    assert_eq!(fields, expected);
+    // In KiB, each file rounded up, and one for each directory.
+    let listed = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
+    let taken = |line: &str| match line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap() {
+        0 => 1,
+        bytes => bytes.div_ceil(1024),
+    };
+    assert_eq!(size.trim().parse(), Ok(listed.lines().map(taken).sum::<u64>()));
+}
+
+#[test]
+fn the_deb_has_a_sum_for_every_file() {
+    let package = deb();
+    let sums = as_root(&["dpkg-deb", "--info", package.to_str().unwrap(), "md5sums"]);
+    let summed: Vec<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
+    let contents = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
+    let files = contents.lines().filter_map(|line| line.split_once(" ./").map(|(_, file)| file));
+    let mut files: Vec<&str> = files.filter(|file| !file.is_empty() && !file.ends_with('/')).collect();
+    files.sort_unstable();
+    assert_eq!(summed, files);
 }
 
 #[test]

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// What goes into the program. All else in a package is compared with the sources, see `contents`.
-const SOURCES: [&str; 9] = [
+/// What goes into the program and the metadata. All else in a package is compared with the sources, see `contents`.
+const SOURCES: [&str; 11] = [
     ".cargo",
     "Cargo.toml",
     "Cargo.lock",
     "src",
     "docs/json",
     "packaging/build",
+    "packaging/debian/control",
     "packaging/examples",
     "packaging/kubernetes/cronjob.yaml",
     "packaging/kubernetes/rbac.yaml",
+    "packaging/rpm/shedlock.spec",
 ];
 
 /// This machine, in the words of Rust and of rpm.

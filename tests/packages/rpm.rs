@@ -45,15 +45,14 @@ fn the_rpm_says_what_it_is_and_needs_nothing() {
         "Release : 1",
         &format!("Architecture: {ARCH}"),
         "License : MIT OR Apache-2.0",
+        "Build Host : localhost",
+        "Summary : Run a command under a named lock, so that it never runs twice at once",
     ] {
         assert!(lines.iter().any(|found| found == line), "{line} is not in {info}");
     }
-    let scripts = query(&["-qp", "--scripts", "--triggers"]);
-    let heads: Vec<&str> = scripts.lines().filter(|line| line.contains("scriptlet")).collect();
-    assert_eq!(heads, ["postuninstall scriptlet:"], "{scripts}");
-    let requires = query(&["-qp", "--requires"]);
-    let others: Vec<&str> = requires.lines().filter(|line| !line.starts_with("rpmlib(")).collect();
-    assert_eq!(others, ["/bin/sh"], "{requires}");
+    assert_eq!(query(&["-qp", "--scripts", "--triggers", "--filetriggers"]), "");
+    let requires = query(&["-qp", "--requires", "--recommends", "--suggests"]);
+    assert!(requires.lines().all(|line| line.starts_with("rpmlib(")), "{requires}");
     assert_eq!(query(&["-K", "--nosignature"]).rsplit_once(": ").unwrap().1, "digests OK\n");
 }
 
@@ -73,6 +72,29 @@ fn every_file_of_the_rpm_is_roots_and_no_other_can_write_it() {
         files.push(words[3].to_owned());
     }
     assert_eq!(query(&["-qp", "--list"]).lines().collect::<Vec<_>>(), files);
+}
+
+#[test]
+fn the_rpm_has_every_directory_that_only_it_fills_and_no_other() {
+    let listed = query(&["-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]"]);
+    let directories: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("drwxr-xr-x ")).collect();
+    let documents = ["", "/docs", "/docs/images", "/examples", "/examples/kubernetes", "/examples/prometheus", "/json"];
+    let mut expected = documents.map(|directory| format!("/usr/share/doc/shedlock{directory}")).to_vec();
+    expected.push("/usr/share/licenses/shedlock".to_owned());
+    assert_eq!(directories, expected);
+}
+
+#[test]
+fn the_rpm_knows_its_documents_and_licences() {
+    let listed = query(&["-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]"]);
+    let files: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("-rw-r--r-- ")).collect();
+    let places: [(&str, &[&str]); 2] =
+        [("--docfiles", &["/usr/share/doc/", "/usr/share/man/"]), ("--licensefiles", &["/usr/share/licenses/"])];
+    for (option, places) in places {
+        let expected = files.iter().filter(|file| places.iter().any(|place| file.starts_with(place)));
+        let expected: Vec<&str> = expected.copied().collect();
+        assert_eq!(query(&["-qp", option]).lines().collect::<Vec<_>>(), expected, "{option}");
+    }
 }
 
 #[test]
