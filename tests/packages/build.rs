@@ -48,6 +48,7 @@ cp \"$SCENE/built\" \"target/$tuple/release/shedlock\"
 /// A copy of the sources on a machine that has Rust and nothing else.
 struct Machine {
     place: Place,
+    copy: PathBuf,
 }
 
 impl Machine {
@@ -65,7 +66,7 @@ impl Machine {
             write_script(&place, &format!("bin/{name}"), text);
         }
         fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("built")).unwrap();
-        let machine = Self { place };
+        let machine = Self { copy: place.path("copy"), place };
         machine.has(PROGRAMS);
         machine
     }
@@ -76,7 +77,7 @@ impl Machine {
         machine.has(PACKERS);
         write_script(&machine.place, &format!("bin/{FOREIGN}-linux-gnu-gcc"), "#!/bin/sh\n");
         symlink("objcopy", machine.place.path("bin").join(format!("{FOREIGN}-linux-gnu-objcopy"))).unwrap();
-        let fetched = machine.place.path("copy/target/tools").join(format!("musl-{FOREIGN}"));
+        let fetched = machine.copy.join("target/tools").join(format!("musl-{FOREIGN}"));
         let headers = fetched.join(format!("root/usr/include/{FOREIGN}-linux-musl"));
         fs::create_dir_all(&headers).unwrap();
         fs::write(headers.join("stdio.h"), "").unwrap();
@@ -102,7 +103,7 @@ impl Machine {
     fn build_with(&self, before: &str, arguments: &[&str]) -> Finished {
         let mut build = Command::new("sh");
         build.args(["-c", &format!("{before} && exec packaging/build \"$@\""), "sh"]).args(arguments);
-        build.current_dir(self.place.path("copy")).env_clear();
+        build.current_dir(&self.copy).env_clear();
         build.env("PATH", self.place.path("bin")).env("SCENE", self.place.path("")).env("HOME", self.place.path(""));
         build.env("SOURCE_DATE_EPOCH", "1700000000");
         finish(build.env("RUSTFLAGS", "-C some=flag"))
@@ -112,7 +113,7 @@ impl Machine {
     fn package(&self, before: &str, arguments: &[&str]) -> (Vec<u8>, PathBuf) {
         let finished = self.build_with(before, arguments);
         assert_eq!(finished.code(), Some(0), "{finished:?}");
-        let path = self.place.path("copy").join(finished.stdout.trim());
+        let path = self.copy.join(finished.stdout.trim());
         (fs::read(&path).unwrap(), path)
     }
 
@@ -199,12 +200,15 @@ fn a_program_that_needs_a_loader_is_not_taken() {
     let finished = machine.build();
     assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
     assert!(finished.stderr.ends_with("packaging/build: the program is not static\n"), "{finished:?}");
-    assert!(!machine.place.path("copy/target/packages").join(ARCH).join("shedlock").exists());
+    assert!(!machine.copy.join("target/packages").join(ARCH).join("shedlock").exists());
 }
 
 #[test]
 fn who_makes_a_package_and_where_leaves_no_trace_in_it() {
-    let machines = [Machine::that_makes_packages(), Machine::that_makes_packages()];
+    let mut machines = [Machine::that_makes_packages(), Machine::that_makes_packages()];
+    let elsewhere = machines[1].place.path("50% of 100 %s");
+    fs::rename(&machines[1].copy, &elsewhere).unwrap();
+    machines[1].copy = elsewhere;
     let settings = "%packager someone\n%_binary_payload w1.gzdio\n%_topdir /nowhere\n";
     fs::write(machines[1].place.path(".rpmmacros"), settings).unwrap();
     for kind in ["deb", "rpm"] {
@@ -220,7 +224,7 @@ fn who_makes_a_package_and_where_leaves_no_trace_in_it() {
         let others: Vec<_> = all.filter(|name| name.to_str().unwrap().contains("rpm")).collect();
         assert!(others.is_empty() || others == [".rpmmacros"], "{others:?}");
         // The package, and nothing that it was made of.
-        let left = names_in(&machine.place.path("copy/target/packages"));
+        let left = names_in(&machine.copy.join("target/packages"));
         assert_eq!(left.len(), 4, "{left:?}");
     }
 }
