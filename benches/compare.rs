@@ -10,7 +10,9 @@
 
 mod measure;
 
-use measure::{JOB, SHEDLOCK, before, hold, measure, print_machine, print_waiting, quantile, run, run_of, words};
+use measure::{
+    JOB, SHEDLOCK, before, copied, hold, measure, print_machine, print_waiting, quantile, run, run_of, words,
+};
 
 const ROUNDS: usize = 300;
 const WARM_UP: usize = 10;
@@ -43,7 +45,7 @@ fn main() {
         Subject::new("flock -n FILE, held", HELD_FLOCK, |_| words(&format!("flock -n held.lock {JOB}"))),
         Subject::new("timeout 60 /bin/true", FLOCK, |_| words(&format!("timeout 60 {JOB}"))),
     ];
-    subjects.extend(of_shedlock("shedlock", SHEDLOCK.to_owned()));
+    subjects.extend(of_shedlock("shedlock", copied(SHEDLOCK, "shedlock")));
     subjects.extend(before().into_iter().flat_map(|binary| of_shedlock("before", binary)));
     for round in 0..WARM_UP + rounds {
         for subject in &mut subjects {

@@ -17,7 +17,15 @@ pub(crate) fn words(line: &str) -> Vec<String> {
 
 /// The path of another shedlock that is measured in the same rounds, such as the one before a change.
 pub(crate) fn before() -> Option<String> {
-    std::env::var("BEFORE").ok()
+    std::env::var("BEFORE").ok().map(|binary| copied(&binary, "before"))
+}
+
+/// Copies a binary into the working directory, and returns its path. How a file was written decides how it lies in the page
+/// cache, which is up to a tenth of a run, so all that are compared are written the same way.
+pub(crate) fn copied(binary: &str, name: &str) -> String {
+    let path = std::env::current_dir().unwrap().join(name);
+    fs::copy(binary, &path).unwrap();
+    path.display().to_string()
 }
 
 /// `shedlock run` with a lock's name and a job.

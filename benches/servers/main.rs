@@ -20,7 +20,7 @@ use std::process::Stdio;
 
 use load::{converse, keep_busy};
 use measure::{
-    JOB, SHEDLOCK, before, command, hold, measure, print_machine, print_waiting, quantile, run, run_of, words,
+    JOB, SHEDLOCK, before, command, copied, hold, measure, print_machine, print_waiting, quantile, run, run_of, words,
 };
 use relay::{Conversation, Flight, Relay};
 use servers::{MariaDb, Postgres, Server};
@@ -138,15 +138,17 @@ fn places() -> Vec<Place> {
 
 /// Measures all commands in turn.
 fn print_times(rounds: usize, places: &[Place]) {
+    let shedlock = copied(SHEDLOCK, "shedlock");
+    let former = before();
     let mut subjects = vec![
         Subject::new("flock -n FILE /bin/true", words(&format!("flock -n free.lock {JOB}"))),
-        Subject::new("shedlock --version", [SHEDLOCK, "--version"].map(str::to_owned).into()),
+        Subject::new("shedlock --version", vec![shedlock.clone(), "--version".to_owned()]),
     ];
     for place in places {
-        let former = before().map(|binary| (" (before)", binary));
-        for (which, binary) in [("", SHEDLOCK.to_owned())].into_iter().chain(former) {
+        let former = former.iter().map(|binary| (" (before)", binary));
+        for (which, binary) in [("", &shedlock)].into_iter().chain(former) {
             let of = |what: &str, lock| {
-                Subject::new(&format!("{what}, {}{which}", place.name), run_of(&binary, &place.url, lock, &[JOB]))
+                Subject::new(&format!("{what}, {}{which}", place.name), run_of(binary, &place.url, lock, &[JOB]))
             };
             subjects.extend([of("shedlock run", FREE), of("a skip", HELD)]);
         }
