@@ -49,7 +49,8 @@ struct Signs {
 /// Starts a child that runs `action` on `plan`, and waits until it is another program or has ended, but not longer than
 /// `patience`. The action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
 pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P, patience: Duration) -> io::Result<Launched<P>> {
-    let stack = vec![0; STACK / size_of::<u128>()];
+    // Not filled: only the pages that the child uses are ever there.
+    let stack = Vec::with_capacity(STACK / size_of::<u128>());
     let signs = Signs { inside: AtomicU32::new(1), error: AtomicI32::new(0) };
     let shared = Shared { signs, action, plan, stack };
     let mut launched = Launched { pid: Pid::from_raw(0), shared: NonNull::from(Box::leak(Box::new(shared))) };
@@ -74,7 +75,7 @@ impl<P> Launched<P> {
         #[expect(unsafe_code, reason = "the child does not run yet")]
         // SAFETY: the memory was allocated by `launch`, and nobody else uses it now.
         let shared = unsafe { self.shared.as_mut() };
-        let top = shared.stack.as_mut_ptr_range().end.cast();
+        let top = shared.stack.spare_capacity_mut().as_mut_ptr_range().end.cast();
         #[expect(
             unsafe_code,
             reason = "the only way to have a child do something before it executes, without copying our pages"
