@@ -50,7 +50,8 @@ struct Signs {
 /// `patience`. The action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
 pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P, patience: Duration) -> io::Result<Launched<P>> {
     // Not filled: only the pages that the child uses are ever there.
-    let stack = Vec::with_capacity(STACK / size_of::<u128>());
+    let mut stack = Vec::new();
+    stack.try_reserve_exact(STACK / size_of::<u128>()).map_err(|_| Errno::ENOMEM)?;
     let signs = Signs { inside: AtomicU32::new(1), error: AtomicI32::new(0) };
     let shared = Shared { signs, action, plan, stack };
     let mut launched = Launched { pid: Pid::from_raw(0), shared: NonNull::from(Box::leak(Box::new(shared))) };

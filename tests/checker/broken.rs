@@ -72,8 +72,8 @@ pub(crate) const BROKEN: &[Broken] = &[
         edits: &[
             Edit {
                 file: "src/backend/sqlite/statements.rs",
-                text: "WHERE name = :name AND (locked_by = :ended OR locked_by = :owner AND {held})",
-                replacement: "WHERE name = :name",
+                text: "Some(row) if row.owner == claim.owner.as_str() && row.is_held(now) =>",
+                replacement: "Some(row) =>",
             },
             Edit {
                 file: "src/backend/postgres/statements.rs",
