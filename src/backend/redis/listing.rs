@@ -183,16 +183,22 @@ impl Admin for Redis {
         let key = self.key(removal.name.as_str())?;
         let keys = [Beside::History, Beside::Token].map(|beside| beside.key(&key));
         let keys = [&[key][..], &keys].concat();
-        let answer = self.network.run_unless(&Call { script: FORGET, keys: &keys, arguments: &[""] }, |_| false)?;
-        match &answer {
-            Value::Array(found) => match found.as_slice() {
-                [Value::Int(0)] => Ok(Forgotten::InUse),
-                [Value::Int(1), Value::Int(token), Value::Int(runs)] => {
-                    Ok(Forgotten::Gone { lock: *token > 0, runs: u64::try_from(*runs).unwrap_or_default() })
-                }
+        loop {
+            let answer = self.network.run_unless(&Call { script: FORGET, keys: &keys, arguments: &[""] }, |_| false)?;
+            return match &answer {
+                Value::Array(found) => match found.as_slice() {
+                    [Value::Int(0)] => Ok(Forgotten::InUse),
+                    [Value::Int(1), Value::Int(token), Value::Int(runs)] => {
+                        Ok(Forgotten::Gone { lock: *token > 0, runs: u64::try_from(*runs).unwrap_or_default() })
+                    }
+                    [Value::Int(2)] => {
+                        std::thread::sleep(Duration::from_millis(1));
+                        continue;
+                    }
+                    _ => Err(self.strange(&answer)),
+                },
                 _ => Err(self.strange(&answer)),
-            },
-            _ => Err(self.strange(&answer)),
+            };
         }
     }
 
