@@ -14,10 +14,10 @@ use super::super::support::{Place, finish, wait_until};
 #[test]
 fn the_time_runs_out_also_where_every_signal_is_blocked_or_ignored() {
     for option in ["--block-signal", "--ignore-signal"] {
-        for lease in [&[][..], &["--lease", "1s"]] {
+        for lease in [&[][..], &["--lease", "2s"]] {
             let place = Place::new();
-            let run = limited(&place, "job", "1s", lease.iter().copied().chain(["sleep", "60"]));
-            finish(&mut under(&["setsid", "env", option], &run)).complains(124, "--at-most 1s is used up");
+            let run = limited(&place, "job", "2s", lease.iter().copied().chain(["sleep", "60"]));
+            finish(&mut under(&["setsid", "env", option], &run)).complains(124, "--at-most 2s is used up");
             is_free(&place, "job");
         }
     }
