@@ -16,7 +16,7 @@ use super::support::{Finished, Place, finish};
 const PROGRAMS: &str =
     "bash cat chmod cp dirname env flock git grep mkdir mv objcopy readelf rm sed sh stat tail touch uname";
 
-/// What it needs for packages beside them.
+/// Programs that it needs for packages beside them.
 const PACKERS: &str = "awk date dpkg-deb find gzip install md5sum rpmbuild sort tar xargs";
 
 /// They are in `$SCENE/bin`; what they can fetch has a file of its name in `$SCENE/offers`.
@@ -71,7 +71,7 @@ impl Machine {
         machine
     }
 
-    /// One that can build for another machine as well, and make packages, of a small program.
+    /// Makes a machine that can build for another one as well, and make packages, of a small program.
     fn that_makes_packages() -> Self {
         let machine = Self::that_offers(&[&musl(), &format!("{FOREIGN}-unknown-linux-musl"), "musl-tools"]);
         machine.has(PACKERS);

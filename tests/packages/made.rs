@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// What goes into the program and the metadata. All else in a package is compared with the sources, see `contents`.
+/// Sources of the program and the metadata. All else in a package is compared with the sources, see `contents`.
 const SOURCES: [&str; 11] = [
     ".cargo",
     "Cargo.toml",

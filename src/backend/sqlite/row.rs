@@ -58,7 +58,9 @@ impl Row {
     /// Returns the row with a later end. Never shortens the lock.
     pub(super) fn renewed(self, lease: Duration, now: Now<'_>) -> Self {
         let until = self.until.map(|until| until.max(now.after(lease)));
-        let until_ms = self.boot.map_or(i64::MIN, |boot| boot.until_ms).max(end_ms(lease, now));
+        // The end on the clock of another boot says nothing here.
+        let earlier = self.boot.filter(|boot| now.boot == Some(&boot.id));
+        let until_ms = earlier.map_or(i64::MIN, |boot| boot.until_ms).max(end_ms(lease, now));
         Self { until, boot: now.boot.map(|id| Boot { id: id.to_owned(), until_ms }), ..self }
     }
 
@@ -103,7 +105,7 @@ impl Row {
     pub(super) fn left_ms(&self, now: Now<'_>) -> Option<i64> {
         let until = self.until.as_ref().ok()?;
         Some(match &self.boot {
-            Some(boot) if now.boot == Some(&boot.id) => boot.until_ms - now.boot_ms,
+            Some(boot) if now.boot == Some(&boot.id) => boot.until_ms.saturating_sub(now.boot_ms),
             _ => signed(until.0) - signed(now.wall.0),
         })
     }
@@ -178,6 +180,8 @@ mod tests {
             assert!(!taken().is_held(now(wall, "here", UP + 60_001)));
         }
         assert_eq!(taken().left_ms(now(0, "here", UP + 20_001)), Some(40_000));
+        let odd = Row { boot: Some(Boot { id: "here".to_owned(), until_ms: i64::MIN }), ..taken() };
+        assert!(!odd.is_held(here()) && odd.left_ms(here()) < Some(0));
     }
 
     #[test]
@@ -223,6 +227,12 @@ mod tests {
         // Columns of another taking do not count.
         let changed = Row { boot: None, ..taken() }.renewed(MINUTE, here());
         assert_eq!(changed.boot, taken().boot);
+        let there = taken().renewed(MINUTE, now(AT, "there", 1000)).boot;
+        assert_eq!(
+            there,
+            Some(Boot { id: "there".to_owned(), until_ms: 61_001 }),
+            "nor does the clock of another boot"
+        );
     }
 
     #[test]
