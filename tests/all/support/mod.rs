@@ -62,6 +62,7 @@ impl Place {
             .env("SHEDLOCK_BACKEND", format!("sqlite:{}", self.database().display()))
             .env("XDG_CONFIG_HOME", self.path("config"))
             .env_remove("KUBERNETES_SERVICE_HOST")
+            .env_remove("RUST_BACKTRACE")
             .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command

@@ -29,14 +29,14 @@ pub(crate) fn logger(file: &str) -> [&str; 4] {
     ["perl", "-e", LOGGER, file]
 }
 
-/// Shell text that writes the time to `file`, in seconds, again and again; bash only.
+/// Shell text that writes the time to `file`, in seconds, again and again; bash only. It waits without a process.
 pub(crate) fn heartbeat(file: &str) -> String {
-    format!("while echo $EPOCHREALTIME >> {file}; do sleep 0.02; done 2> /dev/null")
+    format!("exec 9<> <(:); while echo $EPOCHREALTIME >> {file}; do read -rt 0.02 -u 9; done 2> /dev/null")
 }
 
 /// Shell text that waits until a file is there, or the test is over.
 pub(crate) fn until_exists(file: &str) -> String {
-    format!("while [ ! -e {file} ] && [ -e locks.db ]; do sleep 0.02; done")
+    format!("while [ ! -e {file} ] && [ -e locks.db ]; do sleep 0.05; done")
 }
 
 /// `command`, started by `launcher`, with the same environment and in the same directory.
