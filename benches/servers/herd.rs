@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use crate::measure::{SHEDLOCK, command, end, hold, quantile, run};
+use crate::measure::{SHEDLOCK, before, command, end, hold, quantile, run, run_of};
 use crate::{HELD, Place};
 use servers::{MariaDb, PgBouncer, Postgres, Server};
 
@@ -28,8 +28,13 @@ pub(crate) fn print(places: &[Place]) {
         command.arg("--version");
         command
     });
+    let former = before();
     for place in places {
         stampede(place.name, None, || command(&run(&place.url, HELD, &["true"])));
+        if let Some(former) = &former {
+            let name = format!("{} (before)", place.name);
+            stampede(&name, None, || command(&run_of(former, &place.url, HELD, &["true"])));
+        }
     }
     let has = |name: &str| places.iter().any(|place| place.name == name);
     if has("PostgreSQL") {
