@@ -193,6 +193,19 @@ impl<T> From<T> for Reply<T> {
     }
 }
 
+/// Waits until a clock that read `now` is past the last token of a lock that is removed, where the next token is the time: it
+/// has to be larger. Both are in milliseconds. Returns false if nothing was to be waited for, also not for a token that is far
+/// ahead: it was drawn before the clock was set back.
+#[cfg(any(test, feature = "sqlite", feature = "cas"))]
+fn wait_past(token: u64, now: u64) -> bool {
+    let ahead = token.saturating_add(1).saturating_sub(now);
+    let is_soon = (1..=1000).contains(&ahead);
+    if is_soon {
+        std::thread::sleep(Duration::from_millis(ahead));
+    }
+    is_soon
+}
+
 /// The name of the thread that does SQLite's checkpoints. A run can do without it.
 pub(crate) const FOLDER: &str = "folder";
 

@@ -9,7 +9,7 @@ mod world;
 
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Finding, Forgotten, Kept, Reached, Reply, Tell};
+use super::{Acquired, Admin, Backend, BackendError, Finding, Forgotten, Kept, Reached, Reply, Tell, wait_past};
 use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
@@ -233,10 +233,14 @@ impl<S: CasStore> Admin for CasLocks<S> {
     fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
         let name = removal.name.as_str();
         for _ in 0..TRIES {
-            let Read { now, found, .. } = self.read(name)?;
+            let Read { now, floor, found } = self.read(name)?;
             let Some((record, version)) = found else { return Ok(Forgotten::Gone { lock: false, runs: 0 }) };
             if record.is_held(Clock { now, grain: S::GRAIN }) || record.owner != removal.seen {
                 return Ok(Forgotten::InUse);
+            }
+            // Another floor than a time is always past the last token.
+            if floor > 0 && wait_past(record.token, floor) {
+                continue;
             }
             let removed = self.0.remove(name, &version);
             if removed.map_err(|error| self.named(error))? == Written::Done {

@@ -277,5 +277,18 @@ impl CasStore for MongoDb {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use servers::stores::MongoDbStore;
+
     crate::backend::conformance::conformance!(servers::stores::MongoDbStore::new);
+
+    #[test]
+    fn a_removal_waits_until_the_clock_has_passed_the_last_token() {
+        let store = MongoDbStore::new();
+        crate::backend::conformance::a_removal_waits_until_the_clock_has_passed_the_last_token(&store, &|token| {
+            let set = json!({"$set": {"shedlock.token": token}});
+            store.command("update", "shedLock", &json!({"updates": [{"q": {"_id": "job"}, "u": set}]}));
+        });
+    }
 }

@@ -7,7 +7,7 @@ end
 -- The next token is the time in milliseconds, and has to be later than this one. One that is far ahead was drawn before the
 -- clock was set back.
 local last = tonumber(redis.pcall('GET', KEYS[3]))
-if last and last >= now and last < now + 10 then
+if last and last >= now and last < now + 1000 then
   return {2}
 end
 return {1, redis.call('DEL', KEYS[3]), redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1)}

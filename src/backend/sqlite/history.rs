@@ -44,6 +44,17 @@ const PRUNE: &str = "DELETE FROM {history} WHERE name = :name AND id <= \
 /// Removes the records of a lock. The columns that are returned tell shedlock's table from another one.
 pub(super) const FORGET: &str = "DELETE FROM {history} WHERE name = :name RETURNING id, owner, host, started_at";
 
+/// Returns the id of the newest record of a lock.
+pub(super) fn newest(
+    statements: &Statements<'_>,
+    connection: &Connection,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
+    let name = [(":name", name.to_owned().into())];
+    let found = query(connection, &statements.fill(NEWEST), &name, |row| row.get(0))?;
+    Ok(found.into_iter().next())
+}
+
 /// Records a taking and returns its token. `again` is set if the owner may have a record of an earlier taking, whose answer
 /// was lost.
 pub(super) fn record(
@@ -53,11 +64,11 @@ pub(super) fn record(
     grant: &Grant,
     again: bool,
 ) -> rusqlite::Result<Option<u64>> {
-    let newest = query(connection, &statements.fill(NEWEST), &of(claim), |row| row.get::<_, i64>(0))?;
+    let newest = newest(statements, connection, claim.name.as_str())?;
     // The file may be lost and created anew, and the clock may be set back, so the id is the greater of the next number
     // and the clock.
     let millis = i64::try_from(grant.locked_at.0).unwrap_or(i64::MAX);
-    let id = newest.first().map_or(millis, |newest| newest.saturating_add(1).max(millis));
+    let id = newest.map_or(millis, |newest| newest.saturating_add(1).max(millis));
     let values = [
         (":id", id.into()),
         (":started", grant.locked_at.to_string().into()),

@@ -11,7 +11,7 @@ use super::connect::boot_ms;
 use super::execute::{Failure, atomically, cell, cells, each, json, query, time};
 use super::history;
 use super::row::{Boot, Now, Row};
-use crate::backend::{Acquired, BackendError, Forgotten, Kept};
+use crate::backend::{Acquired, BackendError, Forgotten, Kept, wait_past};
 use crate::lock::{Change, Claim, Closing, Grant, Purpose, Removal, Wanted};
 use crate::system::Timestamp;
 
@@ -246,10 +246,13 @@ impl Statements<'_> {
                     return Ok(Forgotten::InUse);
                 }
             }
-            // The next token is a time in milliseconds, and has to be later than those that are removed.
-            std::thread::sleep(Duration::from_millis(1));
             let runs = match self.history {
-                History::With => delete(history::FORGET).map_err(Failure::History)?,
+                History::With => {
+                    // A table of another form is the deletion's to report. Nobody draws a token during the transaction.
+                    let newest = history::newest(self, connection, removal.name.as_str()).ok().flatten();
+                    wait_past(newest.and_then(|id| id.try_into().ok()).unwrap_or_default(), now.wall.0);
+                    delete(history::FORGET).map_err(Failure::History)?
+                }
                 History::Without => 0,
             };
             Ok(Forgotten::Gone { lock: found.is_some(), runs: runs as u64 })
