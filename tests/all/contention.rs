@@ -1,20 +1,8 @@
 //! Many processes at once, on one lock and on many.
 
-#[cfg(feature = "kubernetes")]
-use std::collections::HashMap;
 use std::process::{Child, Stdio};
-#[cfg(feature = "kubernetes")]
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-#[cfg(feature = "kubernetes")]
-use std::sync::{Arc, Mutex};
 
-#[cfg(feature = "kubernetes")]
-use super::relay::{Act, Relay};
 use super::support::{Place, finish_child, start, turn_of_a_herd};
-#[cfg(feature = "kubernetes")]
-use super::support::{finish, process::under};
-#[cfg(feature = "kubernetes")]
-use servers::stores::{KubernetesStore, Store};
 
 /// Starts `count` processes as close together as the machine can.
 fn stampede(count: usize, launch: impl Fn(usize) -> Child) -> Vec<Child> {
@@ -83,76 +71,4 @@ fn a_counter_without_any_protection_but_the_lock_is_exact() {
         finish_child(child).is_silent_with(0);
     }
     assert_eq!(place.read("counter"), format!("{}\n", processes * rounds));
-}
-
-/// Takes one lock many times from several shells. Each run has a lease of one to three seconds and a job of 50
-/// milliseconds, whose log shows that nobody else was inside.
-#[cfg(feature = "kubernetes")]
-#[track_caller]
-fn contend(url: &str, shells: usize, rounds: usize) {
-    let place = Place::new();
-    let job = "echo begin $$ >> log; sleep 0.05; echo end $$ >> log";
-    let children = stampede(shells, |shell| {
-        let lease = format!("{}s", 1 + shell % 3);
-        let mut run = place.run("contended", ["--lease", &lease, "--wait", "5m", "-E", "99", "sh", "-c", job]);
-        run.env("SHEDLOCK_BACKEND", url);
-        let script = format!("i=0; while [ $i -lt {rounds} ]; do \"$@\" || exit; i=$((i+1)); done");
-        start(&mut under(&["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()], &run))
-    });
-    for child in children {
-        finish_child(child).is_silent_with(0);
-    }
-    let log = place.lines("log");
-    assert_eq!(log.len(), 2 * shells * rounds);
-    for pair in log.chunks(2) {
-        let job = pair[0].strip_prefix("begin ").unwrap_or_else(|| panic!("two at once: {log:?}"));
-        assert_eq!(pair[1], format!("end {job}"), "two at once: {log:?}");
-    }
-}
-
-#[cfg(feature = "kubernetes")]
-#[test]
-fn a_clock_of_whole_seconds_lets_no_two_in() {
-    let _turn = turn_of_a_herd();
-    contend(&KubernetesStore::new().url(), 4, 50);
-}
-
-/// The store's clock is an hour ahead of that of all clients, and then an hour behind.
-#[cfg(feature = "kubernetes")]
-#[test]
-fn a_clock_of_whole_seconds_that_is_an_hour_off_lets_no_two_in() {
-    let _turn = turn_of_a_herd();
-    for hours in [1, -1] {
-        let store = KubernetesStore(servers::kubernetes().plain_namespace());
-        let (seen, moved) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let counts = (Arc::clone(&seen), Arc::clone(&moved));
-        let dates = Mutex::new(HashMap::new());
-        let (url, _relay) = Relay::before(&store.url(), move |chunk| {
-            if !chunk.bytes.starts_with(b"HTTP/1.1 ") {
-                return Act::Pass;
-            }
-            counts.0.fetch_add(1, SeqCst);
-            let head = String::from_utf8_lossy(chunk.bytes);
-            let Some(date) = head.split("\r\nDate: ").nth(1).and_then(|rest| rest.get(..29)) else { return Act::Pass };
-            counts.1.fetch_add(1, SeqCst);
-            let mut dates = dates.lock().unwrap();
-            let other = dates.entry(date.to_owned()).or_insert_with(|| shifted(date, hours));
-            Act::Instead(head.replacen(date, other, 1).into_bytes())
-        });
-        contend(&url, 4, 15);
-        assert!(seen.load(SeqCst) > 120 && seen.load(SeqCst) == moved.load(SeqCst), "{seen:?} {moved:?}");
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        let ahead = store.stored("contended").unwrap().since - i64::try_from(now.as_millis()).unwrap();
-        assert!((ahead - hours * 3_600_000).abs() < 1_800_000, "the runs went by another clock: {ahead} ms");
-    }
-}
-
-/// A time of HTTP, so many hours later.
-#[cfg(feature = "kubernetes")]
-fn shifted(date: &str, hours: i64) -> String {
-    let mut command = std::process::Command::new("date");
-    command.args(["-u", "-d", &format!("{date} {hours:+} hours"), "+%a, %d %b %Y %H:%M:%S GMT"]);
-    let said = finish(command.env("LC_ALL", "C")).stdout.trim().to_owned();
-    assert_eq!(said.len(), date.len(), "{said}");
-    said
 }

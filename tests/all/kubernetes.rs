@@ -1,14 +1,19 @@
 //! Leases on a real API server: rights, tokens, what others do with a Lease, and what the program says about trouble.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
 
-use super::support::{Finished, Place, finish, wait_until};
+use super::relay::{Act, Relay};
+use super::support::process::under;
+use super::support::{Finished, Place, finish, finish_child, start, wait_until};
 use servers::stores::{KubernetesStore, Store};
 use servers::{Kubernetes, Namespace, STRANGER, certificates};
 
@@ -138,7 +143,7 @@ fn a_token_that_expires_while_the_job_runs_is_read_again() {
         "-c",
         "until [ -e go ]; do sleep 0.05; done",
     ];
-    let job = super::support::start(&mut shedlock(&place, &url, &words));
+    let job = start(&mut shedlock(&place, &url, &words));
     let store = KubernetesStore(namespace.clone());
     let taken = wait_until("the taking", || store.stored("job"));
     // The tokens of an account that is deleted are void at once.
@@ -148,7 +153,7 @@ fn a_token_that_expires_while_the_job_runs_is_read_again() {
     fs::rename(place.path("next"), place.path("token")).unwrap();
     wait_until("two renewals", || (store.stored("job")?.until > taken.until + 2000).then_some(()));
     fs::write(place.path("go"), "").unwrap();
-    super::support::finish_child(job).is_silent_with(0);
+    finish_child(job).is_silent_with(0);
     assert_eq!(store.history("job")[0].outcome.as_deref(), Some("success"));
 }
 
@@ -291,7 +296,7 @@ fn a_lease_that_stays_because_of_a_finalizer_is_not_said_to_be_forgotten() {
 fn answering(answers: &'static [&'static str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let next = std::sync::atomic::AtomicUsize::new(0);
+    let next = AtomicUsize::new(0);
     thread::spawn(move || {
         let next = &next;
         thread::scope(|scope| {
@@ -310,7 +315,7 @@ fn answering(answers: &'static [&'static str]) -> String {
                             }
                         }
                         let _ = stream.read_exact(&mut vec![0; length]);
-                        let number = next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        let number = next.fetch_add(1, SeqCst);
                         let (head, body) = answers[number.min(answers.len() - 1)].split_once('|').unwrap();
                         let date = humantime_date();
                         let length = body.len();
@@ -383,4 +388,71 @@ fn a_server_that_is_killed_and_started_again_has_the_lock() {
     run(&place, &store.url(), &["--backend-timeout", "1s", "true"]).complains(125, "connection refused");
     server.start();
     run(&place, &store.url(), &["-E", "75", "true"]).is_silent_with(75);
+}
+
+/// Takes one lock many times from several shells. Each run has a lease of one to three seconds and a job of 50
+/// milliseconds, whose log shows that nobody else was inside.
+#[track_caller]
+fn contend(url: &str, shells: usize, rounds: usize) {
+    let place = Place::new();
+    let job = "echo begin $$ >> log; sleep 0.05; echo end $$ >> log";
+    let start_shell = |shell: usize| {
+        let lease = format!("{}s", 1 + shell % 3);
+        let mut run = place.run("contended", ["--lease", &lease, "--wait", "5m", "-E", "99", "sh", "-c", job]);
+        run.env("SHEDLOCK_BACKEND", url);
+        let script = format!("i=0; while [ $i -lt {rounds} ]; do \"$@\" || exit; i=$((i+1)); done");
+        start(&mut under(&["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()], &run))
+    };
+    let children: Vec<_> = (0..shells).map(start_shell).collect();
+    for child in children {
+        finish_child(child).is_silent_with(0);
+    }
+    let log = place.lines("log");
+    assert_eq!(log.len(), 2 * shells * rounds);
+    for pair in log.chunks(2) {
+        let job = pair[0].strip_prefix("begin ").unwrap_or_else(|| panic!("two at once: {log:?}"));
+        assert_eq!(pair[1], format!("end {job}"), "two at once: {log:?}");
+    }
+}
+
+#[test]
+fn a_clock_of_whole_seconds_lets_no_two_in() {
+    contend(&KubernetesStore::new().url(), 4, 50);
+}
+
+/// The store's clock is an hour ahead of that of all clients, and then an hour behind.
+#[test]
+fn a_clock_of_whole_seconds_that_is_an_hour_off_lets_no_two_in() {
+    for hours in [1, -1] {
+        let store = KubernetesStore(servers::kubernetes().plain_namespace());
+        let (seen, moved) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counts = (Arc::clone(&seen), Arc::clone(&moved));
+        let dates = Mutex::new(HashMap::new());
+        let (url, _relay) = Relay::before(&store.url(), move |chunk| {
+            if !chunk.bytes.starts_with(b"HTTP/1.1 ") {
+                return Act::Pass;
+            }
+            counts.0.fetch_add(1, SeqCst);
+            let head = String::from_utf8_lossy(chunk.bytes);
+            let Some(date) = head.split("\r\nDate: ").nth(1).and_then(|rest| rest.get(..29)) else { return Act::Pass };
+            counts.1.fetch_add(1, SeqCst);
+            let mut dates = dates.lock().unwrap();
+            let other = dates.entry(date.to_owned()).or_insert_with(|| shifted(date, hours));
+            Act::Instead(head.replacen(date, other, 1).into_bytes())
+        });
+        contend(&url, 4, 15);
+        assert!(seen.load(SeqCst) > 120 && seen.load(SeqCst) == moved.load(SeqCst), "{seen:?} {moved:?}");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let ahead = store.stored("contended").unwrap().since - i64::try_from(now.as_millis()).unwrap();
+        assert!((ahead - hours * 3_600_000).abs() < 1_800_000, "the runs went by another clock: {ahead} ms");
+    }
+}
+
+/// A time of HTTP, so many hours later.
+fn shifted(date: &str, hours: i64) -> String {
+    let mut command = Command::new("date");
+    command.args(["-u", "-d", &format!("{date} {hours:+} hours"), "+%a, %d %b %Y %H:%M:%S GMT"]);
+    let said = finish(command.env("LC_ALL", "C")).stdout.trim().to_owned();
+    assert_eq!(said.len(), date.len(), "{said}");
+    said
 }

@@ -67,18 +67,25 @@ impl MongoDb {
     fn new(address: &str, certificates: &[String], change: impl Fn(Plan, &Directory) -> Plan) -> Self {
         let server = Server::new(|directory, port| {
             let (place, data) = (built().display().to_string(), directory.file("data"));
-            let start = match program::instead("TESTS_MONGODB") {
-                Some(program) => format!(
-                    "{program} --host {address} --port {port} --storage-path {data} --standalone --sync-on-commit \
-                     --cache-size 64M"
+            let (start, stop) = match program::instead("TESTS_MONGODB") {
+                // On SIGTERM, its main thread may wait for ever for a lock that it has itself.
+                Some(program) => (
+                    format!(
+                        "{program} --host {address} --port {port} --storage-path {data} --standalone \
+                         --sync-on-commit --cache-size 64M"
+                    ),
+                    Signal::SIGKILL,
                 ),
-                None => format!(
-                    "java -Xmx96m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -cp {place}/jars/*:{place} \
-                     Serve {address} {port} {data}"
+                None => (
+                    format!(
+                        "java -Xmx96m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData \
+                         -cp {place}/jars/*:{place} Serve {address} {port} {data}"
+                    ),
+                    Signal::SIGTERM,
                 ),
             };
             let start = start.split(' ').map(str::to_owned).chain(certificates.iter().cloned());
-            change(plan(start.collect(), port), directory)
+            change(Plan { stop, ..plan(start.collect(), port) }, directory)
         });
         Self { server, login: "", client: OnceLock::new() }
     }
