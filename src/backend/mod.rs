@@ -210,7 +210,7 @@ fn wait_past(token: u64, now: u64) -> bool {
 pub(crate) const FOLDER: &str = "folder";
 
 impl Kept {
-    #[cfg(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas"))]
+    #[cfg(any(test, feature = "postgres", feature = "mysql", feature = "cas"))]
     fn if_so(ours: bool) -> Self {
         if ours { Self::Kept } else { Self::Lost }
     }
