@@ -45,11 +45,12 @@ impl Gate {
         }
     }
 
-    /// Waits until something is held; for a file, until the program has it open to ask for what it cannot have.
+    /// Waits until something is held; for a file, until the program needs its path no more to ask for what it cannot have: it
+    /// opens the index last.
     pub(super) fn wait_until_held(&self, pid: i32) {
         match self {
             Self::Relay(relay) => relay.state.wait_for("a request at the gate", |state| state.held > 0),
-            Self::File(file) => wait_until("a request for the file", || file.is_open_in(pid).then_some(())),
+            Self::File(file) => wait_until("a request for the file", || has_open(pid, &file.index()).then_some(())),
         }
     }
 
@@ -102,6 +103,10 @@ impl FileGate {
     /// Changes the file, behind the gate if it is closed.
     pub(super) fn change(&self, sql: &str) {
         self.connection.execute_batch(sql).unwrap();
+    }
+
+    fn index(&self) -> PathBuf {
+        self.path.with_extension("db-shm")
     }
 
     /// Whether a process has the file open.
