@@ -26,7 +26,7 @@ impl Holder {
         let files = (0..).map(|number| ["going", "started"].map(|what| place.path(&format!("{what}-{number}"))));
         let [going, started] = files.into_iter().find(|[_, started]| !started.exists()).unwrap();
         fs::write(&going, "").unwrap();
-        let script = "echo $$ > \"$2\"; while [ -e \"$1\" ]; do sleep 0.01; done; ";
+        let script = "echo $$ > \"$2\"; while [ -e \"$1\" ]; do sleep 0.03; done; ";
         let mut child =
             start(command.arg("sh").arg("-c").arg(format!("{script}{last}")).arg("job").args([&going, &started]));
         let runs = || fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n'));

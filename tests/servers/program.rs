@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use nix::libc::{c_char, c_int, posix_spawn_file_actions_addchdir_np, posix_spawn_file_actions_t};
+
 /// Ports that the kernel gives to nobody who did not ask for them. One of those that it hands out could go to somebody's
 /// connection while a server is stopped, and a client of a stopped server could even be connected to itself.
 const FIRST_PORT: u16 = 10_000;
@@ -15,6 +17,12 @@ const PORTS: u16 = 10_000;
 
 /// A node of a Redis cluster takes a second port, this much higher.
 const CLUSTER_BUS: u16 = 10_000;
+
+/// The standard library sets a command's directory with this if it is linked in. In a static program it is only if somebody
+/// names it, and each command would begin as a copy of the whole test process: a tenth of the processors' time.
+#[used]
+static SETS_DIRECTORY: unsafe extern "C" fn(*mut posix_spawn_file_actions_t, *const c_char) -> c_int =
+    posix_spawn_file_actions_addchdir_np;
 
 /// A program's path: in the places of PostgreSQL, newest version first, in PATH, and in those of a superuser's programs.
 /// What Debian has in PATH by the name of psql is a script in Perl that looks for psql, for six times as long as psql takes.
