@@ -54,7 +54,7 @@ impl Notifier {
         environment: Environment,
         inherited: Inherited,
     ) -> Result<Self, String> {
-        let [mask, ignored] = [inherited.mask, u64::from(inherited.ignored_child)].map(|number| number.to_string());
+        let [mask, ignored] = [inherited.mask, inherited.ignored].map(|number| number.to_string());
         let millis = timeout.as_millis().to_string();
         let words = [NAME, &mask, &ignored, &millis, command].into_iter().map(CString::new);
         let words = words.collect::<Result<Vec<_>, _>>().map_err(|error| error_text(&error.into()))?;
@@ -122,7 +122,7 @@ pub(crate) fn notify(words: &[OsString]) -> ! {
 fn run(words: &[OsString]) -> Option<ExitReason> {
     let [mask, ignored, millis, command] = words else { return None };
     let number = |word: &OsString| word.to_str()?.parse::<u64>().ok();
-    let inherited = Inherited { mask: number(mask)?, ignored_child: number(ignored)? > 0 };
+    let inherited = Inherited { mask: number(mask)?, ignored: number(ignored)? };
     let mut until = Moment::now() + Duration::from_millis(number(millis)?);
     let (incoming, _) = Signals::catch().ok()?;
     let command = Command::new(&["/bin/sh".into(), "-c".into(), command.clone()], Group::Own, true).ok()?;

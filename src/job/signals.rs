@@ -1,8 +1,9 @@
 //! Signals as the system knows them: what we were started with, what comes in, what goes out.
 //!
 //! We install no handler. Every signal is blocked and read from a descriptor, except those that were ignored when we
-//! started: these stay ignored. So all that has to be undone for the job is the mask and one disposition, that of
-//! SIGCHLD, which must not be ignored if we are to reap. (Rust's runtime, which ignores SIGPIPE, is not started.)
+//! started: these stay ignored. So all that has to be undone for the job is the mask and few dispositions: that of SIGCHLD,
+//! which must not be ignored if we are to reap, and those that a C library takes for its threads. (Rust's runtime, which
+//! ignores SIGPIPE, is not started.)
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -22,7 +23,11 @@ type Mask = u64;
 /// The size of a set of signals for the kernel, in bytes.
 const MASK_SIZE: usize = size_of::<Mask>();
 
-/// The signals that the threads of both C libraries need.
+/// A disposition as the kernel has it: first the handler, then flags, perhaps a restorer, and a mask.
+type Action = [libc::sighandler_t; 8];
+
+/// The signals that the threads of both C libraries need. glibc's posix_spawn(3) leaves them ignored, and its first thread
+/// takes one of them.
 const THREADS: Mask = 0b11 << 31;
 
 /// The signal that musl unblocks with the first thread, although only the job should receive it.
@@ -35,7 +40,18 @@ const TOO_MUCH: usize = 1 << 60;
 #[derive(Clone, Copy)]
 pub(crate) struct Inherited {
     pub(super) mask: Mask,
-    pub(super) ignored_child: bool,
+    /// Those signals that were ignored and are not ignored by us.
+    pub(super) ignored: Mask,
+}
+
+impl Inherited {
+    /// Makes the signals of this process those that we were started with. Async-signal-safe.
+    pub(super) fn restore(&self) {
+        for signal in signals_of(self.ignored) {
+            set_disposition(signal, libc::SIG_IGN);
+        }
+        let _ = set_mask(libc::SIG_SETMASK, &self.mask);
+    }
 }
 
 /// The incoming signals.
@@ -54,25 +70,26 @@ impl Signals {
     /// Blocks every signal that is not ignored, for this thread and those it starts, and opens the descriptor that
     /// they are read from.
     pub(crate) fn catch() -> std::io::Result<(Self, Inherited)> {
-        let ignored_child = is_ignored(Signal::CHLD);
-        if ignored_child {
+        let changed = signals_of(THREADS).chain([Signal::CHLD]);
+        let ignored = changed.filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
+        if ignored & bit(Signal::CHLD) != 0 {
             // The kernel reaps the children of a process that ignores it, and we would never learn how the job ended.
             set_disposition(Signal::CHLD, libc::SIG_DFL);
         }
         let (signals, mask) = Self::block(Signal::all())?;
-        Ok((signals, Inherited { mask, ignored_child }))
+        Ok((signals, Inherited { mask, ignored }))
     }
 
     /// Blocks what would end us, the stop signals, until they are let in again, and opens the descriptor that tells of
     /// them.
     pub(crate) fn hold_back() -> std::io::Result<(Self, Inherited)> {
         let (signals, mask) = Self::block(Signal::all().filter(|signal| signal.asks_to_stop()))?;
-        Ok((signals, Inherited { mask, ignored_child: false }))
+        Ok((signals, Inherited { mask, ignored: 0 }))
     }
 
     /// Lets in what was held back.
     pub(crate) fn let_in(self, inherited: &Inherited) {
-        let _ = set_mask(libc::SIG_SETMASK, &inherited.mask);
+        inherited.restore();
     }
 
     /// Blocks those of the signals that are not ignored; returns the mask before, too.
@@ -179,27 +196,29 @@ fn raise(signal: Signal) {
 }
 
 fn is_ignored(signal: Signal) -> bool {
-    // The kernel's form has the handler first, and then flags, perhaps a restorer, and a mask.
-    let mut action: [libc::sighandler_t; 8] = [libc::SIG_DFL; 8];
-    let none = ptr::null::<libc::sighandler_t>();
+    let mut action = Action::default();
+    let none = ptr::null::<Action>();
     #[expect(unsafe_code, reason = "see `Mask`; and no library reads a disposition without changing it")]
     // SAFETY: without a new action the call only writes the present one to the place given, which has room for it.
     let failed =
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal.number(), none, action.as_mut_ptr(), MASK_SIZE) } != 0;
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal.number(), none, &raw mut action, MASK_SIZE) } != 0;
     !failed && action[0] == libc::SIG_IGN
 }
 
 /// Sets a disposition to SIG_DFL or SIG_IGN. Async-signal-safe.
-pub(super) fn set_disposition(signal: Signal, disposition: libc::sighandler_t) {
-    #[expect(unsafe_code, reason = "needed between fork and exec, where a library's wrapper would promise too little")]
-    // SAFETY: only the two constants that are no functions are ever given here.
+fn set_disposition(signal: Signal, disposition: libc::sighandler_t) {
+    let mut action = Action::default();
+    action[0] = disposition;
+    let none = ptr::null_mut::<Action>();
+    #[expect(unsafe_code, reason = "see `Mask`")]
+    // SAFETY: only the two constants that are no functions are ever given here, and the action lives through the call.
     unsafe {
-        libc::signal(signal.number(), disposition);
+        libc::syscall(libc::SYS_rt_sigaction, signal.number(), &raw const action, none, MASK_SIZE);
     }
 }
 
 /// Changes this thread's mask, and returns the one before. Async-signal-safe.
-pub(super) fn set_mask(how: i32, set: &Mask) -> std::io::Result<Mask> {
+fn set_mask(how: i32, set: &Mask) -> std::io::Result<Mask> {
     let mut before: Mask = 0;
     #[expect(unsafe_code, reason = "see `Mask`")]
     // SAFETY: both pointers are to sets of the size that is named, which live through the call.
@@ -211,6 +230,11 @@ pub(super) fn set_mask(how: i32, set: &Mask) -> std::io::Result<Mask> {
 /// Blocks every signal for the calling thread. Async-signal-safe.
 pub(super) fn block_all() {
     let _ = set_mask(libc::SIG_SETMASK, &!THREADS);
+}
+
+/// Returns the signals of a set.
+fn signals_of(set: Mask) -> impl Iterator<Item = Signal> {
+    (1..=Mask::BITS.cast_signed()).map(Signal::from_number).filter(move |signal| set & bit(*signal) != 0)
 }
 
 /// Returns the set of this signal alone.

@@ -17,11 +17,10 @@ use nix::unistd::Pid;
 use super::environ::Environment;
 use super::guardian::Guardian;
 use super::launch::{Launched, execve, launch};
-use super::signals::{Inherited, set_disposition, set_mask};
+use super::signals::Inherited;
 use super::{Job, children, tree, wait};
 use crate::run::{Group, SpawnError, SpawnErrorKind};
 use crate::system::Moment;
-use crate::system::Signal;
 use crate::system::error_text;
 
 /// The directories that are searched when PATH is not set, as by execvp(3).
@@ -219,10 +218,7 @@ fn execute(plan: &mut Plan) -> i32 {
             return libc::ESRCH;
         }
     }
-    if plan.inherited.ignored_child {
-        set_disposition(Signal::CHLD, libc::SIG_IGN);
-    }
-    let _ = set_mask(libc::SIG_SETMASK, &plan.inherited.mask);
+    plan.inherited.restore();
     let mut verdict = libc::ENOENT;
     for index in 0..plan.files.len() {
         let file = plan.files[index].as_ptr();

@@ -36,6 +36,7 @@ fn sees_the_same(launcher: &[&str], words: &[&str]) {
 
 #[test]
 fn the_mask_and_the_dispositions_are_those_we_were_started_with() {
+    // posix_spawn(3), by which the tests start commands, leaves those ignored that the C library has for its threads.
     for options in [
         &["--default-signal"][..],
         &["--ignore-signal=PIPE"],
