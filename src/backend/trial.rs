@@ -15,8 +15,12 @@ type Records = BTreeMap<String, (Record, u64)>;
 /// Every store of this process, by its path.
 static STORES: LazyLock<Mutex<BTreeMap<String, Records>>> = LazyLock::new(Mutex::default);
 
-/// Number of reads so far, as a store counts its transactions.
-static READS: AtomicU64 = AtomicU64::new(1);
+/// Number of reads and writes so far, as a store counts its transactions.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+fn next() -> u64 {
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The store under one path.
 pub(super) struct Trial(String);
@@ -50,7 +54,7 @@ impl CasStore for Trial {
 
     fn read(&mut self, name: &str) -> Result<Read<u64>, BackendError> {
         let found = self.with(|records| records.get(name).cloned());
-        Ok(Read { now: Timestamp::now(), floor: READS.fetch_add(1, Ordering::Relaxed), found })
+        Ok(Read { now: Timestamp::now(), floor: next(), found })
     }
 
     fn write(&mut self, name: &str, record: &Record, version: Option<&u64>) -> Result<Written, BackendError> {
@@ -59,7 +63,7 @@ impl CasStore for Trial {
         if records.get(name).map(|(_, version)| version) != version {
             return Ok(Written::Conflict);
         }
-        records.insert(name.to_owned(), (record.clone(), version.map_or(1, |version| version + 1)));
+        records.insert(name.to_owned(), (record.clone(), next()));
         Ok(Written::Done)
     }
 
@@ -110,7 +114,7 @@ mod tests {
             self.0.with(|records| {
                 let (record, version) = records.entry(name.to_owned()).or_default();
                 *record = Record { owner: owner.to_owned(), since: Some(since), until: Some(until), ..record.clone() };
-                *version += 1;
+                *version = next();
             });
         }
 

@@ -337,7 +337,7 @@ fn humantime_date() -> String {
     text.stdout.trim().to_owned()
 }
 
-const LIST: &str = r#"200 OK|{"kind":"LeaseList","metadata":{"resourceVersion":"7"},"items":[]}"#;
+const FREE: &str = r#"200 OK|{"kind":"Lease","metadata":{"name":"job","resourceVersion":"7"},"spec":{}}"#;
 const NONE: &str = r#"404 Not Found|{"kind":"Status","reason":"NotFound","details":{"kind":"leases"},"code":404}"#;
 
 #[test]
@@ -366,10 +366,10 @@ fn what_the_server_refuses_is_told_with_its_reason() {
 /// The server is overloaded for a moment, loses its leader after that, and is then well.
 #[test]
 fn a_server_that_is_busy_is_asked_again_when_it_wants_to_be() {
-    let stored = r#"201 Created|{"kind":"Lease","metadata":{"name":"job"},"spec":{}}"#;
+    let made = r#"201 Created|{"kind":"Lease","metadata":{"name":"job"},"spec":{}}"#;
     let busy = "429 Too Many Requests\r\nRetry-After: 1|{\"kind\":\"Status\"}";
     let answers: &'static [&'static str] =
-        Box::leak(Box::new([busy, "503 Service Unavailable|{\"kind\":\"Status\"}", NONE, LIST, stored]));
+        Box::leak(Box::new([busy, "503 Service Unavailable|{\"kind\":\"Status\"}", NONE, made, FREE, FREE]));
     let began = std::time::Instant::now();
     // What it says that it has stored is not what it was sent.
     let place = Place::new();

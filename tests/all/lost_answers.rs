@@ -98,6 +98,13 @@ impl<S: Store> Site<S> {
         // So that no request is about a missing table.
         let place = Place::new();
         finish(place.run("warm", ["true"]).env("SHEDLOCK_BACKEND", store.url())).is_silent_with(0);
+        if store.in_one_record() {
+            // Nor one that makes the record.
+            for command in ["pause", "resume"] {
+                let ended = finish(place.shedlock([command, NAME]).env("SHEDLOCK_BACKEND", store.url()));
+                assert_eq!(ended.code(), Some(0), "{ended:?}");
+            }
+        }
         Self { place, store, relay, url }
     }
 
@@ -195,10 +202,10 @@ on_server! {
     a_taking_whose_answer_is_lost_is_found_to_be_ours: holding, |request| request == 0;
     a_taking_that_is_given_up_is_given_back: holding, |_| true;
     a_release_whose_answer_is_lost_is_repeated_without_a_word: holding, |request| request == 1;
-    // The first taking is three requests, and the fourth reads what is to be released.
-    a_release_whose_answers_are_all_lost_has_freed_the_lock: asking, |request| request >= 4;
+    // A taking is two requests, and the third reads what is to be released.
+    a_release_whose_answers_are_all_lost_has_freed_the_lock: asking, |request| request >= 3;
     a_person_does_not_notice_that_answers_are_lost: holding, |request| request % 2 == 1;
-    who_does_not_know_whether_it_is_paused_is_told_so: asking, |request| request >= 4;
+    who_does_not_know_whether_it_is_paused_is_told_so: asking, |request| request >= 2;
 }
 
 /// Is in every request that writes a lock in etcd, which gets the name in base64.

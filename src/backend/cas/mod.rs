@@ -1,7 +1,8 @@
 //! Locks in a store that reads a record with its version, and writes it if the version is still the same.
 //!
 //! A [`CasStore`] brings the requests of its store, its clock and its classes of errors. The engine decides what to
-//! write. It reads and writes once per operation, and begins again if another client has written in between.
+//! write. It reads and writes once per operation, and begins again if another client has written in between. A taking that
+//! finds no record makes an empty one first.
 
 mod record;
 #[cfg(test)]
@@ -19,7 +20,8 @@ const TRIES: u32 = 16;
 
 /// A store of records. It connects when it has to, and drops its connection after an error.
 pub(in crate::backend) trait CasStore: Send {
-    /// Identifies what was read: a write succeeds only if the store still has it.
+    /// Identifies what was read: a write succeeds only if the store still has it. Also a record that was removed and made
+    /// anew has another one.
     type Version;
 
     /// The coarseness of the store's clock: the true time is at most this much later than the time of a read.
@@ -86,6 +88,8 @@ enum Next<T> {
     Answer(T),
     /// This record is written, and if it was, this is the answer.
     Write(Record, T),
+    /// An empty record is written where there is none, and the operation begins again.
+    Make,
 }
 
 impl<S: CasStore> CasLocks<S> {
@@ -106,10 +110,12 @@ impl<S: CasStore> CasLocks<S> {
                 Next::Answer(answer) => return Ok(answer),
                 Next::Write(mut record, answer) => {
                     record.keep(S::RUNS);
-                    let written = self.0.write(name, &record, version.as_ref());
-                    if written.map_err(|error| self.named(error))? == Written::Done {
+                    if self.write(name, &record, version.as_ref())? == Written::Done {
                         return Ok(answer);
                     }
+                }
+                Next::Make => {
+                    self.write(name, &Record::default(), None)?;
                 }
             }
         }
@@ -120,6 +126,10 @@ impl<S: CasStore> CasLocks<S> {
         // Reading changes nothing.
         let read = self.0.read(name).map_err(|error| BackendError { ambiguous: false, ..error });
         read.map_err(|error| self.named(error))
+    }
+
+    fn write(&mut self, name: &str, record: &Record, version: Option<&S::Version>) -> Result<Written, BackendError> {
+        self.0.write(name, record, version).map_err(|error| self.named(error))
     }
 
     fn busy(&self) -> BackendError {
@@ -159,7 +169,9 @@ impl<S: CasStore> CasLocks<S> {
 impl<S: CasStore> Backend for CasLocks<S> {
     fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let acquired = self.update(claim.name.as_str(), |record, clock, floor| {
-            let last = record.cloned().unwrap_or_default();
+            // Nothing has no version: a run that took the lock since, ended and was forgotten would go unnoticed, and its token
+            // may be larger than this floor.
+            let Some(last) = record else { return Next::Make };
             if last.is_held(clock) && last.owner != claim.owner.as_str() {
                 return Next::Answer(Acquired::Held(last.state(clock)));
             }

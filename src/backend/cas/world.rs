@@ -41,6 +41,8 @@ struct World {
     fates: VecDeque<(Fate, u64)>,
     /// Says whether another program writes between each of the next reads and its write.
     meddling: VecDeque<bool>,
+    /// Happens after the next read.
+    between: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl World {
@@ -113,7 +115,11 @@ impl CasStore for Connection {
             world.meddle();
         }
         // Each write makes the version larger, as in a store that counts its transactions.
-        Ok(Read { now, floor: world.version + 1, found })
+        let floor = world.version + 1;
+        let between = world.between.take();
+        drop(world);
+        between.into_iter().for_each(|happens| happens());
+        Ok(Read { now, floor, found })
     }
 
     fn write(&mut self, _: &str, record: &Record, version: Option<&u64>) -> Result<Written, BackendError> {
@@ -360,6 +366,27 @@ proptest! {
             let _ = Record::parse(&text, "job");
         }
     }
+}
+
+/// Between a taking's reading and its writing, another run has the lock, ends and is forgotten.
+#[test]
+fn a_token_is_larger_than_that_of_a_run_which_was_forgotten_in_between() {
+    let Story { world, clients, .. } = Story::new();
+    let [mut late, mut early, _] = <[Client; CLIENTS]>::try_from(clients).ok().unwrap();
+    let mut operator = CasLocks::new(world.clone());
+    let (tell, told) = std::sync::mpsc::channel();
+    let token = |client: &mut Client| match client.locks.acquire(&client.claim).unwrap().answer {
+        Acquired::Granted(grant) => grant.token.unwrap(),
+        Acquired::Held(state) => panic!("{state:?}"),
+    };
+    world.world().between = Some(Box::new(move || {
+        tell.send(token(&mut early)).unwrap();
+        early.locks.release(&early.claim, Duration::ZERO, Closing::GivenUp).unwrap();
+        let removal = Removal { name: LockName::new("job").unwrap(), seen: early.claim.owner.ended() };
+        assert_eq!(operator.forget(&removal), Ok(Forgotten::Gone { lock: true, runs: 0 }));
+    }));
+    let token = token(&mut late);
+    assert!(token > told.recv().unwrap(), "{token}");
 }
 
 #[test]

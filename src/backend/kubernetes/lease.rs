@@ -25,13 +25,15 @@ pub(in crate::backend) struct Lease {
     pub(super) read: Timestamp,
 }
 
-/// Returns the version of a list, which is that of the whole store. It is a number on every server that there is.
-pub(super) fn revision(list: &Value) -> Option<u64> {
-    list["metadata"]["resourceVersion"].as_str()?.parse().ok()
+/// Returns the smallest token of a Lease that has none, which is larger than those of an earlier Lease of this name: its
+/// version, which has grown by one at least with each write of any object. Where that is no number, it is the clock.
+pub(super) fn first_token(lease: &Value, now: Timestamp) -> u64 {
+    let version = lease["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+    version.unwrap_or_else(|| by_clock(now))
 }
 
 /// Returns a number that grows with the time, and that `leaseTransitions` has room for until 2088.
-pub(super) fn by_clock(now: Timestamp) -> u64 {
+fn by_clock(now: Timestamp) -> u64 {
     (now.0 / SECOND).saturating_sub(EPOCH).min(MOST)
 }
 
@@ -247,11 +249,11 @@ mod tests {
     /// A busy cluster counts further than the field does.
     #[test]
     fn a_token_that_the_field_has_no_room_for_is_kept_beside_it() {
-        assert_eq!(revision(&json!({"metadata": {"resourceVersion": "7000000000"}})), Some(7_000_000_000));
+        assert_eq!(first_token(&json!({"metadata": {"resourceVersion": "7000000000"}}), NOW), 7_000_000_000);
         let taken = Record { token: 7_000_000_001, ..held(1000) };
         let lease = with(&taken, "jobs", "a job", None);
         assert_eq!(lease["spec"]["leaseTransitions"], MOST);
         assert_eq!(record(&lease, "a job").token, 7_000_000_001);
-        assert_eq!(revision(&json!({"metadata": {"resourceVersion": "w-7"}})), None);
+        assert_eq!(first_token(&json!({"metadata": {"resourceVersion": "w-7"}}), NOW), by_clock(NOW));
     }
 }

@@ -107,17 +107,6 @@ impl Kubernetes {
         }
     }
 
-    /// Returns a number that has grown by one at least with each write: the tokens of a new Lease begin there, since one of
-    /// this name may have been deleted together with the last token. Without the right to list, it is the clock.
-    fn revision(&mut self, now: Timestamp) -> Result<u64, BackendError> {
-        let answer = self.ask(Verb::Get, "?limit=1", None)?;
-        match told(&answer, "LeaseList", Effect::Reads) {
-            Ok(Told::Object(list)) => Ok(lease::revision(&list).unwrap_or_else(|| lease::by_clock(now))),
-            Err(error) if answer.status != 403 => Err(error),
-            _ => Ok(lease::by_clock(now)),
-        }
-    }
-
     /// Sends a request, and once more with a new token if the server does not know the old one.
     fn send(&mut self, method: Verb, path: &str, body: Option<&Value>) -> Result<Answer, BackendError> {
         if self.respite.is_some_and(|respite| respite > Moment::now()) {
@@ -179,13 +168,15 @@ impl CasStore for Kubernetes {
         let told = told(&answer, "Lease", Effect::Reads)?;
         let now = clock(&answer)?;
         let Told::Object(body) = told else {
-            return Ok(Read { now, floor: self.revision(now)?, found: None });
+            return Ok(Read { now, floor: 0, found: None });
         };
         // A write without it would replace whatever is there.
         if !body["metadata"]["resourceVersion"].is_string() {
             return Err(BackendError::permanent("the API server's answer has a Lease without a resourceVersion"));
         }
-        Ok(Read { now, floor: 0, found: Some((lease::record(&body, lock), Lease { body, read: now })) })
+        let record = lease::record(&body, lock);
+        let floor = if record.token == 0 { lease::first_token(&body, now) } else { 0 };
+        Ok(Read { now, floor, found: Some((record, Lease { body, read: now })) })
     }
 
     fn write(&mut self, lock: &str, record: &Record, version: Option<&Lease>) -> Result<Written, BackendError> {

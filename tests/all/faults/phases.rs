@@ -12,6 +12,7 @@ use super::site::{Backend, Site};
 use super::witness::{self, Job, Mode};
 use crate::support::process::{DETACHED, Started, touch, under};
 use crate::support::{PATIENCE, is_alive, kill, wait_until};
+use servers::stores::Store;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -64,6 +65,10 @@ impl<'a> Scene<'a> {
             site.warm(&site.url(name));
             Gate::File(FileGate::new(&directory.join("locks.db")))
         } else {
+            if site.store().is_some_and(Store::in_one_record) {
+                // What is held is a taking, and no making of its record.
+                site.know(name);
+            }
             Gate::Relay(Relay::new(site.address(), site.port(), site.needle(name)))
         };
         let log = site.place.path(&format!("{name}.log"));
