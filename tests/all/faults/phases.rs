@@ -67,7 +67,7 @@ impl<'a> Scene<'a> {
         } else {
             if site.store().is_some_and(Store::in_one_record) {
                 // What is held is a taking, and no making of its record.
-                site.know(name);
+                site.place.make_lock(name, &site.url(name));
             }
             Gate::Relay(Relay::new(site.address(), site.port(), site.needle(name)))
         };

@@ -189,14 +189,6 @@ impl Site {
         begun.elapsed()
     }
 
-    /// Makes a lock that nobody has had.
-    pub(super) fn know(&self, name: &str) {
-        for command in ["pause", "resume"] {
-            let ended = finish(self.place.shedlock([command, name]).env("SHEDLOCK_BACKEND", self.url(name)));
-            assert_eq!(ended.code(), Some(0), "{ended:?}");
-        }
-    }
-
     /// A lease that outlasts a restart of the server, which begins with a renewal: after a third of the lease. The job is ended
     /// before the last fifth.
     pub(super) fn outage(&self) -> Duration {

@@ -75,6 +75,14 @@ impl Place {
         command
     }
 
+    /// Makes a free lock that has had no run.
+    pub(crate) fn make_lock(&self, name: &str, backend: &str) {
+        for command in ["pause", "resume"] {
+            let ended = finish(self.shedlock([command, name]).env("SHEDLOCK_BACKEND", backend));
+            assert_eq!(ended.code(), Some(0), "{ended:?}");
+        }
+    }
+
     /// What a file in the directory holds; empty if it is not there.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
