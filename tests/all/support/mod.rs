@@ -76,6 +76,14 @@ impl Place {
     }
 
     /// Makes a free lock that has had no run.
+    #[cfg(all(
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis",
+        feature = "etcd",
+        feature = "zookeeper",
+        feature = "kubernetes"
+    ))]
     pub(crate) fn make_lock(&self, name: &str, backend: &str) {
         for command in ["pause", "resume"] {
             let ended = finish(self.shedlock([command, name]).env("SHEDLOCK_BACKEND", backend));
