@@ -37,7 +37,7 @@ fn lives_on<S: Store>(site: &Site<S>, name: &str, options: &[&str]) {
 
 fn an_extended_job_lives_on_under_its_lock_with_a_lease_and_without<S: Store>(site: &Site<S>) {
     std::thread::scope(|scope| {
-        scope.spawn(|| lives_on(site, "leased", &["--lease", "1s"]));
+        scope.spawn(|| lives_on(site, "leased", &["--lease", "2s"]));
         lives_on(site, "plain", &[]);
     });
 }
