@@ -111,7 +111,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DURATION",
         "off",
         LOCK,
-        "Run at most once per DURATION: after the job has ended, the lock stays held until DURATION after the firing. The firing is the moment when shedlock was started, by the backend's clock, cut to the whole minute (to the whole second if DURATION is not in whole minutes)",
+        "Run at most once per DURATION, give or take a tenth: after the job has ended, the lock stays held until nine tenths of DURATION after the firing, which is when shedlock was started, before --splay and --wait. Give the interval of the crontab",
     ),
     choice(
         "on-failure",

@@ -15,23 +15,21 @@ fn hold_after(end: JobEnd, policy: Policy) -> Duration {
 
 #[test]
 fn on_failure_says_how_long_the_lock_is_held_after_a_failure() {
-    // The firing was at 18:00:58.9, so that is cut to the next full hour.
     let hour = Some(Every(ms(3_600_000)));
-    let until_19 = 3_600_000 - 58_900;
     for (on_failure, every, hold) in [
         (OnFailure::Release, None, 0),
         (OnFailure::Release, hour, 0),
         (OnFailure::AtLeast, None, 10_000),
-        (OnFailure::AtLeast, hour, until_19),
+        (OnFailure::AtLeast, hour, 3_240_000),
         (OnFailure::Hold, None, 100_000),
-        (OnFailure::Hold, hour, until_19),
+        (OnFailure::Hold, hour, 3_240_000),
         (OnFailure::Hold, Some(Every(ms(60_000))), 100_000),
     ] {
         let policy = Policy { on_failure, every, ..policy() };
         for end in [JobEnd::Exited(1), JobEnd::Killed(Signal::TERM)] {
             assert_eq!(hold_after(end, policy.clone()), ms(hold), "{on_failure:?} {every:?} {end:?}");
         }
-        let success = if every == hour { until_19 } else { 10_000 };
+        let success = every.map_or(10_000, |every| if Some(every) == hour { 3_240_000 } else { 54_000 });
         assert_eq!(hold_after(JobEnd::Exited(0), policy), ms(success), "{on_failure:?} {every:?}");
     }
 }
