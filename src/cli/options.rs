@@ -234,7 +234,13 @@ pub(crate) const OPTIONS: &[Opt] = &[
         BACKEND,
         "Where locks live: sqlite:PATH for one host; postgres://, mysql://, redis://, etcd:// or zookeeper://USER@HOST/... for many; kubernetes: in a pod; see shedlock-backends(7). The default is the file /var/lib/shedlock/shedlock.db for root, and shedlock/shedlock.db in $XDG_STATE_HOME (~/.local/state) for other users",
     ),
-    value("backend-file", "FILE", "", BACKEND, "Read the backend's URL from FILE, for example a mounted secret. If the server refuses the login, the file is read again: the password may have been changed"),
+    value(
+        "backend-file",
+        "FILE",
+        "",
+        BACKEND,
+        "Read the backend's URL from FILE, for example a mounted secret. If the server refuses the login, the file is read again: the password may have been changed",
+    ),
     value(
         "backend-timeout",
         "DURATION",

@@ -229,6 +229,7 @@ impl Supervisor {
             Work::Job(command, way) => (command, way),
             Work::Handover { json } => return self.hand_over(under, *json),
         };
+        command.free_reserve();
         let mut environment = Environment::inherited();
         let (claim, backend) = (&self.claim, (self.address.as_str(), way));
         match under {
