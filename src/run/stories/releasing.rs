@@ -97,6 +97,18 @@ fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_onc
 }
 
 #[test]
+fn a_lock_whose_time_ran_out_while_its_release_was_refused_says_why_it_was_refused() {
+    for (released, why) in [(99_000, false), (100_001, true)] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        story.on(1_100, Event::Tried(BackendError::permanent("the user lacks rights")));
+        story.emitted.clear();
+        assert_eq!(story.on(released, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(6)));
+        assert_eq!(matches!(&story.emitted[..], [Notice::NotReleased(_)]), why, "{:?}", story.emitted);
+    }
+}
+
+#[test]
 fn a_stop_signal_gives_the_release_a_second() {
     for signal in STOP_SIGNALS {
         let mut story = Story::running(policy());
