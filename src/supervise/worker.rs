@@ -560,8 +560,7 @@ mod tests {
             let (passwords, told) = channel();
             let fake = Fake { calls, errors: errors.into(), slow: Duration::ZERO, held: false, passwords };
             let mut files = files.iter();
-            let rotation =
-                Rotation::new("redis://:first@db".to_owned(), move || files.next().map(|url| url.to_string()));
+            let rotation = Rotation::new("redis://:first@db".to_owned(), move || files.next().map(ToString::to_string));
             let worker = BackendWorker::start(Box::new(fake), Some(rotation), QUICK).unwrap();
             (worker, told, _called)
         };
