@@ -97,7 +97,7 @@ impl CasStore for Trial {
 mod tests {
     use super::*;
     use crate::lock::RunRecord;
-    use servers::stores::{self, Run, Stored};
+    use servers::stores::{self, Run, Shift, Stored};
 
     crate::backend::conformance::conformance!(super::TrialStore::new);
 
@@ -156,9 +156,10 @@ mod tests {
             self.write(name, owner, since, until);
         }
 
-        fn shift(&self, name: &str, by: Duration) {
+        fn shift(&self, name: &str, by: Shift) {
             let (since, until) = self.owned(name);
-            self.write(name, &self.record(name).unwrap().owner, since + by, until + by);
+            let moved = |time: Timestamp| Timestamp(time.0.checked_add_signed(by.millis()).unwrap());
+            self.write(name, &self.record(name).unwrap().owner, moved(since), moved(until));
         }
 
         fn connections(&self) -> usize {
