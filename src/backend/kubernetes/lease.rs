@@ -57,7 +57,8 @@ pub(super) fn record(lease: &Value, lock: &str) -> Record {
         _ => renewed.map(|renewed| Timestamp(renewed.0 + seconds(&spec["leaseDurationSeconds"]) * SECOND)),
     };
     let token = kept.token.max(seconds(&spec["leaseTransitions"]));
-    Record { owner: owner.to_owned(), since, until, token, runs: kept.runs }
+    let set_at = kept.set_at.filter(|_| (kept.owner.as_str(), kept.until) == (owner, until));
+    Record { owner: owner.to_owned(), since, until, set_at, token, runs: kept.runs }
 }
 
 /// Reads a number that other programs may have written.
@@ -144,7 +145,8 @@ mod tests {
             outcome: None,
         };
         let owner = run.owner.clone();
-        Record { owner, since: Some(NOW), until: Some(Timestamp(NOW.0 + until)), token: 7, runs: vec![run] }
+        let (since, until) = (Some(NOW), Some(Timestamp(NOW.0 + until)));
+        Record { owner, since, until, set_at: Some(NOW), token: 7, runs: vec![run] }
     }
 
     fn read(body: Value) -> Lease {

@@ -339,6 +339,7 @@ fn record(name: &str, lock: &Node, state: Option<&Node>) -> Record {
             since: Some(lock.stat.written_at),
             // The Java library takes a lock without a time for one that is held.
             until: Timestamp::parse(&String::from_utf8_lossy(&lock.data)),
+            set_at: None,
             ..own.unwrap_or_default()
         },
     }

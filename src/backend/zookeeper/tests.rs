@@ -135,13 +135,14 @@ fn a_lock_that_another_client_has_written_has_no_owner_and_keeps_its_runs() {
         owner: "host:1:2".to_owned(),
         since: Some(Timestamp(1_000)),
         until: Some(Timestamp(61_000)),
+        set_at: Some(Timestamp(1_000)),
         token: 5,
         runs: vec![run],
     };
     let state = |by| written(&own.to_json(), by);
     let end = own.until.unwrap().to_string();
     assert_eq!(record("job", &written(&end, 9), Some(&state(9))), own);
-    let later = Record { owner: UNKNOWN.to_owned(), since: Some(Timestamp(7_000)), ..own.clone() };
+    let later = Record { owner: UNKNOWN.to_owned(), since: Some(Timestamp(7_000)), set_at: None, ..own.clone() };
     assert_eq!(record("job", &written(&end, 10), Some(&state(9))), later);
     // Java's times may be finer than ours.
     let java = record("job", &written("1970-01-01T00:02:00.123456Z", 10), None);
