@@ -6,8 +6,8 @@ use super::name;
 use crate::backend::cas::Record;
 use crate::system::Timestamp;
 
-pub(super) const LABEL: &str = "app.kubernetes.io/managed-by";
-pub(super) const PROGRAM: &str = "shedlock";
+const LABEL: &str = "app.kubernetes.io/managed-by";
+const PROGRAM: &str = "shedlock";
 const NAME: &str = "shedlock/name";
 const RECORD: &str = "shedlock/record";
 const WRITES: &str = "shedlock/writes";
@@ -35,6 +35,12 @@ pub(super) fn first_token(lease: &Value, now: Timestamp) -> u64 {
 /// Returns a number that grows with the time, and that `leaseTransitions` has room for until 2088.
 fn by_clock(now: Timestamp) -> u64 {
     (now.0 / SECOND).saturating_sub(EPOCH).min(MOST)
+}
+
+/// Returns whether shedlock has taken a Lease for a lock. A person, too, may label one, for shedlock to show it.
+pub(super) fn is_lock(lease: &Value) -> bool {
+    let metadata = &lease["metadata"];
+    metadata["labels"][LABEL] == PROGRAM || metadata["annotations"][RECORD].is_string()
 }
 
 /// Returns the name of the lock that a Lease is for; `None` if this is no Lease.
