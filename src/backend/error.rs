@@ -1,5 +1,7 @@
 //! The error of a backend: why a request failed, and whether trying again may help.
 
+use std::time::Duration;
+
 /// The reason why a request to a backend failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackendError {
@@ -12,6 +14,8 @@ pub(crate) struct BackendError {
     pub(crate) ambiguous: bool,
     /// Set if a pooler may go on refusing after its server is back: then a release is tried for longer.
     pub(crate) lingers: bool,
+    /// The time for which the server wants no further request.
+    pub(crate) respite: Option<Duration>,
 }
 
 /// The class of an error: it decides whether shedlock tries again.
@@ -27,7 +31,7 @@ pub(crate) enum ErrorClass {
 
 impl BackendError {
     pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false }
+        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false, respite: None }
     }
 
     pub(crate) fn transient(message: impl Into<String>) -> Self {
@@ -54,6 +58,12 @@ impl BackendError {
     #[cfg(feature = "postgres")]
     pub(crate) fn lingering(self) -> Self {
         Self { lingers: true, ..self }
+    }
+
+    /// Notes the time for which the server wants no further request.
+    #[cfg(feature = "http")]
+    pub(crate) fn respite(self, respite: Option<Duration>) -> Self {
+        Self { respite, ..self }
     }
 
     /// Puts `label`, such as `backend /var/lib/locks.db`, in front of the message, unless it names a backend already.

@@ -216,6 +216,9 @@ impl Kept {
     }
 }
 
+/// A taking that lies further in the future than this comes from a clock that was ahead.
+pub(crate) const CLOCK_WAS_AHEAD: Duration = Duration::from_secs(60);
+
 /// The time that a lock without an end counts as held: ten years. Only people and other programs make such locks.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 

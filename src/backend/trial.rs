@@ -113,7 +113,8 @@ mod tests {
         fn write(&self, name: &str, owner: &str, since: Timestamp, until: Timestamp) {
             self.0.with(|records| {
                 let (record, version) = records.entry(name.to_owned()).or_default();
-                *record = Record { owner: owner.to_owned(), since: Some(since), until: Some(until), ..record.clone() };
+                let (owner, since, until) = (owner.to_owned(), Some(since), Some(until));
+                *record = Record { owner, since, until, set_at: None, ..record.clone() };
                 *version = next();
             });
         }

@@ -46,6 +46,7 @@ impl Operator {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            retry.leave_alone(error.respite);
             match retry.pause(error.class, sent, Moment::now()) {
                 Some(pause) => thread::sleep(pause),
                 None => return Err(error),

@@ -31,6 +31,12 @@ impl ZooKeeperStore {
     pub fn chroot(&self) -> &str {
         &self.chroot
     }
+
+    /// Makes a node that goes with its session, as early versions of the Java library did.
+    pub fn make_ephemeral(&self, name: &str, until: &str) {
+        let path = self.locks().path(name);
+        self.client.request(&json!(["create_ephemeral", path, until]));
+    }
 }
 
 /// What the tests do with the locks below a node of any server.
