@@ -222,9 +222,6 @@ pub(crate) const CLOCK_WAS_AHEAD: Duration = Duration::from_secs(60);
 /// The time that a lock without an end counts as held: ten years. Only people and other programs make such locks.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// A taking that lies further in the future than this comes from a clock that was ahead.
-pub(crate) const CLOCK_WAS_AHEAD: Duration = Duration::from_secs(60);
-
 /// How far local time can be ahead of UTC. An application of the Java library may write such times, and judges its lock by
 /// them.
 #[cfg(any(feature = "postgres", feature = "sqlite", all(test, any(feature = "mysql", feature = "redis"))))]

@@ -158,9 +158,13 @@ mod tests {
         }
 
         fn shift(&self, name: &str, by: Shift) {
-            let (since, until) = self.owned(name);
-            let moved = |time: Timestamp| Timestamp(time.0.checked_add_signed(by.millis()).unwrap());
-            self.write(name, &self.record(name).unwrap().owner, moved(since), moved(until));
+            self.0.with(|records| {
+                let (record, version) = records.get_mut(name).unwrap();
+                for time in [&mut record.since, &mut record.until, &mut record.set_at].into_iter().flatten() {
+                    time.0 = time.0.checked_add_signed(by.millis()).unwrap();
+                }
+                *version = next();
+            });
         }
 
         fn connections(&self) -> usize {

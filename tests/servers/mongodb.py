@@ -62,6 +62,8 @@ def shift(database, name, by):
     moved = {key: date(millis(found[key]) + by) for key in ["lockedAt", "lockUntil"]}
     if found.get("shedlock", {}).get("until") == found["lockUntil"]:
         moved["shedlock.until"] = moved["lockUntil"]
+        if found["shedlock"].get("set") is not None:
+            moved["shedlock.set"] = date(millis(found["shedlock"]["set"]) + by)
     collection(database).update_one({"_id": name}, {"$set": moved})
     return True
 

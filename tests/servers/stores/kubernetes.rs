@@ -126,6 +126,16 @@ impl Store for KubernetesStore {
                 let time = epoch(lease["spec"][key].as_str().unwrap());
                 lease["spec"][key] = json!(micro_time(time + by.millis()));
             }
+            let note = &mut lease["metadata"]["annotations"]["shedlock/record"];
+            let Some(mut record) = note.as_str().map(|text| serde_json::from_str::<Value>(text).unwrap()) else {
+                return;
+            };
+            for key in ["since", "until", "set"] {
+                if let Some(time) = record[key].as_i64() {
+                    record[key] = json!(time + by.millis());
+                }
+            }
+            *note = json!(record.to_string());
         });
     }
 

@@ -108,6 +108,9 @@ impl ZooKeeperLocks<'_> {
         let mut record: Value = serde_json::from_str(text).unwrap();
         record["owner"] = json!(owner.unwrap_or(&stored.owner));
         (record["since"], record["until"]) = (json!(stored.since + by), json!(stored.until + by));
+        if let Some(time) = record["set"].as_i64() {
+            record["set"] = json!(time + by);
+        }
         let path = self.path(name);
         if nodes.state.is_null() {
             self.client.request(&json!(["create", format!("{path}/.shedlock"), ""]));
