@@ -1,5 +1,7 @@
 //! The error of a backend: why a request failed, and whether trying again may help.
 
+use std::time::Duration;
+
 /// The reason why a request to a backend failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackendError {
@@ -14,6 +16,8 @@ pub(crate) struct BackendError {
     pub(crate) lingers: bool,
     /// Set if the server refused the login, or what this login may do: another password may help.
     pub(crate) refuses_login: bool,
+    /// The time for which the server wants no further request.
+    pub(crate) respite: Option<Duration>,
 }
 
 /// The class of an error: it decides whether shedlock tries again.
@@ -29,7 +33,15 @@ pub(crate) enum ErrorClass {
 
 impl BackendError {
     pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false, refuses_login: false }
+        Self {
+            class,
+            message: message.into(),
+            hint: None,
+            ambiguous: false,
+            lingers: false,
+            refuses_login: false,
+            respite: None,
+        }
     }
 
     pub(crate) fn transient(message: impl Into<String>) -> Self {
@@ -62,6 +74,12 @@ impl BackendError {
     #[cfg(any(test, feature = "tls"))]
     pub(crate) fn of_login(self) -> Self {
         Self { refuses_login: true, ..self }
+    }
+
+    /// Notes the time for which the server wants no further request.
+    #[cfg(feature = "http")]
+    pub(crate) fn respite(self, respite: Option<Duration>) -> Self {
+        Self { respite, ..self }
     }
 
     /// Puts `label`, such as `backend /var/lib/locks.db`, in front of the message, unless it names a backend already.

@@ -27,6 +27,8 @@ const LONGEST_ANSWER: u64 = 64 << 20;
 const BUFFER: usize = 32 << 10;
 /// Characters shown of an answer that is not JSON.
 const SHOWN: usize = 300;
+/// The longest time without requests that a server is granted.
+const LONGEST_RESPITE: Duration = Duration::from_secs(30);
 
 /// A client of several servers that can replace each other, with at most one idle connection to each.
 pub(super) struct Http {
@@ -68,7 +70,7 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// The server's clock, in whole seconds.
     pub(super) date: Option<Timestamp>,
-    /// The time after which the server wants to be asked again.
+    /// The time after which the server wants to be asked again, half a minute at most.
     pub(super) retry_after: Option<Duration>,
     /// The answer's JSON; of any other text its beginning; null if it is empty.
     pub(super) body: Value,
@@ -281,9 +283,14 @@ fn answer(response: &Response<Body>, body: &[u8]) -> Result<Answer, BackendError
     Ok(Answer {
         status: response.status().as_u16(),
         date: text(headers, "date").and_then(date),
-        retry_after: text(headers, "retry-after").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs),
+        retry_after: text(headers, "retry-after").and_then(respite),
         body,
     })
+}
+
+/// Parses the seconds of a `Retry-After`. A wrong number would keep a waiter out for good.
+fn respite(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().map(|seconds| Duration::from_secs(seconds).min(LONGEST_RESPITE))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -614,6 +621,13 @@ mod tests {
         let error = ask_securely(&fixture, "localhost", "sslmode=require").unwrap_err();
         assert!(error.message.contains("does not speak TLS"), "{error:?}");
         fixture.requests();
+    }
+
+    #[test]
+    fn a_server_is_left_alone_for_half_a_minute_at_most() {
+        assert_eq!(respite(" 2 "), Some(Duration::from_secs(2)));
+        assert_eq!(respite("18446744073709551615"), Some(LONGEST_RESPITE));
+        assert_eq!((respite("-1"), respite("Sun, 22 Nov 2026 11:37:01 GMT")), (None, None));
     }
 
     #[test]

@@ -226,8 +226,23 @@ impl Kept {
     }
 }
 
+/// A taking that lies further in the future than this comes from a clock that was ahead.
+pub(crate) const CLOCK_WAS_AHEAD: Duration = Duration::from_secs(60);
+
 /// The time that a lock without an end counts as held: ten years. Only people and other programs make such locks.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// How far local time can be ahead of UTC. An application of the Java library may write such times, and judges its lock by
+/// them.
+#[cfg(any(feature = "postgres", feature = "sqlite", all(test, any(feature = "mysql", feature = "redis"))))]
+const EASTERNMOST: Duration = Duration::from_secs(14 * 3600);
+
+/// Returns how far in the future a taking by this owner lies at least if it comes from a clock that was ahead. The owners of
+/// shedlock have three parts or more.
+#[cfg(any(feature = "postgres", feature = "sqlite", all(test, any(feature = "mysql", feature = "redis"))))]
+fn ahead_of(owner: &str) -> Duration {
+    if owner.matches(':').count() > 1 { CLOCK_WAS_AHEAD } else { EASTERNMOST }
+}
 
 /// The pause between tries doubles from `first` to `longest`.
 #[derive(Debug, Clone, Copy)]

@@ -16,18 +16,26 @@ pub(crate) struct Retry {
     deadline: Moment,
     pause: Duration,
     longest: Duration,
+    /// Whether a permanent error is tried again, too.
     insists: bool,
+    /// The time for which the server that failed the last try wants to be left alone.
+    respite: Option<Duration>,
 }
 
 impl Retry {
     pub(crate) fn new(pace: Pace, deadline: Moment) -> Self {
-        Self { deadline, pause: pace.first, longest: pace.longest, insists: false }
+        Self { deadline, pause: pace.first, longest: pace.longest, insists: false, respite: None }
     }
 
     /// Makes a permanent error no end of the tries. A lock that is not released blocks its job for as long as it was taken,
     /// and what looks permanent may pass: a proxy answers while its server restarts, a password is being changed.
     pub(crate) fn insisting(self) -> Self {
         Self { insists: true, ..self }
+    }
+
+    /// Notes the time for which the server wants to be left alone after the try that has just failed.
+    pub(crate) fn leave_alone(&mut self, respite: Option<Duration>) {
+        self.respite = respite;
     }
 
     /// Returns the pause after a try that was sent at `sent` and failed with this class; `None` if it was the last.
@@ -44,10 +52,14 @@ impl Retry {
         };
         self.pause = (self.pause * 2).min(self.longest);
         // The last try is made as late as possible for an answer that takes as long as this one.
-        let left = (self.deadline - took.min(RESERVE)).since(now);
+        let until = |reserve| (self.deadline - reserve).since(now);
+        let left = until(took.min(RESERVE));
         // Half of every pause is random, so that clients which collided do not collide again. A fully random pause
         // spreads them no better: after a few pauses they are spread anyway, and shorter pauses only cost more tries.
-        (!left.is_zero()).then(|| pause.mul_f64(0.5 + 0.5 * random()).min(left))
+        let own = pause.mul_f64(0.5 + 0.5 * random()).min(left);
+        // The server may be well long before that, so there is a last try, and more time for it than a refusal takes.
+        let wanted = self.respite.take().map_or(Duration::ZERO, |respite| respite.min(until(RESERVE)));
+        (!left.is_zero()).then(|| own.max(wanted))
     }
 }
 
@@ -85,5 +97,23 @@ mod tests {
         assert!(pause >= ms(200) && pause <= ms(400), "{pause:?}");
         let late = start + ms(1000);
         assert_eq!(retry.pause(ErrorClass::Permanent, late, late), None);
+    }
+
+    #[test]
+    fn a_server_that_wants_respite_is_left_alone_and_asked_once_more_before_the_deadline() {
+        let ms = Duration::from_millis;
+        let start = Moment::at(Duration::from_secs(100));
+        let mut retry = Retry::new(Pace { first: ms(20), longest: ms(40) }, start + ms(10_000));
+        retry.leave_alone(Some(ms(2_000)));
+        assert_eq!(retry.pause(ErrorClass::Overloaded, start, start + ms(5)), Some(ms(2_000)));
+        let soon = retry.pause(ErrorClass::Overloaded, start, start).unwrap();
+        assert!(soon <= ms(40), "it was for one try: {soon:?}");
+        retry.leave_alone(Some(ms(30_000)));
+        assert_eq!(retry.pause(ErrorClass::Transient, start + ms(3_000), start + ms(3_005)), Some(ms(6_495)));
+        // The last try is refused as well.
+        retry.leave_alone(Some(ms(30_000)));
+        let last = retry.pause(ErrorClass::Overloaded, start + ms(9_500), start + ms(9_505)).unwrap();
+        assert!(last <= ms(40), "{last:?}");
+        assert_eq!(retry.pause(ErrorClass::Overloaded, start + ms(9_999), start + ms(10_000)), None);
     }
 }

@@ -97,7 +97,7 @@ impl CasStore for Trial {
 mod tests {
     use super::*;
     use crate::lock::RunRecord;
-    use servers::stores::{self, Run, Stored};
+    use servers::stores::{self, Run, Shift, Stored};
 
     crate::backend::conformance::conformance!(super::TrialStore::new);
 
@@ -113,7 +113,8 @@ mod tests {
         fn write(&self, name: &str, owner: &str, since: Timestamp, until: Timestamp) {
             self.0.with(|records| {
                 let (record, version) = records.entry(name.to_owned()).or_default();
-                *record = Record { owner: owner.to_owned(), since: Some(since), until: Some(until), ..record.clone() };
+                let (owner, since, until) = (owner.to_owned(), Some(since), Some(until));
+                *record = Record { owner, since, until, set_at: None, ..record.clone() };
                 *version = next();
             });
         }
@@ -156,9 +157,14 @@ mod tests {
             self.write(name, owner, since, until);
         }
 
-        fn shift(&self, name: &str, by: Duration) {
-            let (since, until) = self.owned(name);
-            self.write(name, &self.record(name).unwrap().owner, since + by, until + by);
+        fn shift(&self, name: &str, by: Shift) {
+            self.0.with(|records| {
+                let (record, version) = records.get_mut(name).unwrap();
+                for time in [&mut record.since, &mut record.until, &mut record.set_at].into_iter().flatten() {
+                    time.0 = time.0.checked_add_signed(by.millis()).unwrap();
+                }
+                *version = next();
+            });
         }
 
         fn connections(&self) -> usize {

@@ -10,12 +10,12 @@ use clap::ArgMatches;
 use super::operator::Operator;
 use super::random;
 use super::run::host;
-use crate::backend::{Acquired, BackendError, Finding, Grade, Kept, Reached, Reply};
+use crate::backend::{Acquired, BackendError, CLOCK_WAS_AHEAD, Finding, Grade, Kept, Reached, Reply};
 use crate::config::is_of_a_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
-use crate::lock::{Claim, Closing, Holder, Lock, LockName, Owner, Purpose};
+use crate::lock::{Claim, Closing, Holder, Lock, LockName, Locks, Owner, Purpose};
 use crate::report::{Findings, SKEW_HINT, skew};
 use crate::system::Moment;
 use crate::text::shown;
@@ -41,8 +41,9 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let reached = operator.backend().check(&mut |finding| findings.tell(finding));
     if reached == Reached::Yes {
         Trial { operator: &mut operator, findings: &mut findings, closing: Closing::Unused }.all();
-        if let Some(finding) = times(&mut operator) {
-            findings.tell(finding);
+        // Locks that cannot be read have been reported before.
+        if let Ok(locks) = operator.try_ask(|backend| backend.locks(&[])) {
+            times(&locks.locks).into_iter().chain(clock_was_ahead(&locks)).for_each(|finding| findings.tell(finding));
         }
         operator.backend().disconnect();
     }
@@ -67,9 +68,29 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
     }
 }
 
-/// Returns the finding about the times that other programs have written. Locks that cannot be read have been reported before.
-fn times(operator: &mut Operator) -> Option<Finding> {
-    let locks = operator.try_ask(|backend| backend.locks(&[])).ok()?.locks;
+/// Returns the finding about locks that shedlock took in the future: the backend's clock was ahead, and may be again.
+fn clock_was_ahead(locks: &Locks) -> Option<Finding> {
+    let latest = locks.now + CLOCK_WAS_AHEAD;
+    let is_of_a_future = |lock: &&Lock| {
+        let holder = Holder::of(&lock.state.owner);
+        lock.state.since.is_some_and(|since| since > latest) && !lock.state.owner.is_empty() && !holder.is_foreign()
+    };
+    let mut taken = locks.locks.iter().filter(is_of_a_future);
+    let first = taken.next()?;
+    let ahead = first.state.since.unwrap_or(latest).since(locks.now);
+    let more = match taken.count() {
+        0 => String::new(),
+        more => format!("; and of {more} more"),
+    };
+    Some(Finding::bad(
+        "clock",
+        format!("the clock was ahead when `{}` was taken, {} after now{more}", shown(&first.name), brief(ahead)),
+        "let every server of the backend get its time from NTP before it starts; if a lock's holder is dead, `shedlock unlock NAME` frees it at once",
+    ))
+}
+
+/// Returns the finding about the times that other programs have written.
+fn times(locks: &[Lock]) -> Option<Finding> {
     let of_others: Vec<&Lock> =
         locks.iter().filter(|lock| lock.is_held() && Holder::of(&lock.state.owner).is_foreign()).collect();
     let mut wrong =
@@ -268,5 +289,35 @@ fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -
         }
         (Some(_), None) => Finding::good("take", seen),
         (None, None) => Finding::unwise("take", seen, "check the table of the history"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::LockState;
+    use crate::system::Timestamp;
+
+    #[test]
+    fn a_lock_that_was_taken_more_than_a_minute_from_now_tells_that_the_clock_was_ahead() {
+        let now = Timestamp(1_800_000_000_000);
+        let taken = |name: &str, owner: &str, ahead: u64| Lock {
+            name: name.to_owned(),
+            state: LockState {
+                owner: owner.to_owned(),
+                since: Some(now + Duration::from_secs(ahead)),
+                until: None,
+                left: Duration::ZERO,
+            },
+        };
+        let told = |locks: &[Lock]| clock_was_ahead(&Locks { now, locks: locks.to_vec() });
+        let owner = "web1:42:00000000000000ff";
+        let [soon, java] = [taken("a", owner, 60), taken("b", "java-host", 7200)];
+        assert_eq!(told(&[soon.clone(), java.clone(), taken("c", "", 7200)]), None);
+        let finding = told(&[soon, java, taken("report", &format!("{owner}:ended"), 7200)]).unwrap();
+        assert_eq!(finding.grade, Grade::Bad);
+        assert_eq!(finding.seen, "the clock was ahead when `report` was taken, 2h after now");
+        let finding = told(&[taken("a", owner, 61), taken("b", owner, 61)]).unwrap();
+        assert!(finding.seen.ends_with("; and of 1 more"), "{}", finding.seen);
     }
 }

@@ -70,6 +70,7 @@ impl Operator {
             if rotation.as_mut().is_some_and(|rotation| rotation.log_in_again(backend.as_mut(), &error)) {
                 continue;
             }
+            retry.leave_alone(error.respite);
             match retry.pause(error.class, sent, Moment::now()) {
                 Some(pause) => thread::sleep(pause),
                 None => return Err(error),

@@ -91,7 +91,7 @@ impl Run {
     /// lock counts: that it was held, or else nothing, and then the backend could not be asked.
     fn on_full(&mut self, error: BackendError, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
         self.waiting.answered(now.since(sent));
-        match (self.waiting.next_try_when_full(now, self.holder.is_some()), self.holder.take()) {
+        match (self.waiting.next_try_when_full(now, self.holder.is_some(), error.respite), self.holder.take()) {
             (Some(again), holder) => {
                 self.holder = holder;
                 todo.push(Action::Emit(Notice::Full(error)));

@@ -50,9 +50,16 @@ impl Waiting {
     /// Every try costs it a connection, which those that are in need: the pause is long from the first. The wait is
     /// for a held lock, and a server of which we do not know that it holds it is tried for `--backend-timeout`, as
     /// without `--wait`, where that is longer.
-    pub(crate) fn next_try_when_full(&mut self, now: Moment, known_held: bool) -> Option<Moment> {
+    /// One that wants to be left alone for a time gets it, up to the end of the wait.
+    pub(crate) fn next_try_when_full(
+        &mut self,
+        now: Moment,
+        known_held: bool,
+        respite: Option<Duration>,
+    ) -> Option<Moment> {
         let (since, _) = self.count(now);
         let pause = longest(now.since(since)).max(self.answer * 4).mul_f64(self.between(0.2, 1.0));
+        let pause = pause.max(respite.unwrap_or_default());
         let patience = match self.patience {
             Patience::UpTo(wait) if !known_held => Patience::UpTo(wait.max(self.backend_timeout)),
             wait => wait,
@@ -198,12 +205,18 @@ mod tests {
         let (mut shortest, mut longest) = (ms(u64::MAX), ms(0));
         for seed in 0..50 {
             let mut wait = waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
-            let pause = wait.next_try_when_full(t(0), false).unwrap().since(t(0));
+            let pause = wait.next_try_when_full(t(0), false, None).unwrap().since(t(0));
             (shortest, longest) = (shortest.min(pause), longest.max(pause));
             wait.answered(ms(3_000));
-            assert!(wait.next_try_when_full(t(0), false).unwrap() >= t(2_400));
+            assert!(wait.next_try_when_full(t(0), false, None).unwrap() >= t(2_400));
         }
         assert!(ms(180) <= shortest && shortest < ms(300), "{shortest:?}");
         assert!(ms(750) < longest && longest <= ms(900), "{longest:?}");
+    }
+    #[test]
+    fn a_full_server_that_wants_respite_is_asked_at_the_end_of_the_wait_at_the_latest() {
+        let respite = Some(ms(30_000));
+        assert_eq!(waiting(Patience::Forever, 1).next_try_when_full(t(0), true, respite), Some(t(30_000)));
+        assert_eq!(waiting(Patience::UpTo(ms(12_000)), 1).next_try_when_full(t(0), true, respite), Some(t(12_000)));
     }
 }

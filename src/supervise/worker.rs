@@ -218,6 +218,7 @@ impl WorkerThread {
                 continue;
             }
             let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
+            retry.leave_alone(error.respite);
             match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
                 Some(pause) if self.sleep(pause, number) => {
                     // Sent without a wake-up: it only matters if no answer comes in time.

@@ -12,6 +12,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::relay::{Act, Relay};
+use super::stage::Holder;
 use super::support::process::under;
 use super::support::{Finished, Place, finish, finish_child, start, wait_until};
 use servers::stores::{KubernetesStore, Store};
@@ -379,6 +380,65 @@ fn a_server_that_is_busy_is_asked_again_when_it_wants_to_be() {
     assert!(!place.path("ran").exists());
 }
 
+/// One answer is 429 in the place of the server's, which is well again at once: to the taking, the renewal and the release.
+#[test]
+fn a_server_that_wants_half_a_minute_for_itself_costs_no_lock_and_no_job() {
+    let (place, store) = (Place::new(), KubernetesStore(servers::kubernetes().plain_namespace()));
+    // The job and the test say with this file when the next reading of a Lease is to be refused.
+    let (armed, refused) = (place.path("armed"), Arc::new(AtomicUsize::new(0)));
+    let (is_next, count) = (Mutex::new(false), Arc::clone(&refused));
+    let flag = armed.clone();
+    let (url, _relay) = Relay::before(&store.url(), move |chunk| {
+        let mut is_next = is_next.lock().unwrap();
+        if chunk.bytes.starts_with(b"GET /apis/coordination") {
+            *is_next |= fs::remove_file(&flag).is_ok();
+        } else if *is_next && chunk.bytes.starts_with(b"HTTP/1.1 ") {
+            *is_next = false;
+            count.fetch_add(1, SeqCst);
+            let body = r#"{"kind":"Status","message":"too many requests"}"#;
+            let head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nConnection: close\r\nContent-Length:";
+            return Act::Instead(format!("{head} {}\r\n\r\n{body}", body.len()).into_bytes());
+        }
+        Act::Pass
+    });
+    fs::write(&armed, "").unwrap();
+    run(&place, &url, &["--backend-timeout", "3s", "touch", "armed"]).is_silent_with(0);
+    assert_eq!(refused.load(SeqCst), 2, "the taking and the release");
+    assert!(!store.stored("job").unwrap().is_held());
+    // It lives longer than its first lease.
+    let job = "touch armed; while [ -e armed ]; do sleep 0.05; done; sleep 6; touch ran";
+    run(&place, &url, &["--lease", "6s", "sh", "-c", job]).is_silent_with(0);
+    assert_eq!(refused.load(SeqCst), 3);
+    assert!(place.path("ran").exists());
+}
+
+/// The manual's limit: an API server whose clock is ahead by more than the lock's time is not told from one that is right.
+#[test]
+fn two_api_servers_may_be_out_of_step_by_less_than_the_time_of_the_lock() {
+    let store = KubernetesStore(servers::kubernetes().plain_namespace());
+    let place = Place::new();
+    let ahead = |seconds: i64| {
+        Relay::before(&store.url(), move |chunk| {
+            let head = String::from_utf8_lossy(chunk.bytes);
+            let date = head.split("\r\nDate: ").nth(1).and_then(|rest| rest.get(..29));
+            match date.filter(|_| chunk.bytes.starts_with(b"HTTP/1.1 ")) {
+                Some(date) => Act::Instead(head.replacen(date, &later(date, seconds), 1).into_bytes()),
+                None => Act::Pass,
+            }
+        })
+    };
+    let first = ["run", "--name", "job", "--at-most", "5m"];
+    let holder = Holder::start(&place, &mut shedlock(&place, &store.url(), &first), "true");
+    for (seconds, code) in [(-240, 75), (240, 75), (302, 0)] {
+        let (url, _relay) = ahead(seconds);
+        let again = ["run", "--name", "job", "--at-most", "5m", "-E", "75", "true"];
+        finish(&mut shedlock(&place, &url, &again)).is_silent_with(code);
+    }
+    // The manual names the limit: the second has written the Lease meanwhile.
+    let first = holder.end();
+    assert!(first.stderr.contains("not ours"), "{first:?}");
+}
+
 #[test]
 fn a_server_that_is_killed_and_started_again_has_the_lock() {
     let server = Kubernetes::fresh(&[]);
@@ -450,8 +510,12 @@ fn a_clock_of_whole_seconds_that_is_an_hour_off_lets_no_two_in() {
 
 /// A time of HTTP, so many hours later.
 fn shifted(date: &str, hours: i64) -> String {
+    later(date, hours * 3600)
+}
+
+fn later(date: &str, seconds: i64) -> String {
     let mut command = Command::new("date");
-    command.args(["-u", "-d", &format!("{date} {hours:+} hours"), "+%a, %d %b %Y %H:%M:%S GMT"]);
+    command.args(["-u", "-d", &format!("{date} {seconds:+} seconds"), "+%a, %d %b %Y %H:%M:%S GMT"]);
     let said = finish(command.env("LC_ALL", "C")).stdout.trim().to_owned();
     assert_eq!(said.len(), date.len(), "{said}");
     said

@@ -56,6 +56,18 @@ def write(database, name, owner, since, until):
     return True
 
 
+def shift(database, name, by):
+    """Moves the times of a lock, by milliseconds."""
+    found = collection(database).find_one({"_id": name})
+    moved = {key: date(millis(found[key]) + by) for key in ["lockedAt", "lockUntil"]}
+    if found.get("shedlock", {}).get("until") == found["lockUntil"]:
+        moved["shedlock.until"] = moved["lockUntil"]
+        if found["shedlock"].get("set") is not None:
+            moved["shedlock.set"] = date(millis(found["shedlock"]["set"]) + by)
+    collection(database).update_one({"_id": name}, {"$set": moved})
+    return True
+
+
 def steal(database, name, owner):
     held = {"_id": name, "lockUntil": {"$gt": date(now())}}
     return "done" if collection(database).update_one(held, {"$set": {"lockedBy": owner}}).matched_count else ""
@@ -95,7 +107,7 @@ def collections(database):
     return sorted(client[database].list_collection_names())
 
 
-OPERATIONS = {f.__name__: f for f in [get, delete, write, steal, take, release, command, create, collections]}
+OPERATIONS = {f.__name__: f for f in [get, delete, write, shift, steal, take, release, command, create, collections]}
 
 for line in sys.stdin:
     name, *arguments = json.loads(line)

@@ -19,6 +19,35 @@ use super::{MariaDbDatabase, PostgresDatabase, RedisDatabase, mariadb, postgres,
 
 pub use self::etcd::EtcdStore;
 
+/// How far, and to where, times are moved.
+#[derive(Debug, Clone, Copy)]
+pub enum Shift {
+    Earlier(Duration),
+    Later(Duration),
+}
+
+impl Shift {
+    /// Milliseconds, negative if earlier.
+    pub fn millis(self) -> i64 {
+        match self {
+            Self::Earlier(by) => -i64::try_from(by.as_millis()).unwrap(),
+            Self::Later(by) => i64::try_from(by.as_millis()).unwrap(),
+        }
+    }
+}
+
+/// What a held lock's time is measured by, and so what becomes of it when the store's clock is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The store's clock. Nothing else is known of the time.
+    Clock,
+    /// The clock of the host's boot, which nobody sets, while a job runs; the host's clock for what is kept, paused or
+    /// changed. All users of the store are on this host.
+    Boot,
+    /// A lease that the store counts down by itself, whatever the time is.
+    Lease,
+}
+
 /// What every backend's store can show and do.
 pub trait Store: Send + Sync {
     /// The URL by which shedlock reaches it.
@@ -63,8 +92,19 @@ pub trait Store: Send + Sync {
     /// Gives it to another owner, and leaves its times.
     fn steal(&self, name: &str, owner: &str);
 
-    /// Moves its times ahead, as an application writes them that lives in a time zone to the east.
-    fn shift(&self, name: &str, by: Duration);
+    /// Moves its times, beginning and end: as if the store's clock had been set the other way, or as an application writes
+    /// them that lives in another time zone. The clock of a host's boot stays as it is.
+    fn shift(&self, name: &str, by: Shift);
+
+    /// What a held lock's time is measured by.
+    fn measure(&self) -> Measure {
+        Measure::Clock
+    }
+
+    /// What is left of a lock, where the store counts it down by itself and the program tells it only by its clock.
+    fn left(&self, _: &str) -> Option<Duration> {
+        None
+    }
 
     /// How many connections the program has to it, as its server says.
     fn connections(&self) -> usize;
@@ -183,8 +223,8 @@ impl Store for PostgresStore {
         self.0.psql(&format!("delete from shedlock where name = {}", quoted(name)));
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let ahead = |column: &str| format!("{column} = {column} + interval '{} seconds'", by.as_secs());
+    fn shift(&self, name: &str, by: Shift) {
+        let ahead = |column: &str| format!("{column} = {column} + interval '{} milliseconds'", by.millis());
         self.0.psql(&format!(
             "update shedlock set {}, {} where name = {}",
             ahead("locked_at"),
@@ -298,8 +338,8 @@ impl Store for MariaDbStore {
         self.ask(&format!("delete from shedlock where name = {}", escaped(name))).unwrap();
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let ahead = |column: &str| format!("{column} = {column} + interval {} second", by.as_secs());
+    fn shift(&self, name: &str, by: Shift) {
+        let ahead = |column: &str| format!("{column} = {column} + interval {} microsecond", by.millis() * 1000);
         let (since, until) = (ahead("locked_at"), ahead("lock_until"));
         self.ask(&format!("update shedlock set {since}, {until} where name = {}", escaped(name))).unwrap();
     }
@@ -429,11 +469,15 @@ impl Store for RedisStore {
         self.database.cli(&["del", &self.key(name)]);
     }
 
-    fn shift(&self, name: &str, by: Duration) {
+    fn shift(&self, name: &str, by: Shift) {
         let value = self.database.cli(&["get", &self.key(name)]);
-        let (_, owner) = value.split_once('@').unwrap();
-        let added = humantime::format_rfc3339_millis(std::time::SystemTime::now() + by);
-        self.database.cli(&["set", &self.key(name), &format!("ADDED:{added}@{owner}"), "xx", "keepttl"]);
+        let (added, owner) = value.strip_prefix("ADDED:").unwrap().split_once('@').unwrap();
+        let added = iso(epoch(added) + by.millis());
+        // Redis keeps the time at which a key expires, and not how long that takes.
+        let script = "redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL') \
+                      return redis.call('PEXPIRE', KEYS[1], string.format('%.0f', redis.call('PTTL', KEYS[1]) + ARGV[2]))";
+        let value = format!("ADDED:{added}@{owner}");
+        self.database.cli(&["eval", script, "1", &self.key(name), &value, &by.millis().to_string()]);
     }
 
     fn steal(&self, name: &str, owner: &str) {
@@ -451,7 +495,7 @@ impl Store for RedisStore {
     fn make_table(&self) {}
 
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
-        let value = format!("ADDED:2026-01-31T18:00:00.000Z@{owner}");
+        let value = format!("ADDED:{}@{owner}", humantime::format_rfc3339_millis(std::time::SystemTime::now()));
         self.database.cli(&["set", &self.key(name), &value, "nx", "px", &at_most.as_millis().to_string()]) == "OK"
     }
 
@@ -540,11 +584,22 @@ impl Store for SqliteStore {
         self.open().execute("DELETE FROM shedlock WHERE name = ?1", [name]).unwrap();
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let ahead = |column: &str| format!("{column} = strftime('%Y-%m-%dT%H:%M:%fZ', {column}, ?2)");
-        let (since, until) = (ahead("locked_at"), ahead("lock_until"));
-        let sql = format!("UPDATE shedlock SET {since}, {until} WHERE name = ?1");
-        self.open().execute(&sql, [name, &format!("+{} seconds", by.as_secs())]).unwrap();
+    fn shift(&self, name: &str, by: Shift) {
+        let connection = self.open();
+        let moved = |column: &str| format!("strftime('%Y-%m-%dT%H:%M:%fZ', {column}, ?2)");
+        let (since, until) = (moved("locked_at"), moved("lock_until"));
+        // A table that was made for Java has no such column.
+        let has_boot = connection.prepare("SELECT boot_for FROM shedlock").is_ok();
+        let of_boot = "boot_for = CASE WHEN boot_for = locked_by || ' ' || lock_until THEN locked_by || ' ' ||";
+        let boot = if has_boot { format!(", {of_boot} {until} ELSE boot_for END") } else { String::new() };
+        let sql = format!("UPDATE shedlock SET locked_at = {since}, lock_until = {until}{boot} WHERE name = ?1");
+        let seconds = Duration::from_millis(by.millis().unsigned_abs()).as_secs_f64();
+        let sign = if by.millis() < 0 { '-' } else { '+' };
+        connection.execute(&sql, [name, &format!("{sign}{seconds:.3} seconds")]).unwrap();
+    }
+
+    fn measure(&self) -> Measure {
+        Measure::Boot
     }
 
     fn steal(&self, name: &str, owner: &str) {
@@ -623,6 +678,12 @@ fn quoted(text: &str) -> String {
 /// A text literal of MySQL, where a backslash means something too.
 fn escaped(text: &str) -> String {
     quoted(&text.replace('\\', "\\\\"))
+}
+
+/// `2026-01-31T18:00:00.000Z`, of milliseconds since the epoch.
+fn iso(millis: i64) -> String {
+    let since = Duration::from_millis(millis.try_into().unwrap());
+    humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since).to_string()
 }
 
 /// Milliseconds since the epoch of `2026-01-31T18:00:00.000Z`.

@@ -57,6 +57,11 @@ def create(path, data):
         return False
 
 
+def create_ephemeral(path, data):
+    client.retry(client.create, path, data.encode(), ephemeral=True)
+    return True
+
+
 def write(path, data, version):
     return client.retry(client.set, path, data.encode(), version).mtime
 
@@ -95,7 +100,7 @@ def rights(path):
     return [[acl.id.scheme, acl.id.id, acl.perms] for acl in client.get_acls(path)[0]]
 
 
-OPERATIONS = {f.__name__: f for f in [get, children, create, write, write_all, delete, protect, rights]}
+OPERATIONS = {f.__name__: f for f in [get, children, create, create_ephemeral, write, write_all, delete, protect, rights]}
 
 for line in sys.stdin:
     name, *arguments = json.loads(line)

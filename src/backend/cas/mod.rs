@@ -97,6 +97,7 @@ enum Next<T> {
     Write(Record, T),
     /// An empty record is written where there is none, and the operation begins again.
     Make,
+    Refuse(BackendError),
 }
 
 impl<S: CasStore> CasLocks<S> {
@@ -124,6 +125,7 @@ impl<S: CasStore> CasLocks<S> {
                 Next::Make => {
                     self.write(name, &Record::default(), None)?;
                 }
+                Next::Refuse(error) => return Err(self.named(error)),
             }
         }
         Err(self.busy())
@@ -173,6 +175,12 @@ impl<S: CasStore> CasLocks<S> {
     }
 }
 
+/// Explains why a lock cannot be taken any more.
+fn no_larger_token(name: &str, last: u64) -> BackendError {
+    BackendError::permanent(format!("the lock's last token is {last}, which no token can follow"))
+        .hint(format!("another program has written it: let tokens begin again with `shedlock forget {name}`"))
+}
+
 impl<S: CasStore> Backend for CasLocks<S> {
     fn log_in_with(&mut self, login: &Credentials) -> bool {
         self.0.log_in_with(login)
@@ -184,9 +192,12 @@ impl<S: CasStore> Backend for CasLocks<S> {
             // may be larger than this floor.
             let Some(last) = record else { return Next::Make };
             if last.is_held(clock) && last.owner != claim.owner.as_str() {
-                return Next::Answer(Acquired::Held(last.state(clock)));
+                let held = Acquired::Held(last.state(clock));
+                return last.righted(clock).map_or(Next::Answer(held.clone()), |righted| Next::Write(righted, held));
             }
-            let (taken, token) = last.taken(claim, clock, floor);
+            let Some((taken, token)) = last.taken(claim, clock, floor) else {
+                return Next::Refuse(no_larger_token(claim.name.as_str(), last.token.max(floor)));
+            };
             let until = taken.until.unwrap_or(clock.now);
             Next::Write(taken, Acquired::Granted(Grant { locked_at: clock.now, until, token }))
         });

@@ -5,12 +5,14 @@ use std::time::Duration;
 #[cfg(any(test, feature = "kubernetes", feature = "zookeeper"))]
 use serde_json::{Value, json};
 
-use crate::backend::FOR_EVER;
+use crate::backend::{CLOCK_WAS_AHEAD, FOR_EVER};
 use crate::lock::{Change, Claim, Closing, Holder, LockState, Purpose, RunRecord};
 use crate::system::Timestamp;
 
 /// Minimum remaining time of a held lock.
 const MOMENT: Duration = Duration::from_millis(1);
+/// The largest token: a larger one has no room in the 64 bits with a sign that fenced resources keep.
+const LARGEST_TOKEN: u64 = i64::MAX as u64;
 
 /// The store's clock, which may be coarse.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +38,8 @@ pub(in crate::backend) struct Record {
     pub(in crate::backend) since: Option<Timestamp>,
     /// `None` if the stored value is not a time: the lock is then held without an end.
     pub(in crate::backend) until: Option<Timestamp>,
+    /// The store's clock when shedlock wrote this end; `None` if another program or an earlier version wrote it.
+    pub(in crate::backend) set_at: Option<Timestamp>,
     /// The token of the last taking.
     pub(in crate::backend) token: u64,
     /// The last runs, oldest first.
@@ -44,37 +48,77 @@ pub(in crate::backend) struct Record {
 
 impl Default for Record {
     fn default() -> Self {
-        Self { owner: String::new(), since: None, until: Some(Timestamp(0)), token: 0, runs: Vec::new() }
+        Self { owner: String::new(), since: None, until: Some(Timestamp(0)), set_at: None, token: 0, runs: Vec::new() }
     }
 }
 
 impl Record {
     /// Returns whether the lock may still be held. It is free only if it is free at the earliest time that it can be.
     pub(super) fn is_held(&self, clock: Clock) -> bool {
-        self.until.is_none_or(|until| until > clock.now)
+        self.end(clock).is_none_or(|end| end > clock.now)
+    }
+
+    /// Returns when the lock ends by the present clock; `None` if it has no end.
+    fn end(&self, clock: Clock) -> Option<Timestamp> {
+        let until = self.until?;
+        let was_free = self.set_at.is_some_and(|set_at| until <= set_at);
+        let is_void = was_free || self.has_ended() && is_ahead(self.since, clock, CLOCK_WAS_AHEAD);
+        match self.righted(clock) {
+            // Whatever the clock is set to, what was free stays free.
+            _ if is_void => Some(until.min(clock.now)),
+            Some(righted) => righted.until,
+            None => Some(until),
+        }
+    }
+
+    /// Returns the record of a held lock with its times by the present clock, if the clock was ahead when the lock was
+    /// written, and was set back since: the time for which it is held begins anew.
+    ///
+    /// That has to be a minute at least, and more than this time itself. Servers of one store whose clocks differ by less
+    /// would otherwise shorten the locks of each other. Other programs judge by clocks of their own.
+    pub(super) fn righted(&self, clock: Clock) -> Option<Self> {
+        let written = self.set_at.max(self.since);
+        let left = self.until?.since(written?);
+        let is_ours = !self.has_ended() && !Holder::of(&self.owner).is_foreign();
+        (is_ours && is_ahead(written, clock, CLOCK_WAS_AHEAD.max(left))).then(|| Self {
+            since: self.since.min(Some(clock.now)),
+            // How coarse the clock is counts in it already.
+            until: Some(clock.now + left),
+            set_at: Some(clock.now),
+            ..self.clone()
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        Holder::of(&self.owner).has_ended()
     }
 
     pub(super) fn state(&self, clock: Clock) -> LockState {
-        let left = self.until.map_or(FOR_EVER, |until| until.since(clock.now).saturating_sub(clock.grain).max(MOMENT));
+        let end = self.end(clock);
+        let left = end.map_or(FOR_EVER, |end| end.since(clock.now).saturating_sub(clock.grain).max(MOMENT));
         let left = if self.is_held(clock) { left } else { Duration::ZERO };
-        let until = self.until.filter(|until| until.0 > 0);
-        LockState { owner: self.owner.clone(), since: self.since, until, left }
+        LockState { owner: self.owner.clone(), since: self.since, until: end.filter(|end| end.0 > 0), left }
     }
 
-    /// Returns the record after a taking of a lock that is free or has this owner, and the token. A repeated taking
-    /// replaces the run, and does not shorten the lock.
-    pub(super) fn taken(&self, claim: &Claim, clock: Clock, floor: u64) -> (Self, Option<u64>) {
-        let mut taken = self.clone();
+    /// Returns the record after a taking of a lock that is free or has this owner, and the token; `None` if there is no
+    /// larger token. A repeated taking replaces the run, and does not shorten the lock.
+    pub(super) fn taken(&self, claim: &Claim, clock: Clock, floor: u64) -> Option<(Self, Option<u64>)> {
         let owner = claim.owner.as_str();
+        let is_ours = self.is_held(clock) && self.owner == owner;
+        let mut taken = self.righted(clock).unwrap_or_else(|| self.clone());
         let until = clock.after(claim.lease);
-        let ours = self.until.filter(|_| self.is_held(clock) && self.owner == owner);
-        taken.until = Some(ours.map_or(until, |ours| ours.max(until)));
+        if !is_ours || taken.until.is_none_or(|ours| ours < until) {
+            taken.end_at(until, clock);
+        }
         taken.since = Some(clock.now);
         owner.clone_into(&mut taken.owner);
         if claim.purpose == Purpose::Pause {
-            return (taken, None);
+            return Some((taken, None));
         }
-        taken.token = (self.token + 1).max(floor);
+        taken.token = self.token.checked_add(1)?.max(floor);
+        if taken.token > LARGEST_TOKEN {
+            return None;
+        }
         taken.runs.retain(|run| run.owner != owner);
         taken.runs.push(RunRecord {
             token: taken.token,
@@ -87,13 +131,20 @@ impl Record {
             outcome: None,
         });
         let token = taken.token;
-        (taken, Some(token))
+        Some((taken, Some(token)))
     }
 
     /// Returns the record with a later end, if the claim's owner holds the lock. Never shortens the lock.
     pub(super) fn renewed(&self, claim: &Claim, clock: Clock) -> Option<Self> {
-        let until = self.until.map(|until| until.max(clock.after(claim.lease)));
-        (self.is_held(clock) && self.owner == claim.owner.as_str()).then(|| Self { until, ..self.clone() })
+        if !self.is_held(clock) || self.owner != claim.owner.as_str() {
+            return None;
+        }
+        let mut renewed = self.righted(clock).unwrap_or_else(|| self.clone());
+        let until = clock.after(claim.lease);
+        if renewed.until.is_some_and(|ours| ours < until) {
+            renewed.end_at(until, clock);
+        }
+        Some(renewed)
     }
 
     /// Returns the record after a release: its owner is marked as ended if the lock was the claim's. The run is closed in
@@ -106,13 +157,19 @@ impl Record {
         let going_on = u32::from(self.is_held(clock) && !is_ours);
         released.keep(claim.keep.max(going_on));
         if self.is_held(clock) && is_ours {
-            // Not later: `every` ends with a minute of the clock, at which cron starts the next run.
-            let held_until = (self.since.unwrap_or(clock.now) + hold).max(clock.now);
-            // Without a hold it frees by the present clock, which may have been set back since the taking.
-            released.until = Some(if hold.is_zero() { clock.now } else { held_until });
+            // The clock may have been set back since the taking: the lock is held for the hold from now at most.
+            let since = self.since.unwrap_or(clock.now).min(clock.now);
+            // The taking may have been as much later as the clock is coarse.
+            let held_until = Clock { now: since, ..clock }.after(hold).max(clock.now);
+            released.since = Some(since);
+            released.end_at(if hold.is_zero() { clock.now } else { held_until }, clock);
             released.owner = claim.owner.ended();
         }
         released
+    }
+
+    fn end_at(&mut self, until: Timestamp, clock: Clock) {
+        (self.until, self.set_at) = (Some(until), Some(clock.now));
     }
 
     fn close(&mut self, claim: &Claim, closing: Closing, now: Timestamp) {
@@ -136,9 +193,10 @@ impl Record {
         if !self.is_held(clock) || ![&change.from, &change.to].contains(&&self.owner) {
             return None;
         }
-        let until = if change.left.is_zero() { clock.now } else { clock.after(change.left) };
-        let since = if self.owner == change.to { self.since } else { Some(clock.now) };
-        Some(Self { owner: change.to.clone(), since, until: Some(until), ..self.clone() })
+        let since = if self.owner == change.to { self.since.min(Some(clock.now)) } else { Some(clock.now) };
+        let mut changed = Self { owner: change.to.clone(), since, ..self.clone() };
+        changed.end_at(if change.left.is_zero() { clock.now } else { clock.after(change.left) }, clock);
+        Some(changed)
     }
 
     /// Drops the oldest runs.
@@ -155,7 +213,8 @@ impl Record {
             json!([run.token, run.owner, times.0, times.1, run.exit_code, run.outcome])
         });
         let runs = runs.collect::<Vec<_>>();
-        json!({"owner": self.owner, "since": time(self.since), "until": time(self.until), "token": self.token, "runs": runs})
+        let (since, until, set_at) = (time(self.since), time(self.until), time(self.set_at));
+        json!({"owner": self.owner, "since": since, "until": until, "set": set_at, "token": self.token, "runs": runs})
             .to_string()
     }
 
@@ -164,6 +223,11 @@ impl Record {
     pub(in crate::backend) fn parse(text: &str, name: &str) -> Option<Self> {
         let read: Value = serde_json::from_str(text).ok()?;
         let time = |value: &Value| value.as_u64().map(Timestamp);
+        // A number beyond 64 bits is no 0, from which tokens would begin again.
+        let token = |value: &Value| {
+            let is_beyond = value.as_f64().is_some_and(|token| token > 1e19);
+            value.as_u64().or_else(|| is_beyond.then_some(u64::MAX))
+        };
         let run = |run: &Value| {
             let owner = run.get(1)?.as_str()?;
             Some(RunRecord {
@@ -181,8 +245,175 @@ impl Record {
             owner: read.get("owner")?.as_str()?.to_owned(),
             since: time(read.get("since")?),
             until: time(read.get("until")?),
-            token: read.get("token")?.as_u64()?,
+            set_at: read.get("set").and_then(time),
+            token: token(read.get("token")?)?,
             runs: read.get("runs")?.as_array()?.iter().filter_map(run).collect(),
         })
+    }
+}
+
+/// Returns whether a time lies further in the future than this.
+fn is_ahead(time: Option<Timestamp>, clock: Clock, by: Duration) -> bool {
+    time.is_some_and(|time| time > clock.now + by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{LockName, Owner, RunOutcome};
+
+    const AT: u64 = 1_800_000_000_000;
+    const HOUR: u64 = 3_600_000;
+    const GRAIN: Duration = Duration::from_secs(1);
+    const LEASE: Duration = Duration::from_secs(30);
+    const DONE: Closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
+
+    fn clock(millis: u64) -> Clock {
+        Clock { now: Timestamp(millis), grain: GRAIN }
+    }
+
+    fn claim(number: u64) -> Claim {
+        let (name, owner) = (LockName::new("job").unwrap(), Owner::new("web1", 1, number));
+        Claim { name, owner, lease: LEASE, keep: 3, purpose: Purpose::Run }
+    }
+
+    fn taken(at: u64) -> Record {
+        Record::default().taken(&claim(1), clock(at), 0).unwrap().0
+    }
+
+    fn released(record: &Record, hold: Duration, at: u64) -> Record {
+        record.released(&claim(1), hold, DONE, clock(at))
+    }
+
+    /// The milliseconds that a lock is held for from this time on, by a clock that goes on from there.
+    fn held_for(record: &Record, at: u64) -> u64 {
+        let state = record.state(clock(at));
+        if record.is_held(clock(at)) { u64::try_from(state.left.as_millis()).unwrap() } else { 0 }
+    }
+
+    #[test]
+    fn a_hold_counts_from_the_latest_time_of_the_taking_and_for_its_time_from_now_at_most() {
+        let hold = Duration::from_secs(60);
+        for (released_at, until) in [
+            (AT, AT + 61_000),
+            (AT + 20_000, AT + 61_000),
+            (AT + 29_000, AT + 61_000),
+            // The clock was set back by ten seconds, and by an hour.
+            (AT - 10_000, AT + 51_000),
+            (AT - HOUR, AT - HOUR + 61_000),
+        ] {
+            let kept = released(&taken(AT), hold, released_at);
+            assert_eq!((kept.until, kept.owner), (Some(Timestamp(until)), claim(1).owner.ended()), "{released_at}");
+            assert!(kept.since <= Some(Timestamp(released_at)), "it counts as kept, and not as one of the future");
+        }
+    }
+
+    #[test]
+    fn what_was_freed_stays_free_and_what_is_kept_frees_once_it_lies_in_the_future() {
+        let free = released(&taken(AT), Duration::ZERO, AT + 20_000);
+        // Its taking is long ago.
+        let long = Record { since: Some(Timestamp(AT - 3 * HOUR)), ..free.clone() };
+        for now in [0, AT - HOUR, AT, AT + 20_000, AT + HOUR] {
+            assert_eq!((held_for(&free, now), held_for(&long, now)), (0, 0), "{now}");
+        }
+        let kept = released(&taken(AT), Duration::from_secs(7200), AT + 20_000);
+        assert!(kept.is_held(clock(AT - 60_000)) && !kept.is_held(clock(AT - 60_001)));
+        assert!(kept.taken(&claim(2), clock(AT - HOUR), 0).is_some());
+        let java = Record { owner: "java-host".to_owned(), set_at: None, ..kept };
+        assert!(java.is_held(clock(AT - HOUR)) && java.righted(clock(AT - HOUR)).is_none(), "its clock is its own");
+    }
+
+    #[test]
+    fn a_dead_holder_s_lock_begins_anew_once_the_clock_that_was_ahead_is_set_right() {
+        let dead = taken(AT + HOUR);
+        assert_eq!(held_for(&dead, AT), 30_000);
+        let righted = dead.righted(clock(AT)).unwrap();
+        assert_eq!((righted.since, righted.until), (Some(Timestamp(AT)), Some(Timestamp(AT + 31_000))));
+        assert_eq!((&righted.owner, righted.token, &righted.runs), (&dead.owner, dead.token, &dead.runs));
+        assert!(righted.is_held(clock(AT + 30_999)) && !righted.is_held(clock(AT + 31_000)));
+        // A minute, or the clocks of two servers.
+        assert_eq!(dead.righted(clock(AT + HOUR - 60_000)), None);
+        assert!(dead.righted(clock(AT + HOUR - 60_001)).is_some());
+        let long = Record::default().taken(&Claim { lease: LEASE * 60, ..claim(1) }, clock(AT), 0).unwrap().0;
+        assert_eq!(
+            long.righted(clock(AT - 1_801_000)),
+            None,
+            "a server that is behind by less than the time of the lock"
+        );
+        assert!(long.righted(clock(AT - 1_801_001)).is_some());
+        // A pause as well.
+        let pause = Owner::of_pause("ada", "web1", 7, None, "disk").as_str().to_owned();
+        assert!(Record { owner: pause, ..dead }.righted(clock(AT)).is_some());
+    }
+
+    /// The job began before the clock went ahead.
+    #[test]
+    fn an_end_that_was_written_while_the_clock_was_ahead_is_righted() {
+        let renewed = Record { until: Some(Timestamp(AT + HOUR)), ..taken(AT) };
+        let renewed = renewed.renewed(&claim(1), clock(AT + HOUR - 1)).unwrap();
+        assert_eq!((renewed.since, renewed.until), (Some(Timestamp(AT)), Some(Timestamp(AT + HOUR + 30_999))));
+        assert_eq!(held_for(&renewed, AT + 60_000), 30_000);
+        let righted = renewed.righted(clock(AT + 60_000)).unwrap();
+        assert_eq!((righted.since, righted.until), (Some(Timestamp(AT)), Some(Timestamp(AT + 91_000))));
+    }
+
+    #[test]
+    fn a_renewal_never_shortens_and_goes_by_the_present_clock() {
+        let until = |record: &Record, at: u64| record.renewed(&claim(1), clock(at)).unwrap().until.unwrap().0;
+        assert_eq!(until(&taken(AT), AT + 10_000), AT + 41_000);
+        assert_eq!(until(&taken(AT), AT - 10_000), AT + 31_000, "the clock was set back");
+        assert_eq!(until(&taken(AT), AT - HOUR), AT - HOUR + 31_000, "by more than a minute");
+        // The first lease was longer, for at-least.
+        let long = Record::default().taken(&Claim { lease: LEASE * 4, ..claim(1) }, clock(AT), 0).unwrap().0;
+        let renewed = long.renewed(&claim(1), clock(AT + 10_000)).unwrap();
+        assert_eq!((renewed.until, renewed.set_at), (long.until, long.set_at));
+        assert_eq!(until(&long, AT - HOUR), AT - HOUR + 121_000);
+        assert_eq!(taken(AT).renewed(&claim(1), clock(AT + 31_000)), None);
+    }
+
+    #[test]
+    fn a_repeated_taking_and_a_change_go_by_the_present_clock() {
+        let again = |at: u64| taken(AT).taken(&claim(1), clock(at), 0).unwrap().0;
+        assert_eq!(again(AT + 5_000).until, Some(Timestamp(AT + 36_000)));
+        assert_eq!(again(AT - 5_000).until, Some(Timestamp(AT + 31_000)), "never sooner");
+        assert_eq!(again(AT - HOUR).until, Some(Timestamp(AT - HOUR + 31_000)));
+        let owner = claim(1).owner.as_str().to_owned();
+        let change = |left: u64| Change {
+            name: claim(1).name,
+            from: owner.clone(),
+            to: owner.clone(),
+            left: Duration::from_millis(left),
+        };
+        for at in [AT - HOUR, AT - 5_000, AT + 5_000] {
+            let changed = taken(AT).changed(&change(20_000), clock(at)).unwrap();
+            assert_eq!(changed.until, Some(Timestamp(at + 21_000)));
+            assert!(changed.since <= Some(Timestamp(at)));
+            let freed = taken(AT).changed(&change(0), clock(at)).unwrap();
+            assert_eq!((held_for(&freed, at), held_for(&freed, at - HOUR)), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_token_that_none_can_follow_is_refused_and_not_taken_for_nothing() {
+        let with = |token: u64| Record { token, ..Record::default() };
+        assert_eq!(with(LARGEST_TOKEN - 1).taken(&claim(1), clock(AT), 0).unwrap().1, Some(LARGEST_TOKEN));
+        for token in [LARGEST_TOKEN, LARGEST_TOKEN + 1, u64::MAX] {
+            assert_eq!(with(token).taken(&claim(1), clock(AT), 0), None, "{token}");
+        }
+        assert_eq!(with(1).taken(&claim(1), clock(AT), u64::MAX), None);
+        let written = |token: &str| {
+            let text = format!("{{\"owner\":\"\",\"since\":1,\"until\":2,\"token\":{token},\"runs\":[]}}");
+            Record::parse(&text, "job").map(|record| record.token)
+        };
+        for (text, token) in [
+            ("7", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", Some(u64::MAX)),
+            ("1e300", Some(u64::MAX)),
+            ("-1", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(written(text), token, "{text}");
+        }
     }
 }

@@ -1,7 +1,10 @@
-//! The engine against a made-up store that loses answers, answers late, is written by others, and has a coarse clock.
+//! The engine against a made-up store that loses answers, answers late, is written by others, and has several servers with
+//! coarse clocks, which differ, are set back, and were once ahead.
 //!
 //! Time is the world's: each request takes some of it. A client holds the lock from the answer to its taking until the
-//! lease that it asked for has passed since before it asked. That no two do so at once is the promise.
+//! lease that it asked for has passed since before it asked, less what the servers' clocks may differ by. That no two do
+//! so at once is the promise; that a hold is as long as was asked for, but for that difference; and that a lock whose
+//! holder died is free when its time is up, later only by that difference and by what a clock was set back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +18,13 @@ use crate::lock::{LockName, Owner, Purpose, RunOutcome};
 const SECOND: Duration = Duration::from_secs(1);
 /// Number of clients that want the lock.
 const CLIENTS: usize = 3;
+/// Number of servers, each of which has a clock.
+const SERVERS: usize = 3;
+/// Milliseconds that each client asks for.
+const LEASE: u64 = 5000;
+/// Milliseconds by which a lock may end late: once its end is written a second later, and once the time is up to a second
+/// later than it is told.
+const COARSE: u64 = 2000;
 
 /// The fate of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +53,12 @@ struct World {
     meddling: VecDeque<bool>,
     /// Happens after the next read.
     between: Option<Box<dyn FnOnce() + Send>>,
+    /// Milliseconds by which the servers' clocks are ahead.
+    clocks: [i64; SERVERS],
+    /// The servers that answer the next requests, again and again.
+    route: VecDeque<usize>,
+    /// When the lock was read last.
+    read_at: u64,
 }
 
 impl World {
@@ -70,6 +86,19 @@ impl World {
         Err(BackendError::transient("no answer").ambiguous())
     }
 
+    /// Returns the time by the clock of the server that answers.
+    fn clock(&mut self) -> Timestamp {
+        let server = self.route.front().copied().unwrap_or_default();
+        self.route.rotate_left(1.min(self.route.len()));
+        Timestamp(self.millis.saturating_add_signed(self.clocks[server]) / 1000 * 1000)
+    }
+
+    /// Sets the clocks of all servers back.
+    fn set_back(&mut self, millis: u64) {
+        let back = i64::try_from(millis).unwrap();
+        self.clocks = self.clocks.map(|ahead| ahead - back);
+    }
+
     /// Takes the lock if it is free, as a program does that knows nothing of the runs.
     fn meddle(&mut self) {
         let now = Timestamp(self.millis);
@@ -78,7 +107,7 @@ impl World {
             let until = Some(now + SECOND);
             self.version += 1;
             let owner = "another program".to_owned();
-            self.record = Some((Record { owner, since: Some(now), until, ..record }, self.version));
+            self.record = Some((Record { owner, since: Some(now), until, set_at: None, ..record }, self.version));
         }
     }
 }
@@ -110,7 +139,8 @@ impl CasStore for Connection {
     fn read(&mut self, _: &str) -> Result<Read<u64>, BackendError> {
         let mut world = self.world();
         let found = world.record.clone();
-        let now = Timestamp(world.millis / 1000 * 1000);
+        let now = world.clock();
+        world.read_at = world.millis;
         if world.meddling.pop_front() == Some(true) {
             world.meddle();
         }
@@ -131,9 +161,9 @@ impl CasStore for Connection {
     }
 
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError> {
-        let world = self.world();
+        let mut world = self.world();
         world.record.iter().for_each(|(record, _)| take("job".to_owned(), record.clone()));
-        Ok(Timestamp(world.millis / 1000 * 1000))
+        Ok(world.clock())
     }
 
     fn disconnect(&mut self) {}
@@ -162,6 +192,12 @@ enum Step {
     Meddle,
     /// An operator looks at the lock and forgets it, with a write of a client in between or not.
     Forget(Option<usize>),
+    /// The clock of a server is moved to another place between the earliest and the latest.
+    Drift(usize, f64),
+    /// The clocks of all servers are set back.
+    SetBack(u64),
+    /// The clocks of all servers, which were ahead, are set right.
+    SetRight,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -178,12 +214,48 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
+/// The clocks of a story.
+#[derive(Debug, Clone)]
+struct Clocks {
+    /// Milliseconds by which any two of them may differ.
+    spread: u64,
+    /// Milliseconds by which all were ahead at first.
+    ahead: u64,
+    route: Vec<usize>,
+}
+
+fn clocks() -> impl Strategy<Value = Clocks> {
+    let route = proptest::collection::vec(0..SERVERS, 1..8);
+    (prop_oneof![Just(0), Just(1500)], prop_oneof![Just(0), Just(3_600_000)], route)
+        .prop_map(|(spread, ahead, route)| Clocks { spread, ahead, route })
+}
+
+/// Steps with clocks that move. No other program writes: its clock is its own affair.
+fn steps_of_clocks() -> impl Strategy<Value = Vec<Step>> {
+    let fate = prop_oneof![Just(Fate::Answered), Just(Fate::Lost), Just(Fate::Late), Just(Fate::Refused)];
+    let hold = prop_oneof![Just(0), 0..8000_u64];
+    let step = prop_oneof![
+        5 => (0..CLIENTS).prop_map(Step::Ask),
+        3 => (0..CLIENTS, hold).prop_map(|(client, hold)| Step::Release(client, hold)),
+        1 => Just(Step::Arrive),
+        4 => (0..4000_u64).prop_map(Step::Wait),
+        1 => (fate, 0..1500_u64).prop_map(|(fate, took)| Step::Fate(fate, took)),
+        1 => proptest::option::of(0..CLIENTS).prop_map(Step::Forget),
+        3 => (0..SERVERS, 0.0..1.0).prop_map(|(server, place)| Step::Drift(server, place)),
+        1 => (0..40_000_u64).prop_map(Step::SetBack),
+        1 => Just(Step::SetRight),
+    ];
+    proptest::collection::vec(step, 1..50)
+}
+
 /// A client and its run.
 struct Client {
     locks: CasLocks<Connection>,
     claim: Claim,
     /// The end of its lease, by the world's clock; `None` if it does not hold the lock.
     holds_until: Option<u64>,
+    /// When the lock was read for its taking.
+    taken_at: u64,
     runs: u64,
 }
 
@@ -194,26 +266,82 @@ struct Story {
     last_token: u64,
     /// The lock must not be granted before, because a released lock stays held.
     kept_until: u64,
+    /// Milliseconds by which the clocks were set back since that release.
+    back: u64,
+    /// The lock must not be held any more afterwards, unless it is written; `None` if that is not known.
+    free_by: Option<u64>,
+    /// It was released without a hold, and stays free whatever the clocks are set to.
+    is_free: bool,
+    /// Milliseconds by which any two clocks may differ, and by which all are ahead until they are set right.
+    spread: u64,
+    ahead: u64,
+    /// Milliseconds by which the clock that is least ahead may be ahead.
+    base: i64,
 }
 
 impl Story {
     fn new() -> Self {
+        Self::with(&Clocks { spread: 0, ahead: 0, route: Vec::new() })
+    }
+
+    fn with(clocks: &Clocks) -> Self {
         let world = Connection(Arc::default());
-        // The clock begins late enough for a record without a time to have expired.
-        world.world().millis = 1_000_000;
+        {
+            let mut world = world.world();
+            // The clock begins late enough for a record without a time to have expired, and to be set back.
+            world.millis = 1_000_000_000;
+            world.clocks = [i64::try_from(clocks.ahead).unwrap(); SERVERS];
+            world.route = clocks.route.iter().copied().collect();
+        }
         let clients = (0..CLIENTS).map(|number| Client {
             locks: CasLocks::new(world.clone()),
             claim: Claim {
                 name: LockName::new("job").unwrap(),
                 owner: Owner::new("host", u32::try_from(number).unwrap(), 0),
-                lease: SECOND * 5,
+                lease: Duration::from_millis(LEASE),
                 keep: 3,
                 purpose: Purpose::Run,
             },
             holds_until: None,
+            taken_at: 0,
             runs: 0,
         });
-        Self { clients: clients.collect(), world, last_token: 0, kept_until: 0 }
+        let Clocks { spread, ahead, .. } = *clocks;
+        let clients = clients.collect();
+        Self {
+            clients,
+            world,
+            last_token: 0,
+            kept_until: 0,
+            back: 0,
+            free_by: None,
+            is_free: false,
+            spread,
+            ahead,
+            base: i64::try_from(ahead).unwrap(),
+        }
+    }
+
+    /// Notes that the lock may be held for so long from now on.
+    fn may_end_after(&mut self, millis: u64) {
+        let end = self.latest_end(millis);
+        self.is_free = false;
+        self.free_by = self.free_by.and_then(|free_by| end.max(Some(free_by)));
+    }
+
+    /// Returns the latest end of a lock that is held for so long from now on.
+    fn latest_end(&self, millis: u64) -> Option<u64> {
+        Some(self.world.millis() + millis + COARSE + self.spread)
+    }
+
+    fn set_back(&mut self, millis: u64) {
+        self.world.world().set_back(millis);
+        self.base -= i64::try_from(millis).unwrap();
+        self.back += millis;
+        if self.back >= 59_000 {
+            // It counts as one that was taken by a clock that was ahead.
+            self.kept_until = 0;
+        }
     }
 
     fn perform(&mut self, step: &Step) {
@@ -231,6 +359,22 @@ impl Story {
             Step::Fate(fate, took) => self.world.world().fates.push_back((fate, took)),
             Step::Meddle => self.world.world().meddling.push_back(true),
             Step::Forget(between) => self.forget(between),
+            Step::Drift(server, place) => {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is some number")]
+                let drift = (place * self.spread as f64) as i64;
+                self.world.world().clocks[server] = self.base + drift;
+            }
+            Step::SetBack(millis) => {
+                self.set_back(millis);
+                if !self.is_free {
+                    self.free_by = self.free_by.map(|free_by| free_by + millis);
+                }
+            }
+            Step::SetRight => {
+                let ahead = std::mem::take(&mut self.ahead);
+                self.set_back(ahead);
+                self.free_by = self.free_by.filter(|_| ahead == 0 || self.is_free);
+            }
         }
         let now = self.world.millis();
         for client in &mut self.clients {
@@ -246,8 +390,10 @@ impl Story {
         let asked = self.world.millis();
         match client.locks.acquire(&client.claim).map(|reply| reply.answer) {
             Ok(Acquired::Granted(grant)) => {
-                client.holds_until = Some(asked + 5000);
+                client.holds_until = Some(asked + LEASE - self.spread);
+                client.taken_at = self.world.world().read_at;
                 let now = self.world.millis();
+                (self.free_by, self.is_free) = (self.latest_end(LEASE), false);
                 let holders = self.clients.iter().filter(|client| client.holds_until.is_some_and(|until| until > now));
                 assert!(holders.count() <= 1, "two hold it");
                 assert!(now >= self.kept_until, "it was still held");
@@ -257,12 +403,15 @@ impl Story {
             }
             Ok(Acquired::Held(state)) => {
                 assert!(!state.left.is_zero(), "{state:?}");
+                let is_late = self.free_by.is_some_and(|free_by| asked > free_by);
+                assert!(!is_late || state.owner == "another program", "it is stuck: {state:?}");
                 let others = self.clients.iter().any(|client| state.owner.starts_with(client.claim.owner.as_str()));
                 let known = others || state.owner == "another program" || state.owner.ends_with(Owner::ENDED);
                 assert!(known || state.owner.starts_with("host:"), "{state:?}");
             }
             Err(error) => {
                 assert!(error.ambiguous && error.message.starts_with("backend world: "), "{error:?}");
+                self.may_end_after(LEASE);
                 self.give_back(number);
             }
         }
@@ -304,8 +453,11 @@ impl Story {
         let client = &mut self.clients[number];
         let asked = self.world.millis();
         let until = client.holds_until.unwrap();
-        match client.locks.renew(&client.claim).map(|reply| reply.answer) {
-            Ok(Kept::Kept) => client.holds_until = Some((asked + 5000).max(until)),
+        let answer = client.locks.renew(&client.claim).map(|reply| reply.answer);
+        self.may_end_after(LEASE + 1000);
+        let client = &mut self.clients[number];
+        match answer {
+            Ok(Kept::Kept) => client.holds_until = Some((asked + LEASE - self.spread).max(until)),
             Ok(Kept::Lost) => assert!(self.world.millis() >= until, "a lock that is held was lost"),
             Err(error) => assert!(error.ambiguous, "{error:?}"),
         }
@@ -314,7 +466,6 @@ impl Story {
     fn release(&mut self, number: usize, hold: Duration) {
         let client = &mut self.clients[number];
         let Some(until) = client.holds_until.take() else { return };
-        let since = self.world.world().record.as_ref().and_then(|(record, _)| record.since);
         let success = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
         let answer = client.locks.release(&client.claim, hold, success);
         let now = self.world.millis();
@@ -322,12 +473,17 @@ impl Story {
             Ok(Kept::Kept) => {
                 let held = self.world.world().record.clone().unwrap().0;
                 assert_eq!(held.owner, client.claim.owner.ended());
-                // Taken within a second after `since`.
-                self.kept_until = self.kept_until.max((since.unwrap() + hold).0);
+                let hold = u64::try_from(hold.as_millis()).unwrap();
+                self.kept_until = self.kept_until.max((client.taken_at + hold).saturating_sub(self.spread));
+                self.back = 0;
+                (self.free_by, self.is_free) = (self.latest_end(hold), hold == 0);
             }
             Ok(Kept::Lost) => assert!(now >= until, "a lock that is held was lost"),
-            // It frees when its lease ends.
-            Err(error) => assert!(error.ambiguous, "{error:?}"),
+            // It frees when its lease ends, or after the hold.
+            Err(error) => {
+                assert!(error.ambiguous, "{error:?}");
+                self.may_end_after(u64::try_from(hold.as_millis()).unwrap());
+            }
         }
     }
 }
@@ -350,6 +506,25 @@ proptest! {
         prop_assert!(story.clients[0].holds_until.is_some());
         let runs = story.world.world().record.clone().unwrap().0.runs;
         prop_assert!(runs.len() <= 5 && runs.is_sorted_by_key(|run| run.token));
+    }
+
+    /// Clocks that differ, that are set back by less than a minute, and that were an hour ahead and are set right.
+    #[test]
+    fn whatever_the_clocks_do_a_lock_is_held_as_long_as_promised_and_no_longer(
+        clocks in clocks(), steps in steps_of_clocks()
+    ) {
+        let mut story = Story::with(&clocks);
+        for step in &steps {
+            story.perform(step);
+        }
+        // All holders have died. Whoever meets the lock notices that the clock was ahead.
+        story.world.world().fates.clear();
+        story.perform(&Step::Arrive);
+        story.perform(&Step::SetRight);
+        story.take(0);
+        story.perform(&Step::Wait(60_000 + 8_000 + 1_000 + COARSE + clocks.spread));
+        story.take(1);
+        prop_assert!(story.clients[1].holds_until.is_some());
     }
 
     #[test]
@@ -418,7 +593,7 @@ fn a_stored_end_that_is_no_time_holds_for_ever() {
 fn a_release_without_a_hold_frees_the_lock_by_the_present_clock() {
     let claim = Story::new().clients[0].claim.clone();
     let clock = |now| Clock { now: Timestamp(now), grain: SECOND };
-    let (taken, _) = Record::default().taken(&claim, clock(7_200_000), 0);
+    let (taken, _) = Record::default().taken(&claim, clock(7_200_000), 0).unwrap();
     let released = taken.released(&claim, Duration::ZERO, Closing::Unused, clock(3_600_000));
     assert!(!released.is_held(clock(3_600_000)), "{released:?}");
 }

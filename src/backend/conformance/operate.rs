@@ -15,7 +15,7 @@ use crate::lock::{
 use crate::system::Timestamp;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis", feature = "etcd"))]
 use servers::stores::Past;
-use servers::stores::{Run, Store};
+use servers::stores::{Run, Shift, Store};
 
 /// Lists the locks of these names, or all of them.
 #[track_caller]
@@ -116,7 +116,7 @@ pub(in crate::backend) fn a_lock_of_any_name_is_listed(store: &dyn Store) {
         assert_eq!(listed(store, name).state.owner, stored(store, name).owner, "{name}");
     }
     // The row is as if written by an application in another time zone.
-    store.shift(no_name, MINUTE * 60);
+    store.shift(no_name, Shift::Later(MINUTE * 60));
     let found = list(store, &[no_name]);
     assert!(found.locks[0].state.since.unwrap() > found.now, "{found:?}");
 }

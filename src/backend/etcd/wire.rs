@@ -182,7 +182,7 @@ impl Client {
 
     fn told(&mut self, answer: Answer) -> Result<Told, BackendError> {
         if answer.status != 200 {
-            let error = errors::of_answer(&answer).of(&self.http.server());
+            let error = errors::of_answer(&answer).of(&self.http.server()).respite(answer.retry_after);
             if error.class != ErrorClass::Permanent {
                 self.http.look_elsewhere();
             }
@@ -297,6 +297,7 @@ pub(super) fn is_at(key: &[u8], revision: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::network::Host;
 
     #[test]
     fn a_clock_fills_up_the_second_of_the_server_and_no_more() {
@@ -304,6 +305,20 @@ mod tests {
         for (here, now) in [(5_123, 5_123), (5_000, 5_000), (9_000, 5_999), (1_000, 5_000)] {
             let clock = Clock::new(server, Timestamp(here));
             assert_eq!((clock.earliest, clock.now), (server, Timestamp(now)));
+        }
+    }
+
+    #[test]
+    fn a_server_that_wants_respite_says_so_in_the_error() {
+        let host = || Host { name: "h".to_owned(), port: None };
+        let respite = Some(Duration::from_secs(7));
+        for status in [429, 503] {
+            let answer = Answer { status, date: None, retry_after: respite, body: json!({}) };
+            let error = Client::new(Http::new("etcd", vec![host()], 2379, None, Duration::ZERO), None)
+                .told(answer)
+                .err()
+                .unwrap();
+            assert_eq!((error.class, error.respite), (ErrorClass::Transient, respite), "{error:?}");
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn told(answer: &Answer, kind: &str, effect: Effect) -> Result<Told, 
         404 if about("leases") => Ok(Told::Missing),
         409 if body["kind"] == "Status" && effect == Effect::Writes => Ok(Told::Conflict),
         _ => {
-            let error = error(status, body);
+            let error = error(status, body).respite(answer.retry_after);
             // The server has refused what it answers with a Status of 4xx.
             let is_refused = body["kind"] == "Status" && status < 500 && status != 408;
             Err(if effect == Effect::Writes && !is_refused && status != 429 { error.ambiguous() } else { error })

@@ -6,8 +6,8 @@ use super::name;
 use crate::backend::cas::Record;
 use crate::system::Timestamp;
 
-pub(super) const LABEL: &str = "app.kubernetes.io/managed-by";
-pub(super) const PROGRAM: &str = "shedlock";
+const LABEL: &str = "app.kubernetes.io/managed-by";
+const PROGRAM: &str = "shedlock";
 const NAME: &str = "shedlock/name";
 const RECORD: &str = "shedlock/record";
 const WRITES: &str = "shedlock/writes";
@@ -37,6 +37,12 @@ fn by_clock(now: Timestamp) -> u64 {
     (now.0 / SECOND).saturating_sub(EPOCH).min(MOST)
 }
 
+/// Returns whether shedlock has taken a Lease for a lock. A person, too, may label one, for shedlock to show it.
+pub(super) fn is_lock(lease: &Value) -> bool {
+    let metadata = &lease["metadata"];
+    metadata["labels"][LABEL] == PROGRAM || metadata["annotations"][RECORD].is_string()
+}
+
 /// Returns the name of the lock that a Lease is for; `None` if this is no Lease.
 pub(super) fn lock(lease: &Value) -> Option<String> {
     let metadata = lease.get("metadata")?;
@@ -57,7 +63,8 @@ pub(super) fn record(lease: &Value, lock: &str) -> Record {
         _ => renewed.map(|renewed| Timestamp(renewed.0 + seconds(&spec["leaseDurationSeconds"]) * SECOND)),
     };
     let token = kept.token.max(seconds(&spec["leaseTransitions"]));
-    Record { owner: owner.to_owned(), since, until, token, runs: kept.runs }
+    let set_at = kept.set_at.filter(|_| (kept.owner.as_str(), kept.until) == (owner, until));
+    Record { owner: owner.to_owned(), since, until, set_at, token, runs: kept.runs }
 }
 
 /// Reads a number that other programs may have written.
@@ -144,7 +151,8 @@ mod tests {
             outcome: None,
         };
         let owner = run.owner.clone();
-        Record { owner, since: Some(NOW), until: Some(Timestamp(NOW.0 + until)), token: 7, runs: vec![run] }
+        let (since, until) = (Some(NOW), Some(Timestamp(NOW.0 + until)));
+        Record { owner, since, until, set_at: Some(NOW), token: 7, runs: vec![run] }
     }
 
     fn read(body: Value) -> Lease {

@@ -13,16 +13,14 @@ use serde_json::{Value, json};
 
 use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::http::{Answer, Http, Request, Verb};
-use super::{Access, BackendError, ErrorClass, Opened, Reached, Tell, Url, note_reached};
-use crate::system::{Moment, Timestamp};
+use super::{Access, BackendError, Opened, Reached, Tell, Url, note_reached};
+use crate::system::Timestamp;
 use answer::{Effect, Told, told};
 use lease::Lease;
 use place::Place;
 
 /// The manifest that gives a service account the rights that it needs.
 const MANIFEST: &str = include_str!("../../../packaging/kubernetes/rbac.yaml");
-/// The longest time without requests that a server is granted.
-const LONGEST_RESPITE: Duration = Duration::from_secs(30);
 /// Leases in one answer to a list.
 const PAGE: u32 = 500;
 
@@ -32,8 +30,6 @@ pub(super) struct Kubernetes {
     /// The time for one try.
     patience: Duration,
     client: Option<Client>,
-    /// The server wants no request before this moment.
-    respite: Option<Moment>,
 }
 
 /// The connections to the API server, and the login.
@@ -49,7 +45,7 @@ struct Client {
 impl Kubernetes {
     pub(super) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
         let place = Place::parse(url, access, |name| std::env::var(name).ok())?;
-        let store = Self { place, patience: access.patience, client: None, respite: None };
+        let store = Self { place, patience: access.patience, client: None };
         Ok(Opened::server(CasLocks::new(store), url))
     }
 
@@ -82,10 +78,10 @@ impl Kubernetes {
         self.send(method, &path, body)
     }
 
-    /// Lists the Leases with our label, this many at a time: those of other programs are no locks.
+    /// Lists the Leases that shedlock has written, this many at a time: others are no locks. The server cannot select them,
+    /// since the label is another program's where that has made the Lease.
     fn list_by(&mut self, page: u32, take: Take<'_>) -> Result<Timestamp, BackendError> {
-        let label = format!("{}={}", lease::LABEL, lease::PROGRAM);
-        let query = format!("?limit={page}&labelSelector={}", utf8_percent_encode(&label, NON_ALPHANUMERIC));
+        let query = format!("?limit={page}");
         let mut next = String::new();
         loop {
             let answer = self.ask(Verb::Get, &format!("{query}{next}"), None)?;
@@ -94,6 +90,7 @@ impl Kubernetes {
             };
             let now = clock(&answer)?;
             let leases = list["items"].as_array().into_iter().flatten();
+            let leases = leases.filter(|lease| lease::is_lock(lease));
             for (lease, lock) in leases.filter_map(|lease| Some((lease, lease::lock(lease)?))) {
                 let record = lease::record(lease, &lock);
                 take(lock, record);
@@ -109,15 +106,8 @@ impl Kubernetes {
 
     /// Sends a request, and once more with a new token if the server does not know the old one.
     fn send(&mut self, method: Verb, path: &str, body: Option<&Value>) -> Result<Answer, BackendError> {
-        if self.respite.is_some_and(|respite| respite > Moment::now()) {
-            return Err(BackendError::new(
-                ErrorClass::Overloaded,
-                "the API server is overloaded, and wants no request for some seconds (Retry-After)",
-            ));
-        }
         let answer = self.client()?.send(method, path, body)?;
         note_reached();
-        self.respite = respite(&answer).map(|wait| Moment::now() + wait);
         if answer.status == 401 {
             let fresh = self.place.token.read()?;
             let client = self.client()?;
@@ -136,11 +126,6 @@ impl Client {
         let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
         self.http.request(&Request { method, path, headers: &headers, body })
     }
-}
-
-/// Returns the time for which an overloaded server wants no request.
-fn respite(answer: &Answer) -> Option<Duration> {
-    answer.retry_after.filter(|_| answer.status == 429).map(|wait| wait.min(LONGEST_RESPITE))
 }
 
 /// Returns the server's clock, which every answer has.
@@ -251,6 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::backend::ErrorClass;
     use servers::stores::{KubernetesStore, Store};
 
     crate::backend::conformance::conformance!(servers::stores::KubernetesStore::new);
@@ -258,7 +244,7 @@ mod tests {
     fn store_of(url: &str) -> Kubernetes {
         let access = Access { password: None, patience: Duration::from_secs(10) };
         let place = Place::parse(&Url::parse(url).unwrap(), &access, |_| None).unwrap();
-        Kubernetes { place, patience: access.patience, client: None, respite: None }
+        Kubernetes { place, patience: access.patience, client: None }
     }
 
     fn held() -> Record {
@@ -294,13 +280,25 @@ mod tests {
         let mut store = store_of(&theirs.url());
         let other = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"}});
         theirs.0.request("POST", &theirs.0.leases(""), &other.to_string());
+        // A chart has made this one, and shedlock has taken it.
+        let chart = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "of-a-chart", "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        });
+        theirs.0.request("POST", &theirs.0.leases(""), &chart.to_string());
+        let (_, made) = store.read("of-a-chart").unwrap().found.unwrap();
+        let listed = |store: &mut Kubernetes| {
+            let mut names = Vec::new();
+            store.list_by(2, &mut |name, _| names.push(name)).unwrap();
+            names.sort();
+            names
+        };
+        assert_eq!(listed(&mut store), [""; 0]);
+        assert_eq!(store.write("of-a-chart", &held(), Some(&made)), Ok(Written::Done));
         for name in ["a", "B", "c", "d d"] {
             assert_eq!(store.write(name, &held(), None), Ok(Written::Done));
         }
-        let mut names = Vec::new();
-        store.list_by(2, &mut |name, _| names.push(name)).unwrap();
-        names.sort();
-        assert_eq!(names, ["B", "a", "c", "d d"]);
+        assert_eq!(listed(&mut store), ["B", "a", "c", "d d", "of-a-chart"]);
     }
 
     #[test]
@@ -312,20 +310,6 @@ mod tests {
         let (record, _) = found.unwrap();
         assert_eq!(record.owner, "pod-1");
         assert!(record.until.unwrap() > now + Duration::from_secs(10), "{record:?} {now}");
-    }
-
-    /// A wrong number would keep a waiter out for good, and a release back until its lease is over.
-    #[test]
-    fn a_server_is_left_alone_for_half_a_minute_at_most() {
-        let answer = |status, seconds| Answer {
-            status,
-            date: None,
-            retry_after: Some(Duration::from_secs(seconds)),
-            body: Value::Null,
-        };
-        assert_eq!(respite(&answer(429, 2)), Some(Duration::from_secs(2)));
-        assert_eq!(respite(&answer(429, u64::MAX)), Some(LONGEST_RESPITE));
-        assert_eq!(respite(&answer(503, 2)), None);
     }
 
     /// A token that Kubernetes has replaced is read again, once.

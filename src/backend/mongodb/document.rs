@@ -18,12 +18,13 @@ pub(super) fn record(found: &Document, name: &str) -> Record {
     let ours = found.get_document("shedlock").cloned().unwrap_or_default();
     let runs = ours.get_array("runs").cloned().unwrap_or_default();
     let owner = found.get_str("lockedBy").unwrap_or_default();
-    let is_changed =
-        ours.get_str("owner").is_ok_and(|last| last == owner) && ours.get("until") != found.get("lockUntil");
+    let is_ours = ours.get_str("owner").is_ok_and(|last| last == owner);
+    let is_changed = is_ours && ours.get("until") != found.get("lockUntil");
     Record {
         owner: if is_changed { UNKNOWN } else { owner }.to_owned(),
         since: found.get_datetime("lockedAt").ok().and_then(timestamp),
         until: found.get_datetime("lockUntil").ok().and_then(timestamp),
+        set_at: ours.get_datetime("set").ok().and_then(timestamp).filter(|_| is_ours && !is_changed),
         token: number(&ours, "token").unwrap_or_default(),
         runs: runs.iter().filter_map(|run| self::run(run.as_document()?, name)).collect(),
     }
@@ -62,6 +63,7 @@ pub(super) fn fields(record: &Record, version: Option<&Document>) -> Document {
             "writes": signed(writes.wrapping_add(1)),
             "owner": &record.owner,
             "until": time(record.until),
+            "set": time(record.set_at),
             "token": signed(record.token),
             "runs": runs.collect::<Vec<_>>(),
         },
@@ -126,6 +128,7 @@ mod tests {
             owner: run.owner.clone(),
             since: Some(Timestamp(1000)),
             until: Some(Timestamp(61_000)),
+            set_at: Some(Timestamp(1000)),
             token: 7,
             runs: vec![run],
         };

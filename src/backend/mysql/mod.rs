@@ -215,7 +215,7 @@ impl Database for MySql {
         let answer = answer::ask(session, &self.tables.release(claim, hold, closing, history))?;
         // A taking that was given up may free itself between the time of the look and its rows.
         let longest = hold + answer.took + MILLISECOND;
-        if answer.rows.iter().any(|row| row.ours && row.held || row.ended && row.state.left > longest) {
+        if answer.rows.iter().any(|row| row.held && (row.ours || row.ended && row.state.left > longest)) {
             return Err(self.altered("keeps the lock held although it was released").into());
         }
         let last = answer.rows.iter().find(|row| row.ended && row.held && row.last && row.lasts() < Some(hold));
@@ -294,6 +294,29 @@ mod tests {
     }
 
     crate::backend::conformance::conformance!(servers::stores::MariaDbStore::new);
+
+    #[test]
+    fn a_server_whose_clock_was_ahead_has_forgotten_it_soon() {
+        let server = servers::MariaDb::with_moving_clock();
+        let store = servers::stores::MariaDbStore(server.database());
+        let set = |offset: &str| server.set_clock(offset);
+        crate::backend::conformance::a_server_whose_clock_was_ahead_has_forgotten_it_soon(&store, &set);
+    }
+
+    /// There the assignments of a statement do not see each other's values.
+    #[test]
+    fn simultaneous_assignment_changes_nothing() {
+        let server = servers::MariaDb::fresh(&["--sql-mode=SIMULTANEOUS_ASSIGNMENT"]);
+        let store = || servers::stores::MariaDbStore(server.database());
+        crate::backend::conformance::a_lock_ends_as_promised_whatever_the_server_s_clock_is_set_to(&store());
+        crate::backend::conformance::the_same_owner_takes_again(&store());
+        crate::backend::conformance::taking_again_shortens_nothing(&store());
+    }
+
+    #[test]
+    fn a_time_zone_is_no_clock_that_was_ahead() {
+        crate::backend::conformance::a_time_zone_is_no_clock_that_was_ahead(&servers::stores::MariaDbStore::new());
+    }
 
     #[test]
     fn every_run_of_a_long_history_is_listed() {

@@ -28,17 +28,33 @@ const PATIENCE: &str = "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout
 /// the column holds must not be cut: that would be another lock.
 const ONLY_WHOLE: &str = ", sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";
 
+/// Condition that the server's clock was ahead when the lock was taken: [`ahead_of`](super::super::ahead_of). An application of
+/// the Java library may write the times of a zone that is up to 14 hours ahead, and would find a lock free that is moved.
+const AHEAD: &str = "locked_at > {now} + INTERVAL IF(locked_by LIKE '%:%:%', 60, 50400) SECOND";
+/// Condition that the lock is held. If the clock was ahead when it was taken, it is held only while its job runs: what was
+/// to be kept after that is in a time that never came.
+const HELD: &str = "(lock_until > {now} AND ({ahead} AND locked_by LIKE '%:ended') IS NOT TRUE)";
+/// The beginning of a lock that goes on: now, if the clock was ahead when it was taken.
+const BEGINNING: &str = "IF({ahead}, {now}, locked_at)";
+
 /// Takes the lock. One statement writes one row, and none reads it first: sessions that shared a row before they write
-/// it would block each other. The end is assigned last because the assignments see each other's values, from left to
-/// right; with MariaDB's SIMULTANEOUS_ASSIGNMENT they see only the old values, with the same result.
+/// it would block each other. The assignments see each other's values, from left to right; with MariaDB's
+/// SIMULTANEOUS_ASSIGNMENT they see only the old values. Their order makes the result the same: the owner tells the next
+/// two whether the lock was free, and only what comes before the last one asks for the end.
 ///
 /// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
-/// when it began.
+/// when it began. Only an end by a clock that was ahead does not count. A lock that another owner has taken by such a
+/// clock stays with that owner, and begins anew: it ends when the time that it was taken for has passed once more. An end
+/// before the beginning has been set since, and stays.
 const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_by) \
     VALUES ({name}, {end}, {now}, {owner}) ON DUPLICATE KEY UPDATE \
-    locked_at = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_at), locked_at), \
-    locked_by = IF(locked_by = {owner} OR lock_until <= {now}, VALUES(locked_by), locked_by), \
-    lock_until = IF(locked_by = {owner} OR lock_until <= {now}, GREATEST(lock_until, VALUES(lock_until)), lock_until)";
+    locked_by = IF(locked_by = {owner} OR NOT {held}, VALUES(locked_by), locked_by), \
+    lock_until = CASE WHEN locked_by = {owner} OR NOT {held} \
+                      THEN IF({ahead}, VALUES(lock_until), GREATEST(lock_until, VALUES(lock_until))) \
+                      WHEN {ahead} AND lock_until > locked_at \
+                      THEN lock_until - INTERVAL TIMESTAMPDIFF(MICROSECOND, {now}, locked_at) MICROSECOND \
+                      ELSE lock_until END, \
+    locked_at = IF(locked_by = {owner} OR lock_until <= {now} OR {ahead}, VALUES(locked_at), locked_at)";
 
 /// Writes the record of a taking, and deletes that of the same owner's earlier taking, whose answer was lost. If the
 /// lock is another owner's, the first statement finds no row to search from, and the others do nothing; no id is
@@ -57,17 +73,18 @@ const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, 
     SELECT {name}, {owner}, {host}, locked_at FROM {table} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
-/// Extends the lock. `locked_at` is assigned to itself to keep its value: the server may set a column that is not
-/// assigned to the current time with every change.
-const RENEW: &str = "UPDATE {table} SET lock_until = GREATEST(lock_until, {end}), \
-    locked_at = locked_at \
+/// Extends the lock. Never shortens it, unless its end is by a clock that was ahead. `locked_at` is assigned to itself to
+/// keep its value: the server may set a column that is not assigned to the current time with every change.
+const RENEW: &str = "UPDATE {table} SET lock_until = IF({ahead}, {end}, GREATEST(lock_until, {end})), \
+    locked_at = {beginning} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
 /// Releases the lock, which stays held no longer than hold from now on, since the server's clock may have been set back
-/// after the taking. A repeated release changes nothing, and finds its own mark.
+/// after the taking; from then on it counts as taken now, or it would not stay held at all. A repeated release changes
+/// nothing, and finds its own mark.
 const RELEASE: &str = "UPDATE {table} \
     SET lock_until = LEAST(GREATEST({now}, LEAST(locked_at, {now}) + INTERVAL {micros} MICROSECOND), {limit}), \
-    locked_at = locked_at, locked_by = {ended} \
+    locked_at = {beginning}, locked_by = {ended} \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
 /// The end of a lock that is held for `{micros}` from now on.
@@ -76,14 +93,14 @@ const END: &str = "LEAST({now} + INTERVAL {micros} MICROSECOND, {limit})";
 /// Changes the owner and the end of a lock. The owner is compared exactly, also where the table would treat another as
 /// equal.
 const CHANGE: &str = "UPDATE {table} SET lock_until = {end}, \
-    locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND lock_until > {now}";
+    locked_at = {since}, locked_by = {to} WHERE name = {name} AND {stored} = {from} AND {held}";
 const STORED: &str = "CONVERT(locked_by USING utf8mb4) COLLATE utf8mb4_bin";
 
 /// Deletes a free lock and its records. The records go only if no row stays: the row, or the gap in its place, is locked until
 /// the end. The columns that are named tell shedlock's table from another one. A mark of a taking that was given up stays for
 /// as long as a network could delay that taking.
 const FORGET: &str = "DELETE FROM {table} \
-    WHERE name = {name} AND COALESCE({stored}, '') = {from} AND (lock_until > {now}) IS NOT TRUE";
+    WHERE name = {name} AND COALESCE({stored}, '') = {from} AND {held} IS NOT TRUE";
 const FORGET_RUNS: &str = "DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND {run} \
     AND NOT EXISTS (SELECT * FROM {table} AS locks WHERE locks.name = {name}) AND COALESCE(owner, host, '') IS NOT NULL; \
     DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND NOT {run} \
@@ -105,7 +122,7 @@ const PRUNE: &str = "SELECT MAX(id) INTO @shedlock FROM \
     DELETE runs FROM {history} AS runs FORCE INDEX (name) WHERE name = {name} AND \
     (id <= @shedlock AND {run} OR NOT {run} AND ended_at < {now} - INTERVAL 1 HOUR)";
 
-const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, lock_until > {now}, locked_by, \
+const LOOK: &str = "SELECT locked_by = {owner}, locked_by = {ended}, {held}, locked_by, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, {now}, lock_until), lock_until >= {limit}, locked_at, lock_until \
@@ -116,7 +133,7 @@ const SERVER: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV
 
 const LOCKS: &str = "SELECT {name}, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000, \
-    TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) > 0, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) FROM {table}";
+    {held}, TIMESTAMPDIFF(MICROSECOND, {now}, lock_until) FROM {table}";
 
 const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', started_at) DIV 1000, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at) DIV 1000, exit_code, outcome FROM {runs} \
@@ -269,7 +286,7 @@ impl Tables {
     /// Ends a listing with a commit. On a server without autocommit the next listing would otherwise show the same
     /// rows.
     fn reading(&self, looks: &str) -> String {
-        self.fill(&format!("{SERVER}; {looks}; {COMMIT}").replace("{now}", NOW))
+        self.fill(&format!("{SERVER}; {looks}; {COMMIT}")).replace("{now}", NOW)
     }
 
     pub(super) fn acquire(&self, claim: &Claim, history: History) -> Message {
@@ -305,7 +322,7 @@ impl Tables {
     /// Builds the message of a change. In the look, a lock with the new owner counts as this owner's.
     pub(super) fn change(&self, change: &Change) -> Message {
         let another = change.to != change.from;
-        let statement = CHANGE.replace("{since}", if another { "{now}" } else { "locked_at" });
+        let statement = CHANGE.replace("{since}", if another { "{now}" } else { BEGINNING });
         let text = self
             .transaction(&[&statement], change.left)
             .replace("name = {name}", &is(change.name.as_str()))
@@ -367,6 +384,7 @@ impl Tables {
 
     fn fill(&self, text: &str) -> String {
         let [table, history] = &self.names;
+        let text = text.replace("{held}", HELD).replace("{beginning}", BEGINNING).replace("{ahead}", AHEAD);
         text.replace("{run}", RUN).replace("{table}", table).replace("{history}", history)
     }
 }
@@ -406,6 +424,12 @@ mod tests {
     use super::super::super::{Access, Url};
     use super::*;
     use crate::lock::{Owner, Purpose, RunOutcome};
+
+    #[test]
+    fn a_clock_that_was_ahead_is_the_same_everywhere() {
+        let [ours, others] = ["a:1:2", "java"].map(|owner| crate::backend::ahead_of(owner).as_secs());
+        assert!(AHEAD.ends_with(&format!("+ INTERVAL IF(locked_by LIKE '%:%:%', {ours}, {others}) SECOND")), "{AHEAD}");
+    }
 
     #[test]
     fn no_name_ends_a_statement() {

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::super::sql::micros;
-use crate::backend::{Acquired, FOR_EVER};
+use crate::backend::{Acquired, FOR_EVER, ahead_of};
 use crate::lock::{Grant, LockState};
 use crate::system::Timestamp;
 
@@ -45,6 +45,12 @@ pub(super) fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> 
     }
     let record = LockState { owner: row.try_get(1)?, since: time(since), until: time(until), left: end.left };
     Ok((Acquired::Held(record), end))
+}
+
+/// Returns whether the answer to [`ACQUIRE`] is a lock that was taken while the server's clock was ahead.
+pub(super) fn is_ahead(row: &Row) -> Result<bool, tokio_postgres::Error> {
+    let (since, now): (f64, f64) = (row.try_get(2)?, row.try_get(4)?);
+    Ok(since > now + ahead_of(row.try_get(1)?).as_secs_f64())
 }
 
 /// Converts a time of the server; `None` for `infinity`.

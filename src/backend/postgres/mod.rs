@@ -24,12 +24,12 @@ use super::tls::Tls;
 use super::{Access, Acquired, BackendError, Credentials, ErrorClass, Forgotten, Kept, Opened, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Holder, Removal, Wanted};
 use crate::system::{Moment, Timestamp};
-use answer::{End, Interval, ending, read};
+use answer::{End, Interval, ending, is_ahead, read};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
-    ACQUIRE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW,
-    RUNS, RUNS_OF_EACH, Statement, TABLE_IS_THERE, Tables,
+    ACQUIRE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, MOVE, NOW, RELEASE, RELEASE_AND_PRUNE,
+    RENEW, RUNS, RUNS_OF_EACH, Statement, TABLE_IS_THERE, Tables,
 };
 
 /// Number of times that a taking may find the lock free and then taken before it fails.
@@ -192,10 +192,16 @@ impl Database for Postgres {
             (&lease, Type::INTERVAL),
             (&Holder::of(claim.owner.as_str()).host(), Type::TEXT),
         ];
+        let mut is_moved = false;
         for _ in 0..RACES {
             let rows = self.query(session, &ACQUIRE, history, values)?;
             if let Some(row) = rows.first() {
                 let (acquired, end) = read(row)?;
+                if matches!(acquired, Acquired::Held(_)) && is_ahead(row)? && !is_moved {
+                    is_moved = true;
+                    self.query(session, &MOVE, History::Without, &values[..1])?;
+                    continue;
+                }
                 if matches!(acquired, Acquired::Granted(_)) {
                     self.judge(session, end, claim.lease)?;
                 }
@@ -344,6 +350,19 @@ mod operating;
 #[cfg(test)]
 mod tests {
     crate::backend::conformance::conformance!(servers::stores::PostgresStore::new);
+
+    #[test]
+    fn a_server_whose_clock_was_ahead_has_forgotten_it_soon() {
+        let server = servers::Postgres::with_moving_clock();
+        let store = servers::stores::PostgresStore(server.database());
+        let set = |offset: &str| server.set_clock(offset);
+        crate::backend::conformance::a_server_whose_clock_was_ahead_has_forgotten_it_soon(&store, &set);
+    }
+
+    #[test]
+    fn a_time_zone_is_no_clock_that_was_ahead() {
+        crate::backend::conformance::a_time_zone_is_no_clock_that_was_ahead(&servers::stores::PostgresStore::new());
+    }
 
     #[test]
     fn every_run_of_a_long_history_is_listed() {

@@ -25,9 +25,18 @@ const UTC: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', tr
 /// Condition that the lock is held at the server's time when the statement began.
 const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
 
+/// Condition that the server's clock was ahead when the lock was taken: [`CLOCK_WAS_AHEAD`](super::super::CLOCK_WAS_AHEAD).
+const AHEAD: &str = "date_part('epoch', lock.locked_at) > date_part('epoch', CURRENT_TIMESTAMP + '60 s'::interval)";
+
+/// Condition that the lock was to be kept after its job, by a clock that was ahead: it is free, although its end is to come.
+const STRAY: &str = "({ahead} AND lock.locked_by::text LIKE '%:ended') IS TRUE";
+
 /// Condition that the row has exactly this name. A column that treats `Job` and `job` as one finds the row of the other
 /// spelling as well.
 const SPELT: &str = "lock.name::text COLLATE \"C\" = $1";
+
+/// The beginning of a lock that goes on: now, if the clock was ahead when it was taken.
+const SINCE: &str = "CASE WHEN {ahead} THEN CURRENT_TIMESTAMP ELSE lock.locked_at END";
 
 /// The SQL of an operation.
 pub(super) struct Statement {
@@ -46,14 +55,16 @@ pub(super) struct Statement {
 /// decides between a taking and a giving back that are under way at once.
 ///
 /// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
-/// when it began.
+/// when it began. Only an end by a clock that was ahead does not count. [`MOVE`] is for another owner's lock of such a
+/// clock.
 pub(super) const ACQUIRE: Statement = Statement {
     lock: "WITH {utc}, \
         seen AS MATERIALIZED (SELECT locked_by, locked_at, lock_until FROM {table} AS lock \
                               WHERE {own} AND name::text = $1 AND {spelt} AND locked_by::text <> $2 AND {held}), \
         taken AS (INSERT INTO {table} AS lock (name, lock_until, locked_at, locked_by) \
                   SELECT $1, CURRENT_TIMESTAMP + $3, CURRENT_TIMESTAMP, $2 FROM zone WHERE NOT EXISTS (SELECT FROM seen) \
-                  ON CONFLICT (name) DO UPDATE SET lock_until = greatest(lock.lock_until, excluded.lock_until), \
+                  ON CONFLICT (name) DO UPDATE SET lock_until = CASE WHEN {ahead} THEN excluded.lock_until \
+                                                                ELSE greatest(lock.lock_until, excluded.lock_until) END, \
                                                    locked_at = excluded.locked_at, locked_by = excluded.locked_by \
                   WHERE {spelt} AND (lock.locked_by::text = $2 OR NOT {held}) \
                   RETURNING locked_by, locked_at, lock_until){and} \
@@ -70,10 +81,29 @@ pub(super) const ACQUIRE: Statement = Statement {
     )),
 };
 
-/// Extends the lock. `$1` name, `$2` owner, `$3` lease. The answer begins as that of a release does.
+/// Moves a lock that was taken while the clock was ahead to the present: it begins anew, and ends when the time that it was
+/// taken for has passed once more. If its owner has ended, it is free. An end before the beginning has been set since, and
+/// stays. An application of the Java library may write the times of a zone that is up to 14 hours ahead, and would find a lock
+/// free that is moved. `$1` name.
+pub(super) const MOVE: Statement = Statement {
+    lock: "WITH {utc} UPDATE {table} AS lock SET locked_at = CURRENT_TIMESTAMP, \
+            lock_until = CASE WHEN {stray} THEN CURRENT_TIMESTAMP \
+                         WHEN date_part('epoch', lock.lock_until) > date_part('epoch', lock.locked_at) \
+                         THEN lock.lock_until::timestamptz - (lock.locked_at::timestamptz - CURRENT_TIMESTAMP) \
+                         ELSE lock.lock_until END \
+        FROM zone WHERE name::text = $1 AND {spelt} AND {held} AND date_part('epoch', lock.locked_at) > \
+            date_part('epoch', CURRENT_TIMESTAMP + CASE WHEN lock.locked_by::text LIKE '%:%:%' THEN '60 s'::interval \
+                                                   ELSE '14 h'::interval END)",
+    history: None,
+};
+
+/// Extends the lock. Never shortens it, unless its end is by a clock that was ahead: it then begins anew. `$1` name, `$2`
+/// owner, `$3` lease. The answer begins as that of a release does.
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc}, \
-        renewed AS (UPDATE {table} AS lock SET lock_until = greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) \
+        renewed AS (UPDATE {table} AS lock \
+                    SET lock_until = CASE WHEN {ahead} THEN CURRENT_TIMESTAMP + $3 \
+                                     ELSE greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) END, locked_at = {since} \
                     FROM zone WHERE name::text = $1 AND locked_by::text = $2 AND {held} \
                     RETURNING true, date_part('epoch', lock.lock_until) AS ends, date_part('epoch', CURRENT_TIMESTAMP) AS now) \
         SELECT * FROM renewed UNION ALL SELECT false, NULL, NULL FROM zone, {table} AS lock \
@@ -103,7 +133,8 @@ pub(super) const IN_THE_WAY: Statement = Statement {
 };
 
 /// Releases the lock. A repeated release finds its own mark, and changes nothing. The lock stays held no longer than
-/// hold from now on, since the server's clock may have been set back after the taking. `$1` name, `$2` owner, `$3`
+/// hold from now on, since the server's clock may have been set back after the taking; from then on it counts as taken
+/// now, or it would not stay held at all. `$1` name, `$2` owner, `$3`
 /// hold, `$4` the owner as ended, `$5` exit code, `$6` outcome.
 ///
 /// The answer is whether the row was changed. If the row has this owner and was not changed, something on the server
@@ -112,6 +143,7 @@ pub(super) const RELEASE: Statement = Statement {
     lock: "WITH {utc}, \
         freed AS (UPDATE {table} AS lock \
                   SET locked_by = $4, \
+                      locked_at = CASE WHEN locked_by::text = $4 THEN lock.locked_at ELSE {since} END, \
                       lock_until = CASE WHEN locked_by::text = $4 THEN lock.lock_until \
                                    ELSE greatest(CURRENT_TIMESTAMP, least(lock.locked_at, CURRENT_TIMESTAMP) + $3) END \
                   FROM zone WHERE name::text = $1 AND (locked_by::text = $4 OR locked_by::text = $2 AND {held}) \
@@ -204,8 +236,8 @@ pub(super) const NOW: Statement = Statement { lock: "SELECT {server} FROM {row}"
 
 /// Lists locks. `$1` names or null.
 pub(super) const LIST: Statement = Statement {
-    lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), {held}, \
-               date_part('epoch', lock_until) - date_part('epoch', CURRENT_TIMESTAMP) \
+    lock: "SELECT {server}, name::text, locked_by::text, date_part('epoch', locked_at), date_part('epoch', lock_until), \
+               {held} AND NOT {stray}, date_part('epoch', lock_until) - date_part('epoch', CURRENT_TIMESTAMP) \
         FROM {row} LEFT JOIN {table} AS lock ON $1 IS NULL OR name::text = ANY ($1)",
     history: None,
 };
@@ -239,9 +271,9 @@ pub(super) const RUNS_OF_EACH: Statement = Statement {
 /// `$2` stored owner, `$3` new owner, `$4` time to the end from now on.
 pub(super) const CHANGE: Statement = Statement {
     lock: "WITH {utc}, changed AS (UPDATE {table} AS lock SET locked_by = $3, lock_until = CURRENT_TIMESTAMP + $4, \
-                            locked_at = CASE WHEN locked_by::text = $3 THEN lock.locked_at ELSE CURRENT_TIMESTAMP END \
+                            locked_at = CASE WHEN locked_by::text = $3 THEN {since} ELSE CURRENT_TIMESTAMP END \
                             FROM zone WHERE name::text = $1 AND (locked_by::text = $2 OR locked_by::text = $3) \
-                                 AND {held} RETURNING true) \
+                                 AND {held} AND NOT {stray} RETURNING true) \
         SELECT {server}, EXISTS (SELECT FROM changed) FROM {row}",
     history: None,
 };
@@ -255,7 +287,8 @@ pub(super) const CHANGE: Statement = Statement {
 pub(super) const FORGET: Statement = Statement {
     lock: "WITH {utc}, \
         gone AS (DELETE FROM {table} AS lock USING zone \
-                 WHERE name::text = $1 AND {spelt} AND coalesce(lock.locked_by::text, '') = $2 AND ({held}) IS NOT TRUE \
+                 WHERE name::text = $1 AND {spelt} AND coalesce(lock.locked_by::text, '') = $2 \
+                       AND ({held} AND NOT {stray}) IS NOT TRUE \
                  RETURNING true), \
         staying AS MATERIALIZED (SELECT FROM {table} AS lock \
                                  WHERE {own} AND name::text = $1 AND {spelt} AND NOT EXISTS (SELECT FROM gone)){and} \
@@ -392,6 +425,7 @@ impl Tables {
             None => "true",
         };
         let filled = statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{spelt}", SPELT);
+        let filled = filled.replace("{stray}", STRAY).replace("{since}", SINCE).replace("{ahead}", AHEAD);
         let filled =
             filled.replace("{run}", RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)
@@ -401,6 +435,14 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_was_ahead_is_the_same_everywhere() {
+        let [ours, others] = ["a:1:2", "java"].map(|owner| crate::backend::ahead_of(owner).as_secs());
+        assert!(AHEAD.contains(&format!("+ '{ours} s'::interval")), "{AHEAD}");
+        let both = format!("'%:%:%' THEN '{ours} s'::interval ELSE '{} h'::interval", others / 3600);
+        assert!(MOVE.lock.contains(&both), "{}", MOVE.lock);
+    }
 
     #[test]
     fn the_table_that_is_missing_is_known_by_its_name() {

@@ -2,8 +2,18 @@
 -- have left one; followed by the lock's name, for the record. KEYS[4]: the mark that this owner's takings are void.
 -- Answers {1, now, token, failure}, where a token of 0 means none, {0, now, milliseconds left, value}, or {2} for a
 -- taking that was given up and arrives late.
-if value and owner ~= ARGV[1] then
-  return {0, now, redis.call('PTTL', KEYS[1]), value}
+if value and owner ~= ARGV[1] and not is_over then
+  local left = redis.call('PTTL', KEYS[1])
+  -- It begins anew, and ends when the time that it was taken for has passed once more. An end before its beginning has
+  -- been set since.
+  if is_ahead and left > ahead then
+    left = left - ahead
+    value = 'ADDED:' .. iso(now) .. '@' .. owner
+    -- A server without memory refuses a script's first write if that one may need memory, but no later write.
+    redis.call('PEXPIRE', KEYS[1], whole(left))
+    redis.call('SET', KEYS[1], value, 'PX', whole(left))
+  end
+  return {0, now, left, value}
 end
 if KEYS[4] and try('GET', KEYS[4]) then
   return {2}

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ::redis::Value;
 
-use super::super::{Acquired, FOR_EVER};
-use crate::lock::{Grant, LockState};
+use super::super::{Acquired, CLOCK_WAS_AHEAD, FOR_EVER};
+use crate::lock::{Grant, LockState, Owner};
 use crate::system::Timestamp;
 
 /// Number of characters shown of a text from the server.
@@ -51,17 +51,19 @@ pub(super) fn of_look(now: Timestamp, answers: &[Value]) -> Option<LockState> {
     }
 }
 
-/// Decodes the value of a lock's key.
+/// Decodes the value of a lock's key. As in the scripts, a lock counts as free that was to be kept by a clock that was ahead.
 pub(super) fn stored(now: u64, left: i64, value: &str) -> LockState {
     // PTTL is -1 for a key that never expires.
     let left = u64::try_from(left).ok();
     let ours = value.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
     let (since, owner) = ours.map_or((None, value), |(time, owner)| (Timestamp::parse(time), owner));
+    let is_ahead = since.is_some_and(|since| since > Timestamp(now) + CLOCK_WAS_AHEAD);
+    let is_over = is_ahead && owner.ends_with(Owner::ENDED) && owner.matches(':').count() > 1;
     LockState {
         owner: owner.to_owned(),
         since,
         until: left.map(|left| Timestamp(now.saturating_add(left))),
-        left: left.map_or(FOR_EVER, Duration::from_millis),
+        left: if is_over { Duration::ZERO } else { left.map_or(FOR_EVER, Duration::from_millis) },
     }
 }
 
@@ -78,6 +80,20 @@ mod tests {
         let odd = record(1000, -1, &"x".repeat(1000));
         assert_eq!((odd.owner.len(), odd.since, odd.until, odd.left), (255, None, None, FOR_EVER));
         assert_eq!(record(0, 1, "ADDED:soon").owner, "ADDED:soon");
+    }
+
+    #[test]
+    fn what_was_to_be_kept_by_a_clock_that_was_ahead_is_free() {
+        let script = include_str!("lock.lua");
+        let [ours, others] = ["a:1:2", "java"].map(|owner| crate::backend::ahead_of(owner).as_millis());
+        assert!(script.contains(&format!("':.*:') and {ours} or {others})\n")), "{script}");
+        let left = |owner: &str, now| {
+            let time = Timestamp::parse("2026-01-31T18:01:00.000Z").unwrap();
+            stored(time.0 - now, 5, &format!("ADDED:{time}@{owner}")).left
+        };
+        let five = Duration::from_millis(5);
+        assert_eq!((left("h:1:a:ended", 60_000), left("h:1:a:ended", 60_001)), (five, Duration::ZERO));
+        assert_eq!((left("h:1:a", 60_001), left("java:ended", 60_001)), (five, five));
     }
 
     #[test]

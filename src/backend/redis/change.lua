@@ -2,8 +2,8 @@
 -- the lock stays held from now on; 0 frees it. Answers 1, also if a repeated change finds its work done, or 0 if
 -- another owner holds the lock or it is free.
 local holder = owner or value
-if holder ~= ARGV[1] then
-  return holder == ARGV[2] and 1 or 0
+if holder ~= ARGV[1] or is_over then
+  return holder == ARGV[2] and not is_over and 1 or 0
 end
 if ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
@@ -11,7 +11,7 @@ if ARGV[3] == '0' then
 end
 -- A value that is not in our form stays as it is unless the owner changes.
 local to = value
-if ARGV[2] ~= ARGV[1] then
+if ARGV[2] ~= ARGV[1] or is_ahead then
   to = 'ADDED:' .. iso(now) .. '@' .. ARGV[2]
 end
 -- A server without memory refuses a script's first write if that one may need memory, but no later write.

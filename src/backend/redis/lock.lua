@@ -5,3 +5,9 @@ local added, owner
 if value then
   added, owner = string.match(value, '^ADDED:([^@]*)@(.*)$')
 end
+-- The server's clock was ahead when the lock was taken. Another program's time is by that program's clock, and perhaps of
+-- its zone; shedlock's owners have three parts or more. If the owner has ended, the lock was to be kept until a time that
+-- never came: it counts as free.
+local ahead = added and (parse(added) or 0) - now or 0
+local is_ahead = ahead > (string.find(owner or '', ':.*:') and 60000 or 50400000)
+local is_over = is_ahead and string.find(owner, ':ended$')

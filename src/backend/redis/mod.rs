@@ -296,6 +296,19 @@ mod tests {
     crate::backend::conformance::conformance!(servers::stores::RedisStore::new);
 
     #[test]
+    fn a_server_whose_clock_was_ahead_has_forgotten_it_soon() {
+        let server = servers::Redis::with_moving_clock();
+        let store = servers::stores::RedisStore::of(server.database());
+        let set = |offset: &str| server.set_clock(offset);
+        crate::backend::conformance::a_server_whose_clock_was_ahead_has_forgotten_it_soon(&store, &set);
+    }
+
+    #[test]
+    fn a_time_zone_is_no_clock_that_was_ahead() {
+        crate::backend::conformance::a_time_zone_is_no_clock_that_was_ahead(&servers::stores::RedisStore::new());
+    }
+
+    #[test]
     fn every_run_of_a_long_history_is_listed() {
         crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::RedisStore::new());
     }

@@ -11,7 +11,8 @@ elseif owner == ARGV[1] then
   if rest > 0 then
     -- A server without memory refuses a script's first write if that one may need memory, but no later write.
     redis.call('PEXPIRE', KEYS[1], whole(rest))
-    redis.call('SET', KEYS[1], 'ADDED:' .. added .. '@' .. ARGV[2], 'PX', whole(rest))
+    -- It counts as taken now if the clock was ahead, or it would not stay held at all.
+    redis.call('SET', KEYS[1], 'ADDED:' .. (is_ahead and iso(now) or added) .. '@' .. ARGV[2], 'PX', whole(rest))
   else
     redis.call('DEL', KEYS[1])
   end

@@ -349,6 +349,11 @@ mod tests {
     crate::backend::conformance::conformance!(servers::stores::SqliteStore::new);
 
     #[test]
+    fn a_time_zone_is_no_clock_that_was_ahead() {
+        crate::backend::conformance::a_time_zone_is_no_clock_that_was_ahead(&servers::stores::SqliteStore::new());
+    }
+
+    #[test]
     fn every_run_of_a_long_history_is_listed() {
         crate::backend::conformance::every_run_of_a_long_history_is_listed(&servers::stores::SqliteStore::new());
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::backend::ahead_of;
 use crate::lock::{LockState, Owner};
 use crate::system::Timestamp;
 
@@ -55,26 +56,29 @@ impl Row {
         }
     }
 
-    /// Returns the row with a later end. Never shortens the lock.
+    /// Returns the row with a later end. Never shortens the lock, but an end by a wall clock that was ahead does not count.
     pub(super) fn renewed(self, lease: Duration, now: Now<'_>) -> Self {
-        let until = self.until.map(|until| until.max(now.after(lease)));
+        let is_ahead = self.is_ahead(now);
+        let until =
+            self.until.clone().map(|until| if is_ahead { now.after(lease) } else { until.max(now.after(lease)) });
         // The end on the clock of another boot says nothing here.
-        let earlier = self.boot.filter(|boot| now.boot == Some(&boot.id));
+        let earlier = self.boot.as_ref().filter(|boot| now.boot == Some(&boot.id));
         let until_ms = earlier.map_or(i64::MIN, |boot| boot.until_ms).max(end_ms(lease, now));
-        Self { until, boot: now.boot.map(|id| Boot { id: id.to_owned(), until_ms }), ..self }
+        let since = self.beginning(now);
+        Self { since, until, boot: now.boot.map(|id| Boot { id: id.to_owned(), until_ms }), ..self }
     }
 
     /// Returns the row of a lock that is released now, and stays held until `hold` after its taking: at most `hold` from
-    /// now, because the clock may have been set back since.
+    /// now, because the clock may have been set back since. From then on it counts as taken now, or it would be free.
     pub(super) fn released(self, ended: String, hold: Duration, now: Now<'_>) -> Self {
         let rest = self.since.as_ref().map_or(now.wall, |since| later(*since, hold)).min(now.after(hold));
         let until = rest.max(now.wall);
-        Self { owner: ended, until: Ok(until), boot: freed(until, now), ..self }
+        Self { owner: ended, since: self.beginning(now), until: Ok(until), boot: freed(until, now) }
     }
 
     /// Returns the row with another owner and end. A row with malformed times is repaired.
     pub(super) fn changed(self, to: &str, left: Duration, now: Now<'_>) -> Self {
-        let since = if self.owner == to && !self.is_odd() { self.since } else { Ok(now.wall) };
+        let since = if self.owner == to && !self.is_odd() { self.beginning(now) } else { Ok(now.wall) };
         let until = now.after(left);
         Self { owner: to.to_owned(), since, until: Ok(until), boot: freed(until, now) }
     }
@@ -90,15 +94,30 @@ impl Row {
         match (&self.boot, now.boot) {
             (Some(boot), Some(current)) if boot.id == current => boot.until_ms > now.boot_ms,
             (Some(boot), Some(_)) if boot.until_ms <= 0 || is_before_boot(*since, now) => false,
-            _ => *until > now.wall && !self.is_of_a_future(*since, now),
+            // It was to be kept after its job until a time that never came, and may be a year away.
+            _ => *until > now.wall && !(self.is_ahead(now) && self.owner.ends_with(Owner::ENDED)),
         }
     }
 
-    /// Returns true if the lock is kept after its job although its taking is in the future. It was taken before the clock
-    /// was set back, and its end may be a year away: it counts as free. That is safe, because all its users share this
-    /// clock and no job runs under it. The minute allows for small corrections.
-    fn is_of_a_future(&self, since: Timestamp, now: Now<'_>) -> bool {
-        since > now.wall + MINUTE && self.owner.ends_with(Owner::ENDED)
+    /// Returns true if the wall clock was ahead when the lock was taken, by more than a small correction.
+    fn is_ahead(&self, now: Now<'_>) -> bool {
+        self.since.as_ref().is_ok_and(|since| *since > now.wall + ahead_of(&self.owner))
+    }
+
+    /// Returns the beginning of a lock that goes on: now, if the clock was ahead when it was taken.
+    fn beginning(&self, now: Now<'_>) -> Result<Timestamp, String> {
+        if self.is_ahead(now) { Ok(now.wall) } else { self.since.clone() }
+    }
+
+    /// Returns the row by the present clock, if the clock was ahead when another owner took the lock: it ends when the time
+    /// that it was taken for has passed once more. `None` if there is nothing to change: a lock that ends with this boot
+    /// goes by another clock, and an end before the beginning has been set since.
+    pub(super) fn moved(&self, now: Now<'_>) -> Option<Self> {
+        let (since, until) = (self.since.as_ref().ok()?, self.until.as_ref().ok()?);
+        let is_of_this_boot = self.boot.as_ref().is_some_and(|boot| now.boot == Some(&boot.id));
+        let term = Duration::from_millis(until.0.checked_sub(since.0).filter(|term| *term > 0)?);
+        let moved = || Self { since: Ok(now.wall), until: Ok(now.after(term)), ..self.clone() };
+        (self.is_ahead(now) && !is_of_this_boot).then(moved)
     }
 
     /// Returns the milliseconds left, if the lock is held and its end is a time.
@@ -121,8 +140,6 @@ impl Row {
         }
     }
 }
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Returns true if a lock was taken before this host started. Another boot id alone does not prove that, because
 /// containers of one kernel may have their own. The minute allows for a clock that was set right after the start.
@@ -159,6 +176,7 @@ mod tests {
     use super::*;
 
     const AT: u64 = 1_800_000_000_000;
+    const MINUTE: Duration = Duration::from_secs(60);
     const UP: i64 = 86_400_000;
 
     fn now(wall: u64, boot: &str, boot_ms: i64) -> Now<'_> {
@@ -170,7 +188,7 @@ mod tests {
     }
 
     fn taken() -> Row {
-        Row::taken("host:1", MINUTE, here(), true)
+        Row::taken("host:1:a", MINUTE, here(), true)
     }
 
     #[test]
@@ -191,7 +209,7 @@ mod tests {
         assert!(!taken().is_held(now(AT + 60_000, "there", UP)));
         // The host has started again.
         assert!(taken().is_held(now(AT + 59_000, "there", 1_000)), "within the minute for a clock that is set then");
-        let long = Row::taken("host:1", MINUTE * 60, here(), true);
+        let long = Row::taken("host:1:a", MINUTE * 60, here(), true);
         assert!(!long.is_held(now(AT + 120_000, "there", 1_000)));
         let pause = Row::taken("ada", MINUTE * 60, here(), false);
         assert!(pause.is_held(now(AT + 120_000, "there", 1_000)));
@@ -199,11 +217,30 @@ mod tests {
 
     #[test]
     fn what_is_kept_after_a_job_is_free_once_the_clock_was_set_back_before_it() {
-        let kept = taken().released("host:1:ended".to_owned(), MINUTE * 60, here());
+        let kept = taken().released("host:1:a:ended".to_owned(), MINUTE * 60, here());
         assert_eq!((kept.boot.clone(), kept.left_ms(here())), (None, Some(3_600_000)));
         assert!(kept.is_held(now(AT - 60_000, "here", UP)));
         assert!(!kept.is_held(now(AT - 60_001, "here", UP)));
         assert!(Row { owner: "java".to_owned(), ..kept }.is_held(now(AT - 60_001, "here", UP)), "a job may run");
+    }
+
+    #[test]
+    fn a_lock_of_a_clock_that_was_ahead_is_moved_to_the_present_once() {
+        let back = now(AT - 3_600_000, "here", UP);
+        let changed = Row { boot: None, ..taken() };
+        let moved = changed.moved(back).unwrap();
+        assert_eq!((moved.since.clone(), moved.until.clone()), (Ok(back.wall), Ok(back.wall + MINUTE)));
+        assert_eq!((moved.owner.as_str(), moved.moved(back)), ("host:1:a", None));
+        // Small corrections, a lock that ends with this boot, and an end that was set since.
+        assert_eq!(changed.moved(now(AT - 60_000, "here", UP)), None);
+        assert_eq!(taken().moved(back), None);
+        assert_eq!(Row { until: Ok(back.wall + MINUTE), ..changed.clone() }.moved(back), None);
+        // A Java application writes the times of its zone.
+        let java = Row { owner: "java".to_owned(), ..changed };
+        assert_eq!(java.moved(now(AT - 14 * 3_600_000, "here", UP)), None);
+        assert!(java.moved(now(AT - 14 * 3_600_000 - 1, "here", UP)).is_some());
+        let there = taken().moved(now(AT - 3_600_000, "there", UP)).unwrap();
+        assert_eq!(there.boot, taken().boot, "another container goes by the clock that it has in common with its job");
     }
 
     #[test]
@@ -212,6 +249,12 @@ mod tests {
         assert_eq!(until(AT + 10_000), Ok(Timestamp(AT + 60_000)));
         assert_eq!(until(AT + 90_000), Ok(Timestamp(AT + 90_000)));
         assert_eq!(until(AT - 10_000), Ok(Timestamp(AT + 50_000)), "the clock was set back");
+        let far = taken().released("host:1:a:ended".to_owned(), MINUTE, now(AT - 3_600_000, "here", UP));
+        assert_eq!(
+            (far.since.clone(), far.until.clone()),
+            (Ok(Timestamp(AT - 3_600_000)), Ok(Timestamp(AT - 3_540_000)))
+        );
+        assert!(far.is_held(now(AT - 3_590_000, "here", UP)), "it was asked for by the clock as it is now");
         // What is freed stays free whatever the clock is set to.
         let free = taken().released(String::new(), Duration::ZERO, here());
         assert!(!free.is_held(now(0, "here", UP)) && !free.is_held(now(0, "there", 0)));
@@ -237,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_millisecond_counts_as_a_whole_one() {
-        let row = Row::taken("host:1", Duration::from_micros(1001), here(), true);
+        let row = Row::taken("host:1:a", Duration::from_micros(1001), here(), true);
         assert_eq!(row.until, Ok(Timestamp(AT + 2)));
         assert!(row.is_held(now(AT, "here", UP + 2)));
     }

@@ -148,11 +148,13 @@ impl Statements<'_> {
         Ok(())
     }
 
-    /// Returns who else holds the lock, without waiting for a writer and without making one wait.
+    /// Returns who else holds the lock, without waiting for a writer and without making one wait. `None` also if a taking
+    /// has to write the row.
     pub(super) fn holder(&self, connection: &Connection, claim: &Claim) -> Result<Option<Acquired>, Failure> {
         let row = self.read_well_formed(connection, claim)?;
         let now = self.now();
-        Ok(row.filter(|row| is_of_another(row, claim, now)).map(|row| Acquired::Held(row.state(now))))
+        let is_theirs = |row: &Row| is_of_another(row, claim, now) && row.moved(now).is_none();
+        Ok(row.filter(is_theirs).map(|row| Acquired::Held(row.state(now))))
     }
 
     /// Takes the lock and records the run. `asked` is set if an earlier taking by this owner may have left a record.
@@ -162,7 +164,13 @@ impl Statements<'_> {
             let found = self.read_well_formed(connection, claim)?;
             let now = self.now();
             let (statement, again) = match found {
-                Some(row) if is_of_another(&row, claim, now) => return Ok(Acquired::Held(row.state(now))),
+                Some(row) if is_of_another(&row, claim, now) => {
+                    let moved = row.moved(now);
+                    if let Some(moved) = &moved {
+                        self.write(connection, WRITE, claim.name.as_str(), moved)?;
+                    }
+                    return Ok(Acquired::Held(moved.unwrap_or(row).state(now)));
+                }
                 Some(row) => (WRITE, asked || row.owner == claim.owner.as_str()),
                 None => (INSERT, asked),
             };

@@ -9,6 +9,7 @@ use crate::system::error_text;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const NO_AUTH: i32 = -102;
 pub(super) const BAD_VERSION: i32 = -103;
+pub(super) const EPHEMERAL: i32 = -108;
 pub(super) const NODE_EXISTS: i32 = -110;
 pub(super) const NOT_EMPTY: i32 = -111;
 
@@ -116,7 +117,7 @@ pub(super) fn of_code(code: i32, node: &str, logged_in: bool) -> BackendError {
         }
         NO_NODE => BackendError::permanent(format!("the node {node} does not exist"))
             .hint("create it with shedlock init, or see shedlock schema zookeeper"),
-        -108 => BackendError::permanent(format!("the node {node} is ephemeral, and can have no nodes below it"))
+        EPHEMERAL => BackendError::permanent(format!("the node {node} is ephemeral, and can have no nodes below it"))
             .hint("an early version of the Java library made it; it goes with its session"),
         -115 | -124 => refused_login(),
         -119 => read_only(),

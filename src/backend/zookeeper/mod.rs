@@ -61,6 +61,33 @@ pub(super) struct Version {
     birth: Option<String>,
 }
 
+impl Version {
+    /// Returns the versions of the nodes as they were read.
+    fn of(lock: &Node, state: Option<&Node>) -> Result<Self, BackendError> {
+        let birth = state.and_then(|state| birth(&state.data));
+        let state = state.map(|state| compared(state.stat.version)).transpose()?;
+        Ok(Self { lock: compared(lock.stat.version)?, state, birth })
+    }
+
+    /// Returns the versions after a write of both nodes.
+    fn next(&self, birth: Option<String>) -> Result<Self, BackendError> {
+        let state = self.state.map_or(Ok(0), |state| compared(state.wrapping_add(1)))?;
+        Ok(Self { lock: compared(self.lock.wrapping_add(1))?, state: Some(state), birth })
+    }
+}
+
+/// Returns a version that a write can be compared with. They grow beyond 2^31 into the negative numbers, of which one stands
+/// for any version: a write with it would replace whatever is there.
+fn compared(version: i32) -> Result<i32, BackendError> {
+    match version {
+        ANY => {
+            Err(BackendError::permanent("the lock's node was written so often that its version is -1, which means any")
+                .hint("delete the node with zkCli.sh deleteall while no job of this lock runs"))
+        }
+        version => Ok(version),
+    }
+}
+
 impl ZooKeeper {
     /// Parses the URL, without connecting to a server.
     pub(super) fn open(url: &Url, access: &Access) -> Result<Opened, String> {
@@ -215,12 +242,10 @@ impl CasStore for ZooKeeper {
             Err(code) => return Err(self.refused(code, &self.root)),
         };
         let (found, state) = (self.node(found, &lock)?, self.node(state, &own)?);
-        let found = found.map(|found| {
-            let birth = state.as_ref().and_then(|state| birth(&state.data));
-            let version =
-                Version { lock: found.stat.version, state: state.as_ref().map(|state| state.stat.version), birth };
-            (record(name, &found, state.as_ref()), version)
-        });
+        let found = match found {
+            Some(found) => Some((record(name, &found, state.as_ref()), Version::of(&found, state.as_ref())?)),
+            None => None,
+        };
         self.last = time;
         Ok(Read { now: time.written_at, floor: time.written_by, found })
     }
@@ -260,12 +285,13 @@ impl CasStore for ZooKeeper {
             {
                 self.last = stat;
                 let freed = Record { until: Some(stat.written_at), ..record.clone() };
-                let state = version.state.map_or(0, |state| state + 1);
-                self.write(name, &freed, Some(&Version { lock: version.lock + 1, state: Some(state), birth }))
+                self.write(name, &freed, Some(&version.next(birth)?))
             }
             (Ok(_), ..) => Ok(Written::Done),
             (Err(refused), ..) => match refused.error {
                 errors::BAD_VERSION | errors::NO_NODE | errors::NODE_EXISTS => Ok(Written::Conflict),
+                // It is about the node above the one that cannot be made.
+                errors::EPHEMERAL => Err(self.refused(errors::EPHEMERAL, above([&lock, &own][refused.place.min(1)]))),
                 code => Err(self.refused(code, if refused.place == 0 { &lock } else { &own })),
             },
         }
@@ -345,9 +371,15 @@ fn record(name: &str, lock: &Node, state: Option<&Node>) -> Record {
             since: Some(lock.stat.written_at),
             // The Java library takes a lock without a time for one that is held.
             until: Timestamp::parse(&String::from_utf8_lossy(&lock.data)),
+            set_at: None,
             ..own.unwrap_or_default()
         },
     }
+}
+
+/// Returns the path of the node above this one.
+fn above(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(above, _)| above)
 }
 
 /// Returns the path of a node without a slash at its end, empty for the root of ZooKeeper; `None` if it cannot be one.

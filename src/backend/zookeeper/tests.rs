@@ -135,13 +135,14 @@ fn a_lock_that_another_client_has_written_has_no_owner_and_keeps_its_runs() {
         owner: "host:1:2".to_owned(),
         since: Some(Timestamp(1_000)),
         until: Some(Timestamp(61_000)),
+        set_at: Some(Timestamp(1_000)),
         token: 5,
         runs: vec![run],
     };
     let state = |by| written(&own.to_json(), by);
     let end = own.until.unwrap().to_string();
     assert_eq!(record("job", &written(&end, 9), Some(&state(9))), own);
-    let later = Record { owner: UNKNOWN.to_owned(), since: Some(Timestamp(7_000)), ..own.clone() };
+    let later = Record { owner: UNKNOWN.to_owned(), since: Some(Timestamp(7_000)), set_at: None, ..own.clone() };
     assert_eq!(record("job", &written(&end, 10), Some(&state(9))), later);
     // Java's times may be finer than ours.
     let java = record("job", &written("1970-01-01T00:02:00.123456Z", 10), None);
@@ -150,4 +151,34 @@ fn a_lock_that_another_client_has_written_has_no_owner_and_keeps_its_runs() {
         assert_eq!(record("job", &written(no_time, 10), None).until, None, "held without an end");
     }
     assert_eq!(record("job", &written(&end, 9), Some(&written("{}", 9))).owner, UNKNOWN);
+}
+
+/// A write with -1 would replace whatever is there.
+#[test]
+fn a_version_that_means_any_is_never_compared_with() {
+    let node = |version| Node { data: Vec::new(), stat: Stat { written_by: 9, written_at: Timestamp(0), version } };
+    for version in [0, i32::MAX, i32::MIN, -2] {
+        let read = Version::of(&node(version), Some(&node(version))).unwrap();
+        assert_eq!((read.lock, read.state), (version, Some(version)));
+    }
+    for (lock, state) in [(ANY, 0), (0, ANY)] {
+        let error = Version::of(&node(lock), Some(&node(state))).err().unwrap();
+        assert!(error.message.contains("version is -1") && error.hint.unwrap().contains("deleteall"));
+    }
+    let next = |lock, state| Version { lock, state, birth: None }.next(None).map(|next| (next.lock, next.state));
+    assert_eq!(next(i32::MAX, None), Ok((i32::MIN, Some(0))));
+    assert!(next(-2, Some(0)).is_err() && next(0, Some(-2)).is_err());
+}
+
+#[test]
+fn a_lock_that_an_early_java_library_holds_by_its_session_is_named() {
+    let store = servers::stores::ZooKeeperStore::new();
+    let access = Access { password: None, patience: Duration::from_secs(10) };
+    let mut zookeeper = ZooKeeper::of_url(&Url::parse(&store.url()).unwrap(), &access).unwrap();
+    store.locks().make_root();
+    store.make_ephemeral("job", "1970-01-01T00:00:00.000Z");
+    let (_, version) = zookeeper.read("job").unwrap().found.unwrap();
+    let error = zookeeper.write("job", &Record::default(), Some(&version)).unwrap_err();
+    let node = format!("the node {}/shedlock/job is ephemeral", store.chroot());
+    assert!(error.message.starts_with(&node), "{error:?}");
 }

@@ -24,7 +24,7 @@ use super::site::{Site, on_every_backend};
 use super::support::process::detached;
 use super::support::schema::Schema;
 use super::support::{Finished, finish, kill, wait_until};
-use servers::stores::Store;
+use servers::stores::{Shift, Store};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -221,7 +221,7 @@ fn a_lock_that_was_never_taken_is_free_and_unknown<S: Store>(site: &Site<S>) {
 
 fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S>) {
     let limited =
-        site.shedlock(&["run", "--name", "job", "--at-most", "4s", "sh", "-c", "echo > began; exec sleep 100"]);
+        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
     assert_eq!(site.ran("job", &["sh", "-c", "exit 5"]).code(), Some(5));
     let run = detached(&site.place, "run", &limited);
     site.place.wait_for_lines("began", 1);
@@ -304,7 +304,7 @@ fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
 
 fn a_run_that_never_came_back_is_not_for_ever_one_of_today<S: Store>(site: &Site<S>) {
     let limited =
-        site.shedlock(&["run", "--name", "job", "--at-most", "4s", "sh", "-c", "echo > began; exec sleep 100"]);
+        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
     let run = detached(&site.place, "run", &limited);
     site.place.wait_for_lines("began", 1);
     kill(run.pid(), "KILL");
@@ -346,7 +346,7 @@ fn a_taking_that_is_yet_to_come_is_remarked_upon<S: Store>(site: &Site<S>) {
     site.store.make_table();
     assert!(site.store.java_take("job", "java-host", MINUTE));
     assert_eq!(site.printed(&["status"]).lines().count(), 2);
-    site.store.shift("job", Duration::from_secs(2 * 3600));
+    site.store.shift("job", Shift::Later(Duration::from_secs(2 * 3600)));
     for words in [&["status"][..], &["status", "--json"], &["status", "job"]] {
         let shown = finish(&mut site.shedlock(words));
         let remark = "shedlock: the lock `job` was taken ";

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::super::{Etcd, EtcdClient, EtcdEntry, etcd, unique};
-use super::{Past, Run, Store, Stored, epoch};
+use super::{Measure, Past, Run, Shift, Store, Stored, epoch, iso};
 use crate::sockets::connections;
 
 /// An environment of an etcd.
@@ -92,11 +92,29 @@ impl Store for EtcdStore {
         self.leases.lock().unwrap().insert((name.to_owned(), owner.to_owned()), entry.lease);
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let entry = self.etcd.get(&self.key("", name)).unwrap();
-        let owner = entry.value.split_once('@').unwrap().1;
-        let added = humantime::format_rfc3339_millis(SystemTime::now() + by);
-        self.etcd.put(&self.key("", name), &format!("ADDED:{added}@{owner}"), entry.lease);
+    /// The lease stays as it is: etcd counts it down by a clock that nobody sets.
+    fn shift(&self, name: &str, by: Shift) {
+        let (entry, state) = self.etcd.get_both(&self.key("", name), &self.key("-state", name));
+        let entry = entry.unwrap();
+        let (added, owner) = entry.value.strip_prefix("ADDED:").unwrap().split_once('@').unwrap();
+        let moved = |time: &str| iso(epoch(time) + by.millis());
+        self.etcd.put(&self.key("", name), &format!("ADDED:{}@{owner}", moved(added)), entry.lease);
+        if let Some(state) = state {
+            let mut state: Value = serde_json::from_str(&state.value).unwrap();
+            for key in ["since", "until"] {
+                state[key] = json!(moved(state[key].as_str().unwrap()));
+            }
+            self.etcd.put(&self.key("-state", name), &state.to_string(), 0);
+        }
+    }
+
+    fn measure(&self) -> Measure {
+        Measure::Lease
+    }
+
+    fn left(&self, name: &str) -> Option<Duration> {
+        let seconds = self.etcd.time_left(self.etcd.get(&self.key("", name))?.lease)?;
+        Some(Duration::from_secs(seconds.try_into().unwrap()))
     }
 
     fn connections(&self) -> usize {
@@ -107,7 +125,7 @@ impl Store for EtcdStore {
 
     fn java_take(&self, name: &str, owner: &str, at_most: Duration) -> bool {
         let lease = self.etcd.grant(at_most.as_millis().div_ceil(1000).try_into().unwrap());
-        let (key, value) = (encode(&self.key("", name)), encode(&format!("ADDED:2026-01-31T18:00:00.000Z@{owner}")));
+        let (key, value) = (encode(&self.key("", name)), encode(&format!("ADDED:{}@{owner}", iso(millis_now()))));
         let taken = self.etcd.ask(
             "kv/txn",
             &json!({

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Run, Store, Stored, epoch};
+use super::{Run, Shift, Store, Stored, epoch};
 use crate::sockets::connections;
 use crate::{Namespace, kubernetes};
 
@@ -120,13 +120,22 @@ impl Store for KubernetesStore {
         self.change(name, |lease| lease["spec"]["holderIdentity"] = json!(owner));
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let by = i64::try_from(by.as_millis()).unwrap();
+    fn shift(&self, name: &str, by: Shift) {
         self.change(name, |lease| {
             for key in ["acquireTime", "renewTime"] {
                 let time = epoch(lease["spec"][key].as_str().unwrap());
-                lease["spec"][key] = json!(micro_time(time + by));
+                lease["spec"][key] = json!(micro_time(time + by.millis()));
             }
+            let note = &mut lease["metadata"]["annotations"]["shedlock/record"];
+            let Some(mut record) = note.as_str().map(|text| serde_json::from_str::<Value>(text).unwrap()) else {
+                return;
+            };
+            for key in ["since", "until", "set"] {
+                if let Some(time) = record[key].as_i64() {
+                    record[key] = json!(time + by.millis());
+                }
+            }
+            *note = json!(record.to_string());
         });
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Run, Store, Stored};
+use super::{Run, Shift, Store, Stored};
 use crate::script::Script;
 use crate::sockets::connections;
 use crate::{MongoDb, mongodb, unique};
@@ -99,9 +99,8 @@ impl Store for MongoDbStore {
         self.write(name, owner, stored.since, stored.until);
     }
 
-    fn shift(&self, name: &str, by: Duration) {
-        let (stored, by) = (self.stored(name).unwrap(), millis(by).as_i64().unwrap());
-        self.write(name, &stored.owner, stored.since + by, stored.until + by);
+    fn shift(&self, name: &str, by: Shift) {
+        self.ask("shift", &[json!(name), json!(by.millis())]);
     }
 
     fn connections(&self) -> usize {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::{Run, Store, Stored, epoch};
+use super::{Run, Shift, Store, Stored, epoch};
 use crate::sockets::connections;
 use crate::{Script, ZooKeeper, zookeeper};
 
@@ -30,6 +30,12 @@ impl ZooKeeperStore {
 
     pub fn chroot(&self) -> &str {
         &self.chroot
+    }
+
+    /// Makes a node that goes with its session, as early versions of the Java library did.
+    pub fn make_ephemeral(&self, name: &str, until: &str) {
+        let path = self.locks().path(name);
+        self.client.request(&json!(["create_ephemeral", path, until]));
     }
 }
 
@@ -95,13 +101,16 @@ impl ZooKeeperLocks<'_> {
     }
 
     /// Writes both nodes as shedlock does, with another owner or other times.
-    pub fn rewrite(&self, name: &str, owner: Option<&str>, by: Duration) {
+    pub fn rewrite(&self, name: &str, owner: Option<&str>, by: Shift) {
         let (nodes, stored) = (self.nodes(name).unwrap(), self.stored(name).unwrap());
-        let by = i64::try_from(by.as_millis()).unwrap();
+        let by = by.millis();
         let text = nodes.state["data"].as_str().unwrap_or(r#"{"token":0,"runs":[]}"#);
         let mut record: Value = serde_json::from_str(text).unwrap();
         record["owner"] = json!(owner.unwrap_or(&stored.owner));
         (record["since"], record["until"]) = (json!(stored.since + by), json!(stored.until + by));
+        if let Some(time) = record["set"].as_i64() {
+            record["set"] = json!(time + by);
+        }
         let path = self.path(name);
         if nodes.state.is_null() {
             self.client.request(&json!(["create", format!("{path}/.shedlock"), ""]));
@@ -211,10 +220,10 @@ impl Store for ZooKeeperStore {
     }
 
     fn steal(&self, name: &str, owner: &str) {
-        self.locks().rewrite(name, Some(owner), Duration::ZERO);
+        self.locks().rewrite(name, Some(owner), Shift::Later(Duration::ZERO));
     }
 
-    fn shift(&self, name: &str, by: Duration) {
+    fn shift(&self, name: &str, by: Shift) {
         self.locks().rewrite(name, None, by);
     }
 
