@@ -56,7 +56,8 @@ fn keeps_its_lock(url: impl Fn(&str) -> String, logins: [&str; 3], change: impl 
     let place = Place::new();
     let secret = Secret(&place);
     let file = secret.write(0, &url(logins[0]));
-    let mut run = place.shedlock(["run", "--name", "job", "--at-most", "5m", "--lease", "6s", "--backend-file", &file]);
+    let mut run =
+        place.shedlock(["run", "--name", "job", "--at-most", "5m", "--lease", "30s", "--backend-file", &file]);
     let holder = Holder::start(&place, run.env_remove("SHEDLOCK_BACKEND"), "exit 7");
     secret.write(1, &url(logins[1]));
     change(logins[1]);
