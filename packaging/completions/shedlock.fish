@@ -54,7 +54,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l name -d 'The n
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l at-most -d 'The longest time that the lock may be held, at least 1s' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l at-least -d 'Keep the lock for at least DURATION after it was taken, even if the job ends sooner, so that another start for the same firing finds it held [default: 0]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l lease -d 'Take the lock only for DURATION, at least 1s, and renew it every third of that while the job lives, never past --at-most [default: off]' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l every -d 'Run at most once per DURATION [default: off]' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l every -d 'Run at most once per DURATION, give or take a tenth [default: off]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l on-failure -d 'What to do with the lock when the job failed [default: at-least]' -r -f -a "at-least\t''
 release\t''
 hold\t''"

@@ -14,6 +14,8 @@ pub(crate) struct BackendError {
     pub(crate) ambiguous: bool,
     /// Set if a pooler may go on refusing after its server is back: then a release is tried for longer.
     pub(crate) lingers: bool,
+    /// Set if the server refused the login, or what this login may do: another password may help.
+    pub(crate) refuses_login: bool,
     /// The time for which the server wants no further request.
     pub(crate) respite: Option<Duration>,
 }
@@ -31,7 +33,15 @@ pub(crate) enum ErrorClass {
 
 impl BackendError {
     pub(crate) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None, ambiguous: false, lingers: false, respite: None }
+        Self {
+            class,
+            message: message.into(),
+            hint: None,
+            ambiguous: false,
+            lingers: false,
+            refuses_login: false,
+            respite: None,
+        }
     }
 
     pub(crate) fn transient(message: impl Into<String>) -> Self {
@@ -58,6 +68,12 @@ impl BackendError {
     #[cfg(feature = "postgres")]
     pub(crate) fn lingering(self) -> Self {
         Self { lingers: true, ..self }
+    }
+
+    /// Marks the error as one of the login.
+    #[cfg(any(test, feature = "tls"))]
+    pub(crate) fn of_login(self) -> Self {
+        Self { refuses_login: true, ..self }
     }
 
     /// Notes the time for which the server wants no further request.

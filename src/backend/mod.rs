@@ -18,6 +18,7 @@ mod http;
 mod kinds;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+mod login;
 #[cfg(feature = "mongodb")]
 mod mongodb;
 #[cfg(feature = "mysql")]
@@ -52,6 +53,7 @@ use crate::system::Timestamp;
 pub(crate) use error::{BackendError, ErrorClass};
 pub(crate) use finding::{Finding, Grade, Reached, Tell};
 pub(crate) use kinds::{from_url, kinds, of_kind, password};
+pub(crate) use login::{Credentials, Rotation, is_same_place};
 #[cfg(test)]
 pub(crate) use retry::RESPITE;
 pub(crate) use retry::Retry;
@@ -90,6 +92,12 @@ pub(crate) trait Backend: Send {
     /// Closes the connection. The next operation opens another.
     fn disconnect(&mut self);
 
+    /// Uses this login from the next connection on. Returns false if the backend has none, or if the login decides what is
+    /// locked, as a user does after whom the database is named.
+    fn log_in_with(&mut self, _: &Credentials) -> bool {
+        false
+    }
+
     /// Returns the locks of these names that exist, or all, sorted by name. Creates nothing, and asks a server that accepts
     /// writes, since a replica may be behind.
     fn locks(&mut self, names: &[&str]) -> Result<Locks, BackendError>;
@@ -101,13 +109,15 @@ pub(crate) struct Opened {
     /// The backend's URL, valid from any directory; never with a password.
     pub(crate) address: String,
     pub(crate) pace: Pace,
+    /// Where the login is read again that the server refuses; `None` if it is not from a file.
+    pub(crate) rotation: Option<Rotation>,
 }
 
 impl Opened {
     /// Wraps a backend to which a connection costs some milliseconds.
     #[cfg(feature = "tls")]
     fn server(backend: impl Admin + 'static, url: &Url) -> Self {
-        Self { backend: Box::new(backend), address: url.public(), pace: Pace::OF_SERVERS }
+        Self { backend: Box::new(backend), address: url.public(), pace: Pace::OF_SERVERS, rotation: None }
     }
 }
 

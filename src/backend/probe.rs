@@ -229,7 +229,7 @@ fn difference(ahead: i128, uncertain: Duration) -> Finding {
         true => Finding::unwise(
             "clock",
             seen,
-            "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least or --every longer than the difference",
+            "locks go by the server's clock and stay safe, but cron on two hosts may fire one after the other: set the clocks by NTP, or make --at-least, or nine tenths of --every, longer than the difference",
         ),
     }
 }

@@ -16,13 +16,21 @@ pub(crate) struct Retry {
     deadline: Moment,
     pause: Duration,
     longest: Duration,
+    /// Whether a permanent error is tried again, too.
+    insists: bool,
     /// The time for which the server that failed the last try wants to be left alone.
     respite: Option<Duration>,
 }
 
 impl Retry {
     pub(crate) fn new(pace: Pace, deadline: Moment) -> Self {
-        Self { deadline, pause: pace.first, longest: pace.longest, respite: None }
+        Self { deadline, pause: pace.first, longest: pace.longest, insists: false, respite: None }
+    }
+
+    /// Makes a permanent error no end of the tries. A lock that is not released blocks its job for as long as it was taken,
+    /// and what looks permanent may pass: a proxy answers while its server restarts, a password is being changed.
+    pub(crate) fn insisting(self) -> Self {
+        Self { insists: true, ..self }
     }
 
     /// Notes the time for which the server wants to be left alone after the try that has just failed.
@@ -34,6 +42,8 @@ impl Retry {
     pub(crate) fn pause(&mut self, met: ErrorClass, sent: Moment, now: Moment) -> Option<Duration> {
         let took = now.since(sent);
         let pause = match met {
+            // Nobody is served by asking often.
+            ErrorClass::Permanent if self.insists => self.longest,
             ErrorClass::Permanent => return None,
             ErrorClass::Transient => self.pause,
             // A refusal costs a server nearly as much as an answer. A server with too many clients refuses slowly,
@@ -76,6 +86,17 @@ mod tests {
         let pause = retry.pause(ErrorClass::Overloaded, start, start + ms(100)).unwrap();
         assert!(pause >= ms(200) && pause <= ms(400), "{pause:?}");
         assert_eq!(retry.pause(ErrorClass::Overloaded, start + ms(850), start + ms(950)), None);
+    }
+
+    #[test]
+    fn who_insists_tries_again_after_an_error_that_looks_permanent_but_not_often() {
+        let ms = Duration::from_millis;
+        let start = Moment::at(Duration::from_secs(100));
+        let mut retry = Retry::new(Pace { first: ms(1), longest: ms(400) }, start + ms(1000)).insisting();
+        let pause = retry.pause(ErrorClass::Permanent, start, start).unwrap();
+        assert!(pause >= ms(200) && pause <= ms(400), "{pause:?}");
+        let late = start + ms(1000);
+        assert_eq!(retry.pause(ErrorClass::Permanent, late, late), None);
     }
 
     #[test]

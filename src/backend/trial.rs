@@ -29,7 +29,7 @@ impl Trial {
     pub(super) fn open(url: &Url, _: &Access) -> Result<Opened, String> {
         url.nothing_left(&[])?;
         let backend = Box::new(CasLocks::new(Self(url.rest().to_owned())));
-        Ok(Opened { backend, address: url.public(), pace: Pace::OF_SERVERS })
+        Ok(Opened { backend, address: url.public(), pace: Pace::OF_SERVERS, rotation: None })
     }
 
     fn stores() -> MutexGuard<'static, BTreeMap<String, Records>> {

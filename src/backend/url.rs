@@ -93,6 +93,23 @@ impl Url {
         password.filter(|password| !password.is_empty()).or_else(parameter).filter(|password| !password.is_empty())
     }
 
+    /// Returns the user, percent-decoded; an empty one counts as none.
+    pub(crate) fn user(&self) -> Option<String> {
+        let (login, _) = self.rest.strip_prefix("//")?.rsplit_once('@')?;
+        let user = login.split_once(':').map_or(login, |(user, _)| user);
+        percent_decode(user).ok().filter(|user| !user.is_empty())
+    }
+
+    /// Returns the URL without user and password.
+    pub(crate) fn without_login(&self) -> String {
+        let rest = match self.rest.strip_prefix("//") {
+            Some(after) => after.rsplit_once('@').map_or(after, |(_, host)| host),
+            None => &self.rest,
+        };
+        let parameters = self.query.split('&').filter(|pair| !pair.starts_with("password=") && !pair.is_empty());
+        format!("{}:{rest}?{}", self.scheme, parameters.collect::<Vec<_>>().join("&"))
+    }
+
     /// Takes the parameter `table` from the URL: `TABLE` or `SCHEMA.TABLE`, in letters, digits and underscores only,
     /// so that it is safe in a statement.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]

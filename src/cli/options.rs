@@ -111,7 +111,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "DURATION",
         "off",
         LOCK,
-        "Run at most once per DURATION: after the job has ended, the lock stays held until DURATION after the firing. The firing is the moment when shedlock was started, by the backend's clock, cut to the whole minute (to the whole second if DURATION is not in whole minutes)",
+        "Run at most once per DURATION, give or take a tenth: after the job has ended, the lock stays held until nine tenths of DURATION after the firing, which is when shedlock was started, before --splay and --wait. Give the interval of the crontab",
     ),
     choice(
         "on-failure",
@@ -234,13 +234,19 @@ pub(crate) const OPTIONS: &[Opt] = &[
         BACKEND,
         "Where locks live: sqlite:PATH for one host; postgres://, mysql://, redis://, etcd:// or zookeeper://USER@HOST/... for many; kubernetes: in a pod; see shedlock-backends(7). The default is the file /var/lib/shedlock/shedlock.db for root, and shedlock/shedlock.db in $XDG_STATE_HOME (~/.local/state) for other users",
     ),
-    value("backend-file", "FILE", "", BACKEND, "Read the backend's URL from FILE, for example a mounted secret"),
+    value(
+        "backend-file",
+        "FILE",
+        "",
+        BACKEND,
+        "Read the backend's URL from FILE, for example a mounted secret. If the server refuses the login, the file is read again: the password may have been changed",
+    ),
     value(
         "backend-timeout",
         "DURATION",
         "10s",
         BACKEND,
-        "Give up if the backend cannot be reached within DURATION. shedlock retries a server that is down, starting, full or failing over; a wrong password, a missing database or a missing right is an error at once",
+        "Give up if the backend cannot be reached within DURATION. shedlock retries a server that is down, starting, full or failing over; a wrong password, a missing database or a missing right is an error at once. After the job, the release is retried for as long, whatever the error",
     ),
     choice(
         "on-backend-error",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::ArgMatches;
 
-use crate::backend::{Admin, BackendError, Retry};
+use crate::backend::{Admin, BackendError, Opened, Retry};
 use crate::config::{Mistake, Reach};
 use crate::lock::LockName;
 use crate::report::Zone;
@@ -34,18 +34,42 @@ impl Operator {
         self.try_ask(what).map_err(failure)
     }
 
+    /// The same, but retries after permanent errors, too: for a release.
+    pub(super) fn insist<T>(
+        &mut self,
+        what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
+    ) -> anyhow::Result<T> {
+        let retry = self.retry().insisting();
+        self.try_for(retry, what).map_err(failure)
+    }
+
     /// The same, but returns the backend's error.
     pub(super) fn try_ask<T>(
         &mut self,
+        what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        self.try_for(self.retry(), what)
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::new(self.reach.backend.pace, Moment::now() + self.reach.timeout)
+    }
+
+    fn try_for<T>(
+        &mut self,
+        mut retry: Retry,
         mut what: impl FnMut(&mut dyn Admin) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let mut retry = Retry::new(self.reach.backend.pace, Moment::now() + self.reach.timeout);
         loop {
             let sent = Moment::now();
             let error = match what(self.backend()) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
+            let Opened { backend, rotation, .. } = &mut self.reach.backend;
+            if rotation.as_mut().is_some_and(|rotation| rotation.log_in_again(backend.as_mut(), &error)) {
+                continue;
+            }
             retry.leave_alone(error.respite);
             match retry.pause(error.class, sent, Moment::now()) {
                 Some(pause) => thread::sleep(pause),

@@ -25,7 +25,7 @@ pub(crate) fn release(matches: &ArgMatches) -> anyhow::Result<Exit> {
     };
     let closing = Closing::Ended { verdict, exit_code };
     let hold = handle.owner.at_least();
-    Ok(match operator.ask(|backend| backend.release(&claim, hold, closing))?.answer {
+    Ok(match operator.insist(|backend| backend.release(&claim, hold, closing))?.answer {
         Kept::Kept => Exit { code: 0, raise: None },
         Kept::Lost => lost(&handle, &mut operator),
     })

@@ -32,7 +32,7 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
     if let Some(rehearsed) = settings.rehearsed.take() {
         let words = settings.command.iter().map(|word| word.to_string_lossy());
         let (command, now) = (quoted(words), Timestamp::now());
-        let text = rehearsal(&rehearsed, &command, &outline(&settings.policy, now), now, &Screen::of_stdout());
+        let text = rehearsal(&rehearsed, &command, &outline(&settings.policy), now, &Screen::of_stdout());
         return print(text.as_bytes());
     }
     let command =

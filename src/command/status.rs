@@ -97,8 +97,9 @@ fn exclusive(matches: &ArgMatches) -> Result<(), Mistake> {
 /// Prints metrics of the locks.
 fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator) -> anyhow::Result<Exit> {
     answer.is_whole()?;
+    let now = answer.locks.now;
     let known = || standings.iter().filter(|lock| lock.is_known());
-    let success = |lock: &Standing<'_>| last_success(lock.last_run().into_iter());
+    let success = |lock: &Standing<'_>| last_success(lock.last_run().into_iter(), now).end;
     // Where the last run did not succeed, or never came back, an earlier one may have.
     let unclear = known().filter(|lock| lock.last_run().is_some() && success(lock).is_none());
     let unclear = Wanted { names: unclear.map(|lock| lock.name.to_owned()).collect(), ..Wanted::default() };
@@ -109,8 +110,9 @@ fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator)
     let mut earlier: HashMap<String, (Option<Past>, Option<Timestamp>)> = HashMap::new();
     for past in past(&runs, &answer.locks).iter() {
         let (ended, success) = earlier.entry(past.run.name.clone()).or_default();
-        *success = last_success(std::iter::once(past.clone())).max(*success);
-        if ended.is_none() && past.run.ended_at.is_some() {
+        *success = last_success(std::iter::once(past.clone()), now).end.max(*success);
+        let is_newer = ended.as_ref().is_none_or(|other| other.run.token < past.run.token);
+        if is_newer && past.run.ended_at.is_some() {
             *ended = Some(past);
         }
     }
@@ -120,7 +122,7 @@ fn exposed(answer: &Answer, standings: &[Standing<'_>], operator: &mut Operator)
             None => Exposed { lock, ended: lock.last_run(), success: success(lock) },
         })
         .collect();
-    print_all(exposition(&locks, answer.locks.now))
+    print_all(exposition(&locks, now))
 }
 
 /// Reads the locks, and then their last runs. If the runs cannot be read, the locks are still shown.
@@ -177,6 +179,9 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     }
     for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew()?))) {
         remark(&format!("the lock `{}` {skew}", shown(name)), Some(SKEW_HINT));
+    }
+    for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew_of_last_run(answer.locks.now)?))) {
+        remark(&format!("the last run of the lock `{}` {skew}", shown(name)), None);
     }
     let unknown: Vec<&str> = standings.iter().filter(|one| !one.is_known()).map(|one| one.name).collect();
     warn_of_unknown(&unknown, operator);

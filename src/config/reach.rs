@@ -9,7 +9,7 @@ use super::layer::{Given, Layers, Source, error_text};
 #[cfg(feature = "sqlite")]
 use super::paths;
 use super::{BACKEND_TIMEOUT, Mistake, file, unknown};
-use crate::backend::{self, Access, Opened};
+use crate::backend::{self, Access, Opened, Rotation};
 use crate::lock::LockName;
 use crate::variables::{self, BackendRef};
 
@@ -67,7 +67,8 @@ impl Reach {
             BackendRef::File(path) => backend_from_file(path, &access).map_err(Mistake::new)?.0,
             BackendRef::Config(path) => backend_from_config(path, name, &access)?,
         };
-        if let (BackendRef::File(path) | BackendRef::Config(path), true) = (&way, found.address != address) {
+        let is_same = backend::is_same_place(&found.address, &address);
+        if let (BackendRef::File(path) | BackendRef::Config(path), false) = (&way, is_same) {
             let (path, now) = (path.display(), found.address);
             return Err(Mistake::new(format!("{path} now names {now}, but the job's lock is in {address}"))
                 .hint("name the backend with --backend or --backend-file"));
@@ -134,11 +135,24 @@ fn backend_from_file(path: &Path, access: &Access) -> Result<(Opened, Option<Str
     let name = path.display();
     let url =
         std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {}", error_text(&error)))?;
-    if url.trim().is_empty() {
+    let url = url.trim();
+    if url.is_empty() {
         return Err(format!("{name} is empty; write the backend's URL into it"));
     }
-    let found = backend::from_url(url.trim(), access).map_err(|why| format!("{name} {why}"))?;
-    Ok((found, backend::password(url.trim())))
+    let found = backend::from_url(url, access).map_err(|why| format!("{name} {why}"))?;
+    let password = backend::password(url);
+    // A file that can be read only once is not read again, and one without a password has none to renew.
+    let rotation = (password.is_some() && path.is_file()).then(|| rotation(url, path));
+    Ok((Opened { rotation, ..found }, password))
+}
+
+/// Returns what reads the login anew if the server refuses it: the file may be a secret that was rotated meanwhile.
+fn rotation(url: &str, path: &Path) -> Rotation {
+    let path = absolute(path);
+    Rotation::new(url.to_owned(), move || {
+        let text = path.is_file().then(|| std::fs::read_to_string(&path).ok()).flatten()?;
+        Some(text.trim().to_owned())
+    })
 }
 
 /// Returns the mistake of a job whose run read its URL from a file that cannot be read again.

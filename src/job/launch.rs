@@ -14,7 +14,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 
-const STACK: usize = 64 * 1024;
+/// The size of the child's stack.
+pub(super) const STACK: usize = 64 * 1024;
 
 /// Where [`execve`] does not leave errno alone we stand still after all.
 const FLAGS: c_int = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {

@@ -4,6 +4,7 @@
 //! something is to be done in the child, and waits for as long as the execution takes. What the child does here before it
 //! executes the command is a few system calls.
 
+use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,7 +17,7 @@ use nix::unistd::Pid;
 
 use super::environ::Environment;
 use super::guardian::Guardian;
-use super::launch::{Launched, execve, launch};
+use super::launch::{Launched, STACK, execve, launch};
 use super::signals::Inherited;
 use super::{Job, children, tree, wait};
 use crate::run::{Group, SpawnError, SpawnErrorKind};
@@ -45,6 +46,8 @@ pub(crate) struct Command {
     name: OsString,
     group: Group,
     die_with_us: bool,
+    /// Memory for the start, until that begins.
+    reserve: Cell<Vec<u8>>,
 }
 
 /// All that the child needs, laid out beforehand: it must not allocate.
@@ -64,13 +67,33 @@ pub(super) struct Plan {
     before: Option<Moment>,
 }
 
+/// Has the C library keep memory that is freed: it would give it back to the system, and may get it there no more.
+fn keep_what_is_freed() {
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "no library of ours has it")]
+    // SAFETY: mallopt(3) takes two numbers. It only decides when memory that nobody uses is unmapped.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+    }
+}
+
 impl Command {
     /// Takes the command line as it was given; the error names what cannot be passed on.
     pub(crate) fn new(words: &[OsString], group: Group, die_with_us: bool) -> Result<Self, String> {
         let arguments = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<Vec<_>, _>>();
         let arguments = arguments.map_err(|_| "an argument of the command contains a NUL byte".to_owned())?;
         let name = words.first().cloned().ok_or("no command is given")?;
-        Ok(Self { arguments, name, group, die_with_us })
+        // Kept before a lock is taken: a command that cannot be started for want of memory would leave none for the release.
+        // What the start needs most is the child's stack; if it cannot be had then, this much is free again.
+        keep_what_is_freed();
+        let mut reserve = Vec::new();
+        reserve.try_reserve_exact(STACK).map_err(|_| "there is too little memory to start a command")?;
+        Ok(Self { arguments, name, group, die_with_us, reserve: Cell::new(reserve) })
+    }
+
+    /// Frees the memory that was kept for the start, which follows.
+    pub(crate) fn free_reserve(&self) {
+        drop(self.reserve.take());
     }
 
     /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it. If it

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::skew::is_ahead;
 use crate::lock::{LockName, RunOutcome};
 use crate::system::Timestamp;
 use crate::text::shown;
@@ -31,6 +32,9 @@ pub(super) struct Ended {
 /// The metrics. A value that does not exist yet is `None` and is not written, because 0 would be a valid time or exit code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counters {
+    /// When the counters of runs were 0. The first run of a host may have ended before Prometheus sees the file: then a counter
+    /// has no increase, and only its age tells that it is new.
+    created: Option<Timestamp>,
     at_most: Option<Duration>,
     start: Option<Timestamp>,
     end: Option<Timestamp>,
@@ -46,27 +50,47 @@ pub(super) const END: &str = "shedlock_last_end_timestamp_seconds";
 pub(super) const SUCCESS: &str = "shedlock_last_success_timestamp_seconds";
 pub(super) const DURATION: &str = "shedlock_last_duration_seconds";
 pub(super) const EXIT_CODE: &str = "shedlock_last_exit_code";
+const CREATED: &str = "shedlock_runs_created_timestamp_seconds";
 const RUNS: &str = "shedlock_runs_total";
 /// These are of the backend's locks, and in no file of a job.
+pub(super) const OUTCOME: &str = "shedlock_last_outcome";
 pub(super) const HELD: &str = "shedlock_lock_held";
 pub(super) const PAUSED: &str = "shedlock_lock_paused";
 pub(super) const UNTIL: &str = "shedlock_lock_until_timestamp_seconds";
 
 /// The texts of `# HELP`. node_exporter requires the same text in every file.
-const HELP: [(&str, &str); 10] = [
+const HELP: [(&str, &str); 12] = [
     (AT_MOST, "The longest that the job may run, --at-most."),
     (START, "When the job was last started."),
     (END, "When the job last ended, with any outcome."),
     (SUCCESS, "When the job last ended with success."),
     (DURATION, "How long the job ran when it last ended."),
     (EXIT_CODE, "The exit code of shedlock after the last run that was not skipped."),
+    (CREATED, "When the counters of runs were 0."),
     (RUNS, "Runs by outcome."),
+    (OUTCOME, "1 for the outcome of the last run that ended, from the history."),
     (HELD, "1 while the lock is taken: by a run, after one, by a pause, or by another program."),
     (PAUSED, "1 while the lock is paused."),
     (UNTIL, "When the taken lock will be free unless it is renewed or released."),
 ];
 
 impl Counters {
+    /// Returns the metrics before the first run.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { created: Some(now), ..Self::default() }
+    }
+
+    /// Corrects the times of a clock that was ahead: until they have come, they would hide every failure. A success then is as
+    /// good as none. The others become the latest that they can be.
+    pub(super) fn forget_future(&mut self, now: Timestamp) {
+        self.success = self.success.filter(|success| !is_ahead(*success, now));
+        for time in [&mut self.created, &mut self.start, &mut self.end].into_iter().flatten() {
+            if is_ahead(*time, now) {
+                *time = now;
+            }
+        }
+    }
+
     /// Adds the state of a run.
     pub(super) fn enter(&mut self, entry: &Entry) {
         self.at_most = Some(entry.at_most);
@@ -101,6 +125,7 @@ impl Counters {
             (SUCCESS, seconds(self.success)),
             (DURATION, self.duration.map(self::seconds)),
             (EXIT_CODE, self.exit_code.map(|code| code.to_string())),
+            (CREATED, seconds(self.created)),
         ];
         let mut text = String::new();
         for (metric, value) in gauges {
@@ -110,7 +135,7 @@ impl Counters {
         }
         text += &head(RUNS, "counter");
         for (outcome, count) in OUTCOMES.iter().zip(self.runs) {
-            text += &format!("{}{count}\n", series(RUNS, name, Some(outcome)));
+            text += &format!("{}{count}\n", series(RUNS, name, Some(("outcome", outcome))));
         }
         text
     }
@@ -136,8 +161,10 @@ impl Counters {
                 counters.duration = Some(duration(value)?);
             } else if let Some(value) = value(EXIT_CODE) {
                 counters.exit_code = Some(value.parse().ok()?);
+            } else if let Some(value) = value(CREATED) {
+                counters.created = Some(timestamp(value)?);
             } else if line.starts_with(RUNS) {
-                let of = |outcome| line.strip_prefix(&series(RUNS, name, Some(outcome)));
+                let of = |outcome| line.strip_prefix(&series(RUNS, name, Some(("outcome", outcome))));
                 let (index, value) =
                     OUTCOMES.iter().enumerate().find_map(|(index, outcome)| Some((index, of(outcome)?)))?;
                 counters.runs[index] = value.parse().ok()?;
@@ -155,11 +182,12 @@ pub(super) fn head(metric: &str, kind: &str) -> String {
     format!("# HELP {metric} {help}\n# TYPE {metric} {kind}\n")
 }
 
-/// Formats the metric name and its labels. The name of the lock is that of the tables, since a terminal may show the text.
-pub(super) fn series(metric: &str, name: &str, outcome: Option<&str>) -> String {
+/// Formats the metric name, the label `name`, and a further one. The name of the lock is that of the tables, since a terminal
+/// may show the text.
+pub(super) fn series(metric: &str, name: &str, label: Option<(&str, &str)>) -> String {
     let name = shown(name).replace('\\', "\\\\").replace('"', "\\\"");
-    let outcome = outcome.map(|outcome| format!(",outcome=\"{outcome}\"")).unwrap_or_default();
-    format!("{metric}{{name=\"{name}\"{outcome}}} ")
+    let label = label.map(|(key, value)| format!(",{key}=\"{value}\"")).unwrap_or_default();
+    format!("{metric}{{name=\"{name}\"{label}}} ")
 }
 
 /// Formats seconds, with milliseconds if there are any.
@@ -220,6 +248,32 @@ mod tests {
     }
 
     #[test]
+    fn times_of_a_clock_that_was_ahead_are_not_kept() {
+        let now = Timestamp(10_000_000);
+        let ran = |began: u64| entry(Some(began), ended(Some(RunOutcome::Success), 0, Some(1_000)));
+        let mut counters = Counters::new(Timestamp(now.0 + 70_000));
+        counters.enter(&ran(now.0 + 70_000));
+        counters.forget_future(now);
+        let times = |counters: &Counters| (counters.created, counters.start, counters.end, counters.success);
+        assert_eq!(times(&counters), (Some(now), Some(now), Some(now), None));
+        assert_eq!(counters.runs[0], 1);
+        // As the clocks of a host differ before and after it was set right.
+        let mut counters = Counters::new(now);
+        counters.enter(&ran(now.0 + 50_000));
+        let before = counters.clone();
+        counters.forget_future(now);
+        assert_eq!(counters, before);
+    }
+
+    #[test]
+    fn a_file_of_a_version_without_the_time_of_its_counters_is_read() {
+        let name = name("a");
+        let text = after(&[entry(Some(1_000), ended(Some(RunOutcome::Success), 0, Some(2)))]).text(&name);
+        assert!(!text.contains(CREATED));
+        assert_eq!(Counters::read(&text, &name).map(|counters| counters.created), Some(None));
+    }
+
+    #[test]
     fn every_outcome_has_a_counter() {
         let verdicts =
             [RunOutcome::Success, RunOutcome::Failure, RunOutcome::Expired, RunOutcome::Lost, RunOutcome::Error];
@@ -252,7 +306,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let name = name("a \"b\" \\ ü");
-        let counters = after(&[entry(Some(1_800_000_000_123), ended(Some(RunOutcome::Success), 0, Some(61_001)))]);
+        let mut counters = Counters::new(Timestamp(1_700_000_000_001));
+        counters.enter(&entry(Some(1_800_000_000_123), ended(Some(RunOutcome::Success), 0, Some(61_001))));
         assert_eq!(Counters::read(&counters.text(&name), &name), Some(counters));
     }
 

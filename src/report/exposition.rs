@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::counters::{DURATION, END, EXIT_CODE, HELD, PAUSED, START, SUCCESS, UNTIL, head, seconds, series};
+use super::counters::{DURATION, END, EXIT_CODE, HELD, OUTCOME, PAUSED, START, SUCCESS, UNTIL, head, seconds, series};
 use super::past::Past;
+use super::skew::is_ahead;
 use super::standing::Standing;
+use crate::lock::RunOutcome;
 use crate::system::Timestamp;
 
 /// A lock, its last run that ended, and the end of its last success.
@@ -14,29 +16,47 @@ pub(crate) struct Exposed<'a> {
     pub(crate) success: Option<Timestamp>,
 }
 
-/// Formats the metrics in version 0.0.4 of Prometheus' text format. A value that does not exist is left out.
-/// The text comes line by line.
+/// The label of metrics that the files of jobs have, too. Without it both would be one series, and node_exporter, which then
+/// refuses all of its metrics, can be given only one of them.
+const SOURCE: (&str, &str) = ("source", "backend");
+
+/// Formats the metrics in version 0.0.4 of Prometheus' text format. A value that does not exist is left out, and a time in the
+/// future, of a clock that was ahead, is given as now. The text comes line by line.
 pub(crate) fn exposition(locks: &[Exposed<'_>], now: Timestamp) -> impl Iterator<Item = String> {
     let time = |time: Option<Timestamp>| time.map(|time| seconds(Duration::from_millis(time.0)));
-    let gauges = [HELD, PAUSED, UNTIL, START, END, SUCCESS, DURATION, EXIT_CODE];
+    let past = move |one: Option<Timestamp>| time(one.map(|one| if is_ahead(one, now) { now } else { one }));
+    let gauges = [HELD, PAUSED, UNTIL, START, END, SUCCESS, DURATION, EXIT_CODE, OUTCOME];
     gauges.into_iter().flat_map(move |metric| {
         let lines = locks.iter().filter_map(move |Exposed { lock, ended, success }| {
+            let label = match metric {
+                HELD | PAUSED | UNTIL => None,
+                OUTCOME => Some(("outcome", outcome(ended.as_ref()?)?)),
+                _ => Some(SOURCE),
+            };
             let value = match metric {
                 HELD => u8::from(lock.is_held()).to_string(),
                 PAUSED => u8::from(lock.is_paused()).to_string(),
                 UNTIL => time(lock.ends())?,
-                START => time(lock.last_start())?,
-                END => time(ended.as_ref()?.run.ended_at)?,
+                START => past(lock.last_start())?,
+                END => past(ended.as_ref()?.run.ended_at)?,
                 SUCCESS => time(*success)?,
                 DURATION => ended.as_ref()?.took(now).map(seconds)?,
+                OUTCOME => "1".to_owned(),
                 _ => ended.as_ref()?.run.exit_code?.to_string(),
             };
-            Some(series(metric, lock.name, None) + &value + "\n")
+            Some(series(metric, lock.name, label) + &value + "\n")
         });
         let mut lines = lines.peekable();
         let head = lines.peek().map(|_| head(metric, "gauge"));
         head.into_iter().chain(lines)
     })
+}
+
+/// Returns the outcome of a run that ended, if it is one of a run: the history may have any text.
+fn outcome(ended: &Past) -> Option<&'static str> {
+    use RunOutcome::{Error, Expired, Failure, Lost, Success};
+    let found = ended.run.ended_at.and(ended.run.outcome.as_deref())?;
+    [Success, Failure, Expired, Lost, Error].map(RunOutcome::as_str).into_iter().find(|known| *known == found)
 }
 
 #[cfg(test)]
@@ -66,6 +86,8 @@ mod tests {
         let text: String = exposition(&exposed, at(NOW)).collect();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let name = r#"{name="a \"b\"\\"}"#;
+        let shared = r#"{name="a \"b\"\\",source="backend"}"#;
+        let outcome = r#"{name="a \"b\"\\",outcome="failure"}"#;
         assert_eq!(
             lines,
             [
@@ -74,14 +96,35 @@ mod tests {
                 &format!("shedlock_lock_paused{name} 0"),
                 "shedlock_lock_paused{name=\"free\"} 0",
                 &format!("shedlock_lock_until_timestamp_seconds{name} 1769883003"),
-                &format!("shedlock_last_start_timestamp_seconds{name} 1769882403"),
-                &format!("shedlock_last_end_timestamp_seconds{name} 1769878890"),
-                &format!("shedlock_last_success_timestamp_seconds{name} 1769796000.500"),
-                &format!("shedlock_last_duration_seconds{name} 90"),
-                &format!("shedlock_last_exit_code{name} 3"),
+                &format!("shedlock_last_start_timestamp_seconds{shared} 1769882403"),
+                &format!("shedlock_last_end_timestamp_seconds{shared} 1769878890"),
+                &format!("shedlock_last_success_timestamp_seconds{shared} 1769796000.500"),
+                &format!("shedlock_last_duration_seconds{shared} 90"),
+                &format!("shedlock_last_exit_code{shared} 3"),
+                &format!("shedlock_last_outcome{outcome} 1"),
             ]
         );
-        assert_eq!(text.matches("# TYPE").count(), 8, "{text}");
+        assert_eq!(text.matches("# TYPE").count(), 9, "{text}");
         assert_eq!(exposition(&[], at(NOW)).next(), None);
+    }
+    #[test]
+    fn times_in_the_future_are_now_and_an_odd_outcome_is_none() {
+        let none = locks(&[]);
+        let runs = list(&[run(3, "a", "db1", "2027-01-31T18:00:03Z", Some(60), "gelungen")]);
+        let past = past(&runs, &none);
+        let standings = standings(&[], &none, &past);
+        let exposed = [Exposed { lock: &standings[0], ended: standings[0].last_run(), success: None }];
+        let text: String = exposition(&exposed, at(NOW)).collect();
+        let lines: Vec<&str> =
+            text.lines().filter(|line| line.contains("timestamp") && !line.starts_with('#')).collect();
+        let now = at(NOW).0 / 1000;
+        assert_eq!(
+            lines,
+            [
+                &format!("shedlock_last_start_timestamp_seconds{{name=\"a\",source=\"backend\"}} {now}"),
+                &format!("shedlock_last_end_timestamp_seconds{{name=\"a\",source=\"backend\"}} {now}"),
+            ]
+        );
+        assert!(!text.contains("outcome"), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::duration::brief;
 use crate::lock::LockState;
+use crate::system::Timestamp;
 
 /// The largest difference between two readings of a backend's clock, for example after a failover, and between the clocks of
 /// hosts that are kept right.
@@ -24,6 +25,23 @@ pub(crate) fn skew(state: &LockState) -> Option<String> {
     ))
 }
 
+/// Returns whether a time of the backend lies further in the future than two readings of its clock differ.
+pub(super) fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
+    time > now + CLOCKS
+}
+
+/// Returns the end of a sentence that begins with a run, if it began or ended in the future.
+pub(super) fn skew_of_run(began: Option<Timestamp>, ended: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    let ahead = |time: &Timestamp| is_ahead(*time, now);
+    let (word, time) = match (began.filter(ahead), ended.filter(ahead)) {
+        (_, Some(ended)) => ("ended", ended),
+        (Some(began), None) => ("began", began),
+        (None, None) => return None,
+    };
+    let ahead = brief(Duration::from_secs((time.0 - now.0) / 1000));
+    Some(format!("{word} {ahead} after now, by the backend's clock, which was ahead then or was set back since"))
+}
+
 /// Returns how far in the future a held lock was taken.
 fn ahead(state: &LockState) -> Option<Duration> {
     let now = state.until?.0.checked_sub(u64::try_from(state.left.as_millis()).ok()?)?;
@@ -34,7 +52,17 @@ fn ahead(state: &LockState) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::Timestamp;
+
+    #[test]
+    fn a_run_of_the_future_is_remarked_upon_and_one_of_another_reading_is_not() {
+        let now = Timestamp(360_000_000);
+        let after = |seconds: u64| Some(now + Duration::from_secs(seconds));
+        let told = |began, ended| skew_of_run(began, ended, now).unwrap_or_default();
+        assert!(told(after(7200), after(10_800)).starts_with("ended 3h after now, by the backend's clock"));
+        assert!(told(after(0), after(61)).starts_with("ended 1m1s after now"));
+        assert!(told(after(7200), None).starts_with("began 2h after now"));
+        assert_eq!((told(after(50), after(60)), told(None, None)), (String::new(), String::new()));
+    }
 
     #[test]
     fn only_a_lock_that_was_taken_in_the_future_is_remarked_upon() {

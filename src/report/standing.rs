@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::past::{Past, PastRuns, RunState, text, time};
 use super::pieces::array;
 use super::screen::{Paint, Screen};
-use super::skew::skew;
+use super::skew::{skew, skew_of_run};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely, roughly};
 use crate::lock::{Holder, Lock, Locks};
@@ -23,7 +23,8 @@ pub(crate) struct Standing<'a> {
     lock: Option<&'a Lock>,
     /// The holder's token.
     token: Option<u64>,
-    /// All runs, and the place of the newest of this lock other than the one that holds it.
+    /// All runs, and the place of the newest of this lock other than the one that holds it: that with the largest token, since
+    /// its times may be those of a clock that was ahead.
     runs: &'a PastRuns<'a>,
     last: Option<u32>,
     /// Set if the backend knows the lock.
@@ -54,8 +55,7 @@ impl State {
 /// A pause longer than this counts as one without an end.
 const ENDLESS: Duration = Duration::from_secs(5 * 365 * 86_400);
 
-/// Combines locks and runs, sorted by name, for these names or, without names, for all. Read the runs after the locks, newest
-/// first.
+/// Combines locks and runs, sorted by name, for these names or, without names, for all. Read the runs after the locks.
 pub(crate) fn standings<'a>(names: &'a [String], locks: &'a Locks, runs: &'a PastRuns<'a>) -> Vec<Standing<'a>> {
     let mut all: Vec<_> = locks.locks.iter().map(|lock| Standing::new(&lock.name, Some(lock), runs)).collect();
     all.sort_by_key(|standing| standing.name);
@@ -96,10 +96,11 @@ impl<'a> Standing<'a> {
         Self { name, state, lock, token: None, runs, last: None, known }
     }
 
-    /// Adds the next older run.
+    /// Adds a run.
     fn add(&mut self, place: usize) {
         self.known = true;
-        if self.last.is_none() && self.runs.fate(place) != RunState::Running {
+        let is_newer = self.last.is_none_or(|last| self.runs.token(last as usize) < self.runs.token(place));
+        if is_newer && self.runs.fate(place) != RunState::Running {
             self.last = u32::try_from(place).ok();
         }
         if self.token.is_none() && self.holder().is_some() {
@@ -179,6 +180,12 @@ impl<'a> Standing<'a> {
     /// Returns the end of a sentence that begins with the lock, if it cannot have been taken when it says so.
     pub(crate) fn skew(&self) -> Option<String> {
         skew(&self.lock?.state)
+    }
+
+    /// Returns the end of a sentence that begins with the last run, if it cannot have been when it says so.
+    pub(crate) fn skew_of_last_run(&self, now: Timestamp) -> Option<String> {
+        let last = self.last? as usize;
+        skew_of_run(self.runs.started_at(last), self.runs.ended_at(last), now)
     }
 
     fn until(&self, show: impl Fn(Timestamp) -> String) -> String {
@@ -416,6 +423,22 @@ vacuum          paused  ada@ops1    2h
         let past = past(&runs, &none);
         let found = standings(&names, &none, &past);
         assert!(found.len() == 1 && found[0].is_known() && !found[0].is_held());
+    }
+
+    #[test]
+    fn the_last_run_has_the_largest_token_whatever_its_times_say() {
+        let none = locks(&[]);
+        let ghost = run(7, "backup", "db1", "2027-01-31T18:00:03Z", Some(60), "success");
+        let failure = run(8, "backup", "db1", "2026-01-31T12:00:03Z", Some(60), "failure");
+        let runs = list(&[ghost.clone(), failure]);
+        let past_runs = past(&runs, &none);
+        let found = standings(&[], &none, &past_runs);
+        assert_eq!(found[0].last_run().map(|past| past.run.token), Some(8));
+        assert_eq!(found[0].skew_of_last_run(at(NOW)), None);
+        let runs = list(&[ghost]);
+        let past_runs = past(&runs, &none);
+        let found = standings(&[], &none, &past_runs);
+        assert!(found[0].skew_of_last_run(at(NOW)).is_some_and(|told| told.starts_with("ended 364d23h")));
     }
 
     #[test]

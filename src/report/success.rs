@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::past::{Past, PastRuns, RunState};
+use super::skew::is_ahead;
 use super::times::{Zone, ago};
 use crate::duration;
 use crate::system::Timestamp;
@@ -11,7 +12,6 @@ use crate::text::{shown, visible};
 /// A lock's runs, and whether one of them succeeded lately.
 pub(crate) struct Succeeded<'a> {
     pub(crate) name: &'a str,
-    /// The runs, newest first.
     pub(crate) runs: &'a PastRuns<'a>,
     pub(crate) now: Timestamp,
     /// The longest time since the last success.
@@ -21,19 +21,27 @@ pub(crate) struct Succeeded<'a> {
 impl Succeeded<'_> {
     /// Returns whether the last success is no older than `most`.
     pub(crate) fn is_recent(&self) -> bool {
-        last_success(self.runs.iter()).is_some_and(|last| last + self.most >= self.now)
+        self.last_success().end.is_some_and(|last| last + self.most >= self.now)
+    }
+
+    fn last_success(&self) -> LastSuccess {
+        last_success(self.runs.iter(), self.now)
     }
 
     /// Returns the line that says so.
     pub(crate) fn line(&self, zone: &Zone) -> String {
         let when = |time: Timestamp| format!("{} ({})", zone.stamp(time), ago(time, self.now));
-        let last = last_success(self.runs.iter()).map(when);
-        let verdict = match last {
-            Some(last) if self.is_recent() => return format!("{}: last success {last}\n", shown(self.name)),
+        let LastSuccess { end, future } = self.last_success();
+        let future = future.map_or_else(String::new, |end| {
+            format!("; the success of {} does not count, a clock was ahead or was set back since", when(end))
+        });
+        let verdict = match end.map(when) {
+            Some(last) if self.is_recent() => return format!("{}: last success {last}{future}\n", shown(self.name)),
             Some(last) => format!("no success for {}, the last was {last}", duration::format(self.most)),
-            None => "no success is recorded".to_owned(),
+            None if future.is_empty() => "no success is recorded".to_owned(),
+            None => "no success up to now is recorded".to_owned(),
         };
-        let run = self.runs.iter().next().map_or_else(
+        let run = self.runs.iter().max_by_key(|past| past.run.token).map_or_else(
             || "no run is recorded".to_owned(),
             |past| {
                 let (word, time) = match past.fate {
@@ -43,14 +51,27 @@ impl Succeeded<'_> {
                 format!("last run: {} {}", visible(word), time.map(when).unwrap_or_default())
             },
         );
-        format!("{}: {verdict}; {}\n", shown(self.name), run.trim_end())
+        format!("{}: {verdict}{future}; {}\n", shown(self.name), run.trim_end())
     }
 }
 
-/// Returns the end of the newest success.
-pub(crate) fn last_success(runs: impl Iterator<Item = Past>) -> Option<Timestamp> {
+/// The ends of the newest successes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LastSuccess {
+    /// The end of the newest success up to now.
+    pub(crate) end: Option<Timestamp>,
+    /// The end of the newest one in the future. Nobody knows when it was in truth, so it is no recent success: otherwise it would
+    /// hide every failure until that time.
+    pub(crate) future: Option<Timestamp>,
+}
+
+/// Returns the ends of the newest successes.
+pub(crate) fn last_success(runs: impl Iterator<Item = Past>, now: Timestamp) -> LastSuccess {
     let ends = runs.filter(|past| past.fate == RunState::Success).filter_map(|past| past.run.ended_at);
-    ends.max()
+    ends.fold(LastSuccess::default(), |LastSuccess { end, future }, one| match is_ahead(one, now) {
+        true => LastSuccess { end, future: future.max(Some(one)) },
+        false => LastSuccess { end: end.max(Some(one)), future },
+    })
 }
 
 #[cfg(test)]
@@ -85,6 +106,27 @@ mod tests {
                     .to_owned()
             )
         );
+    }
+
+    #[test]
+    fn a_success_of_the_future_is_not_recent_and_the_last_run_has_the_largest_token() {
+        let future = run(1, "backup", "db1", "2027-01-31T18:00:03Z", Some(300), "success");
+        let failure = run(2, "backup", "db2", "2026-01-31T17:05:03Z", Some(0), "failure");
+        let told =
+            "; the success of 2027-01-31 18:05:03Z (in 365d) does not count, a clock was ahead or was set back since";
+        let last = "; last run: failure 2026-01-31 17:05:03Z (1h ago)\n";
+        let runs = [future, failure];
+        assert_eq!(line(&runs, 26), (false, format!("backup: no success up to now is recorded{told}{last}")));
+        let old = run(0, "backup", "db1", "2026-01-31T14:05:03Z", Some(7200), "success");
+        let runs = [runs.as_slice(), &[old]].concat();
+        assert_eq!(
+            line(&runs, 1),
+            (false, format!("backup: no success for 1h, the last was 2026-01-31 16:05:03Z (2h ago){told}{last}"))
+        );
+        assert_eq!(line(&runs, 2), (true, format!("backup: last success 2026-01-31 16:05:03Z (2h ago){told}\n")));
+        // As two readings of a clock differ.
+        let soon = run(3, "backup", "db1", "2026-01-31T18:05:03Z", Some(60), "success");
+        assert_eq!(line(&[soon], 1), (true, "backup: last success 2026-01-31 18:06:03Z (in 1m)\n".to_owned()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::counters::{Counters, Entry};
 use crate::lock::LockName;
+use crate::system::Timestamp;
 
 /// The longest lock name within a file name: with prefix and suffix, a file name has at most 255 bytes.
 const LONGEST: usize = 200;
@@ -52,13 +53,15 @@ impl Textfile {
     pub(super) fn enter(&self, entry: &Entry) -> io::Result<Found> {
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(&self.directory)?;
         let _lock = Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+        let now = Timestamp::now();
         let (mut counters, found) = match self.read()? {
-            None => (Counters::default(), Found::Own),
+            None => (Counters::new(now), Found::Own),
             Some(text) => match Counters::read(&text, &self.name) {
                 Some(counters) => (counters, Found::Own),
-                None => (Counters::default(), Found::Foreign),
+                None => (Counters::new(now), Found::Foreign),
             },
         };
+        counters.forget_future(now);
         counters.enter(entry);
         self.write(&counters.text(&self.name))?;
         Ok(found)

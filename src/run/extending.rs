@@ -41,12 +41,10 @@ impl Running {
 
     /// Returns how long the lock is to stay held, counted from its taking.
     pub(super) fn hold(&self, outcome: ExitReason, lease: Lease) -> Duration {
-        let (grant, waited) = (lease.grant, lease.taken.since(self.started));
-        match self.extended().map(|until| until.since(grant.locked_at)) {
-            Some(at_most) => {
-                self.timing.hold(&Policy { at_most, ..Policy::clone(&self.policy) }, outcome, grant, waited)
-            }
-            None => self.timing.hold(&self.policy, outcome, grant, waited),
+        let waited = lease.taken.since(self.started);
+        match self.extended().map(|until| until.since(lease.grant.locked_at)) {
+            Some(at_most) => self.timing.hold(&Policy { at_most, ..Policy::clone(&self.policy) }, outcome, waited),
+            None => self.timing.hold(&self.policy, outcome, waited),
         }
     }
 

@@ -149,16 +149,14 @@ impl Run {
     /// Takes in what happened, at `now`, and returns what is to be done about it.
     pub(crate) fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut todo = Vec::new();
-        if event.is_answer() {
-            self.tried = None;
-        }
+        let tried = if event.is_answer() { self.tried.take() } else { None };
         match event {
             Event::Tried(error) => self.tried = Some(error),
             Event::Acquired { answer, sent, ambiguous } => {
                 self.ambiguous |= ambiguous;
                 self.on_acquired(answer, sent, now, &mut todo);
             }
-            Event::Released(answer) => self.on_released(answer, now, &mut todo),
+            Event::Released(answer) => self.on_released(answer, tried, now, &mut todo),
             Event::Unrecorded(error, token) => todo.push(Action::Emit(Notice::Unrecorded(error, token))),
             Event::Unclosed(error) if self.unanswered == Unanswered::Return(Taken::Perhaps) => {
                 self.unmarked = Some(error);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::policy::{OnExpiry, OnFailure, OnLost, Policy};
 use super::timing::Timing;
 use crate::duration::format;
-use crate::system::{Moment, Timestamp};
+use crate::system::Moment;
 
 /// A time of a run, counted from the taking of the lock, and what happens then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +29,14 @@ pub(crate) struct Outline {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Returns the course of a run that is granted its lock at `now`, at once.
-pub(crate) fn outline(policy: &Policy, now: Timestamp) -> Outline {
+/// Returns the course of a run that is granted its lock at once.
+pub(crate) fn outline(policy: &Policy) -> Outline {
     let timing = Timing::new(policy);
     let since = |moment: Moment| moment.since(START);
     let limit = START + policy.at_most;
     let (stop, kill) = (since(timing.before_limit.stop_at(limit)), since(timing.before_limit.kill_at(limit)));
     let at_most = policy.at_most;
-    let every = policy.every.map(|every| every.held_until(now, Duration::ZERO).0.saturating_sub(now.0));
-    let every = every.map_or(Duration::ZERO, Duration::from_millis);
+    let every = policy.every.map_or(Duration::ZERO, |every| every.hold(Duration::ZERO));
     let earliest = policy.at_least.max(every);
     let mut steps = vec![step(
         Duration::ZERO,
@@ -112,8 +111,7 @@ mod tests {
     use crate::run::policy::Every;
 
     fn told(policy: &Policy) -> Vec<String> {
-        let now = Timestamp(1_800_000_030_000);
-        outline(policy, now).steps.into_iter().map(|step| format!("{} {}", format(step.at), step.what)).collect()
+        outline(policy).steps.into_iter().map(|step| format!("{} {}", format(step.at), step.what)).collect()
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counts_from_the_whole_minute_and_may_outlast_at_most() {
+    fn every_holds_the_lock_for_nine_tenths_and_may_outlast_at_most() {
         let policy = Policy {
             at_most: seconds(60),
             every: Some(Every(seconds(3600))),
@@ -144,7 +142,7 @@ mod tests {
         let told = told(&policy);
         assert_eq!(told[0], "0s the lock is taken for 30s, and the job starts");
         assert_eq!(told[1], "10s the lock is renewed, and then every 10s, never past --at-most");
-        assert_eq!(told.last().unwrap(), "59m30s the lock of a job that has ended by now is free (--every)");
+        assert_eq!(told.last().unwrap(), "54m the lock of a job that has ended by now is free (--every)");
         assert!(!told.iter().any(|step| step.contains("in any case")), "{told:?}");
     }
 

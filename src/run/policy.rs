@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::exit::ExitReason;
 use crate::lock::{Closing, RunOutcome};
+use crate::system::Moment;
 use crate::system::Signal;
-use crate::system::{Moment, Timestamp};
 
 /// Bounds what a renewal asks for: `lease` from when it is sent, but not beyond `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,24 +204,17 @@ pub(crate) enum OnBackendError {
     Run,
 }
 
-/// At most one run per this duration.
+/// At most one run per this duration, give or take a tenth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Every(pub(crate) Duration);
 
 impl Every {
-    /// Returns until when the lock stays held, by the backend's clock, if the lock was taken at `taken` and we had been
-    /// started `waited` before. The firing is cut to the whole minute, or to the whole second where the duration is
-    /// not whole minutes, so that a run that fires a little early or late next time finds the lock free.
-    pub(crate) fn held_until(self, taken: Timestamp, waited: Duration) -> Timestamp {
-        let whole_minutes = self.0.as_nanos().is_multiple_of(60_000_000_000);
-        let grain = if whole_minutes { 60_000 } else { 1_000 };
-        let fired = taken.0.saturating_sub(millis(waited));
-        Timestamp((fired - fired % grain).saturating_add(millis(self.0)))
+    /// Returns how long the lock stays held after it was taken, `waited` after the firing. A tenth of the duration is left
+    /// out, so that the next firing finds the lock free although it comes early: this one came late, the clocks of two hosts
+    /// differ, or the night has 23 hours.
+    pub(crate) fn hold(self, waited: Duration) -> Duration {
+        (self.0 - self.0 / 10).saturating_sub(waited)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Says whose process group the job is in.
@@ -274,22 +267,32 @@ impl Placement {
 mod tests {
     use super::*;
 
-    fn until(every: &str, taken: &str, waited: &str) -> String {
-        let read = |text| crate::duration::parse(text).unwrap();
-        Every(read(every)).held_until(Timestamp::parse(taken).unwrap(), read(waited)).to_string()
+    #[test]
+    fn every_holds_the_lock_for_nine_tenths_counted_from_the_firing() {
+        let hold = |every: &str, waited: &str| {
+            let read = |text| crate::duration::parse(text).unwrap();
+            crate::duration::format(Every(read(every)).hold(read(waited)))
+        };
+        for (every, waited, left) in [
+            ("1h", "0", "54m"),
+            ("1h", "3m", "51m"),
+            ("1h", "2h", "0s"),
+            ("1d", "0", "21h36m"),
+            ("90s", "500ms", "80.5s"),
+        ] {
+            assert_eq!(hold(every, waited), crate::duration::format(crate::duration::parse(left).unwrap()), "{every}");
+        }
     }
 
     #[test]
-    fn every_counts_from_the_firing_cut_to_the_minute() {
-        assert_eq!(until("1h", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T19:00:00.000Z");
-        assert_eq!(until("1h", "2026-01-31T18:03:10.000Z", "3m"), "2026-01-31T19:00:00.000Z");
-        assert_eq!(until("1h", "2026-01-31T18:00:00.000Z", "1ms"), "2026-01-31T18:59:00.000Z");
-    }
-
-    #[test]
-    fn every_of_seconds_is_cut_to_the_second() {
-        assert_eq!(until("90s", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T18:02:28.000Z");
-        assert_eq!(until("500ms", "2026-01-31T18:00:58.900Z", "0"), "2026-01-31T18:00:58.500Z");
+    fn the_next_firing_gets_in_although_it_comes_early() {
+        let hour = Duration::from_secs(3600);
+        let day = Every(24 * hour);
+        // At 02:30 in the night in which the clocks go forward, and again the day after: 23 hours.
+        assert!(day.hold(Duration::ZERO) < 23 * hour);
+        // A pod of the last firing was started half an hour late, and its taking waited for a minute.
+        let minute = hour / 60;
+        assert!(30 * minute + minute + day.hold(minute) < 24 * hour);
     }
 
     #[test]

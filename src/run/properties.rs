@@ -641,6 +641,8 @@ impl World {
         let (full, over) = match (request.reply.kind, request.what) {
             (kind @ ReplyKind::Full(_), What::Acquire(WhenFull::Answer)) => (Duration::ZERO, kind),
             (kind @ ReplyKind::Full(full), _) => (full, kind),
+            // It is tried whatever the error.
+            (kind @ ReplyKind::Lasting, What::Release) => (request.deadline.since(now), kind),
             _ => (Duration::ZERO, ReplyKind::Lasting),
         };
         let error = request.reply.error + full;

@@ -27,7 +27,14 @@ impl Run {
         self.phase = Phase::Releasing { until: deadline + GRACE, then: Then::Exit(outcome) };
     }
 
-    pub(super) fn on_released(&mut self, answer: Result<Kept, BackendError>, now: Moment, todo: &mut Vec<Action>) {
+    /// Takes in the answer to a release; `tried` is the error of the try before.
+    pub(super) fn on_released(
+        &mut self,
+        answer: Result<Kept, BackendError>,
+        tried: Option<BackendError>,
+        now: Moment,
+        todo: &mut Vec<Action>,
+    ) {
         let unused = match self.unanswered {
             Unanswered::Return(taken) => Some(taken),
             Unanswered::Nothing | Unanswered::Taking => None,
@@ -56,7 +63,11 @@ impl Run {
             }
             Ok(Kept::Lost) => {
                 let kind = self.end.map_or(NoticeKind::Gone, |end| NoticeKind::of_lost(end, now));
-                todo.push(Action::Emit(Notice::LostUnnoticed(kind)));
+                todo.push(Action::Emit(match tried {
+                    // Its time ran out while it was tried in vain, which is what the user can mend.
+                    Some(error) if matches!(kind, NoticeKind::Late) => Notice::NotReleased(error),
+                    _ => Notice::LostUnnoticed(kind),
+                }));
             }
             Err(error) => self.emit_not_released(error, todo),
         }

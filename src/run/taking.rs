@@ -122,7 +122,8 @@ impl Run {
             return;
         }
         // Too much of the time is gone: the job could be stopped before it did anything, or worse, outlive the lock.
-        self.return_unused(Taken::Surely, now + GIVE_BACK, todo);
+        let deadline = now + self.policy.backend_timeout;
+        self.return_unused(Taken::Surely, deadline, todo);
         let error =
             BackendError::transient(format!("the backend took {} to grant the lock", crate::duration::format(age)))
                 .hint(match self.policy.lease {
@@ -130,7 +131,9 @@ impl Run {
                     None => "more than half of --at-most was gone, so the lock was released",
                 });
         let then = self.complain(error, todo);
-        self.phase = Phase::Releasing { until: now + GIVE_BACK, then };
+        // A job that needs no lock has waited long enough; the lock goes back beside it.
+        let until = if matches!(then, Then::RunWithout) { now + GIVE_BACK } else { deadline + GRACE };
+        self.phase = Phase::Releasing { until, then };
     }
 
     pub(super) fn on_trouble(&mut self, error: BackendError, now: Moment, todo: &mut Vec<Action>) {
@@ -220,13 +223,22 @@ impl Run {
     pub(super) fn leave(&mut self, then: ExitReason, now: Moment, todo: &mut Vec<Action>) {
         match self.unanswered {
             Unanswered::Nothing if self.ambiguous => {
-                let until = now + GIVE_BACK;
+                let until = self.give_back_until(then, now);
                 self.return_unused(Taken::Perhaps, until, todo);
                 self.phase = Phase::Releasing { until, then: Then::Exit(then) };
             }
             Unanswered::Nothing => self.exit(then, todo),
             Unanswered::Taking => self.give_back(then, now, todo),
             Unanswered::Return(_) => self.phase = Phase::Releasing { until: now + GIVE_BACK, then: Then::Exit(then) },
+        }
+    }
+
+    /// Returns until when to try to give back what may have been taken: for what the taking has left of `--backend-timeout`,
+    /// and a second at least; after a stop signal, a second.
+    fn give_back_until(&self, then: ExitReason, now: Moment) -> Moment {
+        match self.phase {
+            Phase::Asking { give_up } if !matches!(then, ExitReason::Stopped(_)) => give_up.max(now + GIVE_BACK),
+            _ => now + GIVE_BACK,
         }
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::policy::{OnExpiry, OnFailure, OnLost, Policy};
 use crate::exit::ExitReason;
-use crate::lock::Grant;
 use crate::system::Moment;
 
 /// Says how long before an end, of at-most or of a lease, a job is stopped that must be dead by then.
@@ -106,10 +105,8 @@ impl Timing {
 
     /// Returns how long after its taking the lock is to stay held, now that the run has come to `outcome`; `waited`
     /// passed between our start and the taking.
-    pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, grant: Grant, waited: Duration) -> Duration {
-        let every = policy.every.map_or(Duration::ZERO, |every| {
-            Duration::from_millis(every.held_until(grant.locked_at, waited).0.saturating_sub(grant.locked_at.0))
-        });
+    pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, waited: Duration) -> Duration {
+        let every = policy.every.map_or(Duration::ZERO, |every| every.hold(waited));
         let success = policy.is_success(outcome);
         match policy.on_failure {
             _ if matches!(outcome, ExitReason::NotFound | ExitReason::CannotExecute) => Duration::ZERO,
@@ -138,7 +135,6 @@ mod tests {
     use super::*;
     use crate::run::policy::Every;
     use crate::system::Signal;
-    use crate::system::Timestamp;
 
     #[test]
     fn the_margin_is_part_of_the_lease() {
@@ -222,24 +218,21 @@ mod tests {
 
     #[test]
     fn the_hold_counts_from_the_taking_and_every_from_the_firing() {
-        let grant = Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(0), token: None };
-        let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, grant, ms(waited));
+        let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, ms(waited));
         let success = ExitReason::Exited(0);
         assert_eq!(hold(&policy(), success, 5_000), ms(10_000));
-        // Taken at 18:00:58.9.
         let every = |every| Policy { every: Some(Every(ms(every))), ..policy() };
-        assert_eq!(hold(&every(3_600_000), success, 0), ms(3_600_000 - 58_900));
-        assert_eq!(hold(&every(3_600_000), success, 59_000), ms(3_540_000 - 58_900));
-        assert_eq!(hold(&every(60_000), success, 0), ms(10_000), "at-least is longer");
+        assert_eq!(hold(&every(3_600_000), success, 0), ms(3_240_000));
+        assert_eq!(hold(&every(3_600_000), success, 59_000), ms(3_181_000));
+        assert_eq!(hold(&every(10_000), success, 0), ms(10_000), "at-least is longer");
         assert_eq!(hold(&every(60_000), success, 3_600_000), ms(10_000), "every is over");
-        assert_eq!(hold(&every(3_600_000), ExitReason::Expired, 0), ms(3_600_000 - 58_900));
+        assert_eq!(hold(&every(3_600_000), ExitReason::Expired, 0), ms(3_240_000));
     }
 
     #[test]
     fn only_the_codes_that_are_named_are_success() {
-        let grant = Grant { locked_at: Timestamp(0), until: Timestamp(0), token: None };
         let policy = Policy { on_failure: OnFailure::Release, success_codes: vec![0, 3], ..policy() };
-        let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, grant, ms(0)).is_zero();
+        let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, ms(0)).is_zero();
         assert!(held(ExitReason::Exited(0)) && held(ExitReason::Exited(3)));
         for outcome in [ExitReason::Exited(1), ExitReason::Killed(Signal::TERM), ExitReason::Expired, ExitReason::Lost]
         {

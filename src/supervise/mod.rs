@@ -75,9 +75,9 @@ impl Supervisor {
     ) -> anyhow::Result<Self> {
         // Catches signals first, because the worker's thread inherits the mask.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
-        let Opened { backend, address, pace } = backend;
-        let worker =
-            BackendWorker::start(backend, pace).context("cannot start the thread that talks to the backend")?;
+        let Opened { backend, address, pace, rotation } = backend;
+        let worker = BackendWorker::start(backend, rotation, pace)
+            .context("cannot start the thread that talks to the backend")?;
         let timer = BootTimer::new().context("cannot create a timer")?;
         Ok(Self {
             run,
@@ -229,6 +229,7 @@ impl Supervisor {
             Work::Job(command, way) => (command, way),
             Work::Handover { json } => return self.hand_over(under, *json),
         };
+        command.free_reserve();
         let mut environment = Environment::inherited();
         let (claim, backend) = (&self.claim, (self.address.as_str(), way));
         match under {

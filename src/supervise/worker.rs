@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Pace, Remark, Reply, Retry};
+use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Pace, Remark, Reply, Retry, Rotation};
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Ownership, Term, WhenFull};
 use crate::system::Moment;
@@ -56,12 +56,13 @@ pub(crate) struct BackendWorker {
 
 impl BackendWorker {
     /// Starts the thread. It ends with the process; nothing waits for it, since it may hang.
-    pub(crate) fn start(backend: Box<dyn Backend>, pace: Pace) -> anyhow::Result<Self> {
+    pub(crate) fn start(backend: Box<dyn Backend>, rotation: Option<Rotation>, pace: Pace) -> anyhow::Result<Self> {
         let awake = Arc::new(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
-        let mut thread = WorkerThread { backend, pace, outbox: outbox.clone(), given_up: Arc::clone(&given_up) };
+        let mut thread =
+            WorkerThread { backend, rotation, pace, outbox: outbox.clone(), given_up: Arc::clone(&given_up) };
         let bell = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             let (mut reported, mut cut) = (false, None);
@@ -140,6 +141,7 @@ struct Tried<T> {
 
 struct WorkerThread {
     backend: Box<dyn Backend>,
+    rotation: Option<Rotation>,
     pace: Pace,
     outbox: Sender<Event>,
     given_up: Arc<AtomicU64>,
@@ -161,46 +163,46 @@ impl WorkerThread {
     fn answer(&mut self, queued: &QueuedRequest) -> (Event, Remark) {
         match &queued.request {
             Request::Acquire(claim, when_full) => {
+                let retry = Retry::new(self.pace, queued.deadline);
                 let Tried { answer, sent, ambiguous } =
-                    self.retry(queued.number, queued.deadline, *when_full, |backend| backend.acquire(claim));
+                    self.retry(queued.number, retry, *when_full, |backend| backend.acquire(claim));
                 let (answer, remark) = part(answer);
                 (Event::Acquired { answer, sent, ambiguous }, remark)
             }
             Request::Renew(claim, term) => {
                 let now = Moment::now();
-                let deadline = now + queued.deadline.since(now).mul_f64(UNTOLD);
-                let Tried { answer, sent, .. } = self.retry(queued.number, deadline, WhenFull::Retry, |backend| {
+                let retry = Retry::new(self.pace, now + queued.deadline.since(now).mul_f64(UNTOLD));
+                let Tried { answer, sent, .. } = self.retry(queued.number, retry, WhenFull::Retry, |backend| {
                     backend.renew(&Claim { lease: term.from(Moment::now()), ..claim.clone() })
                 });
                 let (answer, remark) = part(answer);
                 (Event::Renewed { answer, sent }, remark)
             }
             Request::Query(claim) => {
-                let Tried { answer, sent, .. } =
-                    self.retry(queued.number, queued.deadline, WhenFull::Retry, |backend| {
-                        backend.locks(&[claim.name.as_str()]).map(|found| ownership(claim, &found))
-                    });
+                let retry = Retry::new(self.pace, queued.deadline);
+                let Tried { answer, sent, .. } = self.retry(queued.number, retry, WhenFull::Retry, |backend| {
+                    backend.locks(&[claim.name.as_str()]).map(|found| ownership(claim, &found))
+                });
                 (Event::Queried { answer, sent }, Remark::default())
             }
             Request::Release(claim, hold, closing) => {
-                let tried = self.retry(queued.number, queued.deadline, WhenFull::Retry, |backend| {
-                    backend.release(claim, *hold, *closing)
-                });
+                let retry = Retry::new(self.pace, queued.deadline).insisting();
+                let tried = self
+                    .retry(queued.number, retry, WhenFull::Retry, |backend| backend.release(claim, *hold, *closing));
                 let (answer, remark) = part(tried.answer);
                 (Event::Released(answer), remark)
             }
         }
     }
 
-    /// Retries until success, a permanent error, or the deadline. The error is ambiguous, or lingers, if that of any try did.
+    /// Tries until success, or for as long as `retry` allows. The error is ambiguous, or lingers, if that of any try did.
     fn retry<T>(
         &mut self,
         number: u64,
-        deadline: Moment,
+        mut retry: Retry,
         when_full: WhenFull,
         mut request: impl FnMut(&mut dyn Backend) -> Result<T, BackendError>,
     ) -> Tried<T> {
-        let mut retry = Retry::new(self.pace, deadline);
         let (mut ambiguous, mut lingers) = (false, false);
         loop {
             let sent = Moment::now();
@@ -210,6 +212,11 @@ impl WorkerThread {
             };
             ambiguous |= error.ambiguous;
             lingers |= error.lingers;
+            if let Some(rotation) = &mut self.rotation
+                && rotation.log_in_again(self.backend.as_mut(), &error)
+            {
+                continue;
+            }
             let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
             retry.leave_alone(error.respite);
             match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
@@ -263,7 +270,7 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Kept, RESPITE};
+    use crate::backend::{Credentials, Kept, RESPITE};
     use crate::lock::{Grant, Lock, LockName, LockState, Owner, Purpose};
     use crate::system::Timestamp;
 
@@ -290,6 +297,8 @@ mod tests {
         slow: Duration,
         /// Another holds the lock.
         held: bool,
+        /// The passwords that the backend is told to use.
+        passwords: Sender<String>,
     }
 
     impl Fake {
@@ -323,6 +332,11 @@ mod tests {
         fn disconnect(&mut self) {
             self.calls.send(Call::Disconnect).unwrap();
         }
+
+        fn log_in_with(&mut self, login: &Credentials) -> bool {
+            let _ = self.passwords.send(login.password.clone());
+            true
+        }
     }
 
     fn worker(errors: impl IntoIterator<Item = BackendError>, pace: Pace) -> (BackendWorker, Receiver<Call>) {
@@ -336,9 +350,9 @@ mod tests {
     ) -> (BackendWorker, Receiver<Call>) {
         let (calls, called) = channel();
         let errors = errors.into_iter().collect();
-        let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false };
+        let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false, passwords: channel().0 };
         change(&mut fake);
-        (BackendWorker::start(Box::new(fake), pace).unwrap(), called)
+        (BackendWorker::start(Box::new(fake), None, pace).unwrap(), called)
     }
 
     fn full() -> BackendError {
@@ -514,6 +528,59 @@ mod tests {
         worker.send(acquire(), Moment::now() + HOUR);
         assert_eq!(acquired(answer(&worker)).0, Err(BackendError::permanent("wrong password")));
         assert_eq!(called.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn a_release_is_tried_until_its_deadline_whatever_the_error() {
+        let release = || Request::Release(claim(), HOUR, Closing::Unused);
+        let refused = |times| vec![BackendError::permanent("wrong password"); times];
+        let (worker, called) = worker(refused(3), QUICK);
+        worker.send(release(), Moment::now() + HOUR);
+        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
+        assert_eq!(called.try_iter().filter(|call| matches!(call, Call::Release(_))).count(), 4);
+
+        let (worker, _called) = self::worker(refused(100_000), QUICK);
+        worker.send(release(), Moment::now() + Duration::from_millis(300));
+        assert!(matches!(answer(&worker), Event::Released(Err(error)) if error == refused(1)[0]));
+
+        // A stop signal ends the tries.
+        let (worker, called) = self::worker(refused(2), Pace { first: HOUR, longest: HOUR });
+        worker.send(release(), Moment::now() + HOUR * 10);
+        next(&called);
+        worker.stop_trying();
+        assert!(matches!(answer(&worker), Event::Released(Err(_))));
+    }
+
+    #[test]
+    fn after_a_refused_login_the_file_is_read_again_and_another_login_used() {
+        let refused = || BackendError::permanent("wrong password").of_login();
+        // A password that is refused as well, nothing new, and at last one that is accepted.
+        const FILES: &[&str] = &["redis://:second@db", "redis://:second@db", "redis://:third@db"];
+        let worker = |files: &'static [&'static str], errors: Vec<BackendError>| {
+            let (calls, _called) = channel();
+            let (passwords, told) = channel();
+            let fake = Fake { calls, errors: errors.into(), slow: Duration::ZERO, held: false, passwords };
+            let mut files = files.iter();
+            let rotation = Rotation::new("redis://:first@db".to_owned(), move || files.next().map(ToString::to_string));
+            let worker = BackendWorker::start(Box::new(fake), Some(rotation), QUICK).unwrap();
+            (worker, told, _called)
+        };
+        let (running, told, _called) = worker(FILES, vec![refused(), refused(), refused()]);
+        let hour = Moment::now() + HOUR;
+        running.send(acquire(), hour);
+        assert_eq!(acquired(answer(&running)).0, Err(refused()), "what has not changed is not tried again");
+        running.send(acquire(), hour);
+        assert_eq!(acquired(answer(&running)).0, Ok(Acquired::Granted(GRANT)));
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), ["second", "third"]);
+
+        // Another server is none of this run's, and another error has nothing to do with the login.
+        let (running, told, _called) = worker(&["redis://:second@other"], vec![refused()]);
+        running.send(acquire(), hour);
+        assert_eq!(acquired(answer(&running)).0, Err(refused()));
+        let (running, others, _called) = worker(FILES, vec![BackendError::permanent("no such table")]);
+        running.send(acquire(), hour);
+        assert!(acquired(answer(&running)).0.is_err());
+        assert_eq!(told.try_iter().chain(others.try_iter()).count(), 0);
     }
 
     #[test]

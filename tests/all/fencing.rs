@@ -60,6 +60,53 @@ fn a_file_refuses_an_older_token_that_arrives_late() {
     assert_eq!(place.read("report.txt"), "the third\n");
 }
 
+#[test]
+fn a_file_refuses_what_is_no_token_on_both_sides() {
+    let place = Place::new();
+    writes(writer(&place, "34"), "the newest\n").is_silent_with(0);
+    for odd in ["12x", "x", "-1", "+99", " 99", "9 9", "99\n", "0x63", "1e9", "٣٥", "9*", ""] {
+        refuses(
+            &writes(writer(&place, odd), "odd\n"),
+            if odd.is_empty() { "there is no token" } else { "is no token" },
+        );
+    }
+    assert_eq!((place.read("report.txt"), place.read("report.txt.token")), ("the newest\n".into(), "34\n".into()));
+    // What is stored: after a power cut, or by a hand that slipped.
+    for odd in ["", "\n", "12x\n", "34\n35\n", "-34\n", "34 \n"] {
+        fs::write(place.path("report.txt.token"), odd).unwrap();
+        for token in ["33", "34", "1763721792000"] {
+            refuses(&writes(writer(&place, token), "late\n"), "report.txt.token `");
+        }
+        assert_eq!((place.read("report.txt"), place.read("report.txt.token")), ("the newest\n".into(), odd.into()));
+    }
+    // One that cannot be read is not one that is missing.
+    fs::remove_file(place.path("report.txt.token")).unwrap();
+    fs::create_dir(place.path("report.txt.token")).unwrap();
+    refuses(&writes(writer(&place, "33"), "late\n"), "report.txt.token");
+    fs::remove_dir(place.path("report.txt.token")).unwrap();
+    std::os::unix::fs::symlink("nowhere", place.path("report.txt.token")).unwrap();
+    refuses(&writes(writer(&place, "33"), "late\n"), "report.txt.token");
+    assert_eq!(place.read("report.txt"), "the newest\n");
+    assert_eq!(files(&place), ["report.txt", "report.txt.lock", "report.txt.token"], "nothing is left behind");
+}
+
+#[test]
+fn a_file_compares_tokens_of_any_length_as_numbers() {
+    let place = Place::new();
+    let largest = u64::MAX.to_string();
+    let longer = format!("1{}", "0".repeat(40));
+    // Each is newer than those before, whatever its text looks like.
+    let tokens = ["0", "9", "010", "00099", "100", "9223372036854775807", "9223372036854775808", &largest, &longer];
+    for (place_in_list, token) in tokens.iter().enumerate() {
+        writes(writer(&place, token), token).is_silent_with(0);
+        writes(writer(&place, &format!("000{token}")), token).is_silent_with(0);
+        for older in &tokens[..place_in_list] {
+            refuses(&writes(writer(&place, older), "late"), "is older than");
+        }
+        assert_eq!(place.read("report.txt"), *token);
+    }
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn a_table_refuses_an_older_token_that_arrives_late() {
@@ -78,5 +125,8 @@ fn a_table_refuses_an_older_token_that_arrives_late() {
     report("21", "34").is_silent_with(0);
     assert_eq!(row(), "21|34");
     refuses(&report("22", ""), "there is no token");
+    for odd in ["12x", "35 OR true", "token", "1e9", "35; DELETE FROM report"] {
+        refuses(&report("22", odd), "invalid input syntax");
+    }
     assert_eq!(row(), "21|34");
 }

@@ -285,3 +285,14 @@ fn the_command_lines_of_the_other_examples_work() {
         finish(&mut script(&place, &format!("{command} -- true"))).is_silent_with(0);
     }
 }
+
+/// Without the lock the script would go on, with a handle that is empty.
+#[test]
+fn every_example_that_acquires_a_lock_ends_without_it() {
+    let folders = ["docs", "src/generate", "packaging/examples"];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());
+    let texts = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let texts: String = texts.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let lines: Vec<&str> = texts.lines().filter(|line| line.contains("$(shedlock acquire")).collect();
+    assert!(lines.len() > 2 && lines.iter().all(|line| line.contains(") || ")), "{lines:?}");
+}

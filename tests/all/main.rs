@@ -106,6 +106,15 @@ mod refused_calls;
     feature = "zookeeper",
     feature = "kubernetes"
 ))]
+mod refused_releases;
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
 mod relay;
 #[cfg(all(
     feature = "postgres",
@@ -116,6 +125,15 @@ mod relay;
     feature = "kubernetes"
 ))]
 mod relay_sweep;
+#[cfg(all(
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "kubernetes"
+))]
+mod rotation;
 mod security;
 mod servers_start;
 mod showing;

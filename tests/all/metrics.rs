@@ -131,7 +131,7 @@ fn the_times_are_those_of_the_job() {
     let first = wait_until("the start to be written", || value(&place, "job", "last_start_timestamp_seconds"));
     assert!((begun - 0.01..=now()).contains(&first), "{begun} {first}");
     let running = text(&place, "job");
-    assert_eq!(values(&running).len(), 8, "a start, at-most, and six counters: {running}");
+    assert_eq!(values(&running).len(), 9, "a start, at-most, six counters, and their time: {running}");
     is_accepted(&running);
     assert_eq!(counted(&running), [0.0; 6]);
     assert_eq!(value(&place, "job", "at_most_seconds"), Some(60.0));
@@ -270,7 +270,7 @@ fn runs_at_once_count_each_and_the_file_is_whole_at_any_moment() {
     for file in names_in(&place.path("metrics")) {
         help.extend(place.lines(&format!("metrics/{file}")).into_iter().filter(|line| line.starts_with('#')));
     }
-    assert_eq!(help.len(), 14, "each metric is explained in one way: {help:?}");
+    assert_eq!(help.len(), 16, "each metric is explained in one way: {help:?}");
 }
 
 #[test]

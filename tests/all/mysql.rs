@@ -360,7 +360,7 @@ fn a_lock_never_ends_later_than_its_column_can_hold_and_that_is_said() {
         told(&shedlock(&place, &url, &["extend", "3600d", handle]), 0);
         ends_last();
         assert_eq!(shedlock(&place, &url, &["release", handle]).code(), Some(0));
-        told(&run(&url, &["-v", "--every", "3600d"]), 0);
+        told(&finish(&mut long(&["-v", "--at-least", "3600d", "--", "true"])), 0);
         ends_last();
         run(&url, &[]).is_silent_with(75);
         is_paused();
@@ -375,7 +375,7 @@ fn a_lock_never_ends_later_than_its_column_can_hold_and_that_is_said() {
         assert!(paused.code() == Some(0) && !paused.stdout.contains("as long"), "{paused:?}");
         assert_eq!(lasts(), "3650", "{time} {zone} {mode}");
         assert_eq!(shedlock(&place, &url, &["resume", "a"]).code(), Some(0));
-        let holder = Holder::start(&place, &mut on(&place, &url, "a", &["--every", "3600d"]), "true");
+        let holder = Holder::start(&place, &mut long(&["--at-least", "3600d"]), "true");
         holder.end().is_silent_with(0);
         run(&url, &[]).is_silent_with(75);
         assert_eq!(shedlock(&place, &url, &["pause", "a"]).code(), Some(0));

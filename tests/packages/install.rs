@@ -129,6 +129,12 @@ fn a_loop_over_ssh_installs_it_on_every_host() {
     fs::write(place.path("backend"), "sqlite:/nonexistent/shared.db\n").unwrap();
     let finished = finish(&mut command);
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), "web1 cannot lock\nweb2 cannot lock\n"));
+    // The old program of a host to which the new one cannot be copied does not pass for the new one.
+    fs::write(place.path("backend"), format!("sqlite:{}\n", place.path("shared.db").display())).unwrap();
+    fs::create_dir(place.path("web1/usr/local/bin/shedlock.new")).unwrap();
+    let finished = finish(&mut command);
+    assert!(finished.stderr.ends_with("web1 cannot lock\n"), "{finished:?}");
+    assert_eq!(finished.stdout.matches("this host can lock here").count(), 1, "{}", finished.stdout);
 }
 
 #[test]

@@ -10,7 +10,9 @@ mod world;
 
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Finding, Forgotten, Kept, Reached, Reply, Tell, wait_past};
+use super::{
+    Acquired, Admin, Backend, BackendError, Credentials, Finding, Forgotten, Kept, Reached, Reply, Tell, wait_past,
+};
 use crate::lock::{Change, Claim, Closing, Grant, Lock, Locks, Order, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(in crate::backend) use record::{Clock, Record};
@@ -46,6 +48,11 @@ pub(in crate::backend) trait CasStore: Send {
     fn list(&mut self, take: Take<'_>) -> Result<Timestamp, BackendError>;
 
     fn disconnect(&mut self);
+
+    /// Uses this login from the next connection on; returns false if it cannot.
+    fn log_in_with(&mut self, _: &Credentials) -> bool {
+        false
+    }
 
     /// Creates what the first taking would create, and returns a line for each thing.
     fn make(&mut self) -> Result<Vec<String>, BackendError>;
@@ -175,6 +182,10 @@ fn no_larger_token(name: &str, last: u64) -> BackendError {
 }
 
 impl<S: CasStore> Backend for CasLocks<S> {
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.0.log_in_with(login)
+    }
+
     fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let acquired = self.update(claim.name.as_str(), |record, clock, floor| {
             // Nothing has no version: a run that took the lock since, ended and was forgotten would go unnoticed, and its token

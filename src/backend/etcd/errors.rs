@@ -88,14 +88,15 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
     let login = "set user and password in a --backend-file as USER:PASSWORD@ before the host, or the password in SHEDLOCK_BACKEND_PASSWORD";
     if has("invalid user ID or password") {
         return BackendError::permanent("the server rejects this user and password")
-            .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD");
+            .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
+            .of_login();
     }
     if has("authentication is not enabled") {
         return BackendError::permanent("the server has no users, but the URL names one")
             .hint("leave user and password out, or turn on etcdctl auth enable");
     }
     if has("user name is empty") || has("user name not found") {
-        return BackendError::permanent("the server requires a user and a password").hint(login);
+        return BackendError::permanent("the server requires a user and a password").hint(login).of_login();
     }
     if has("permission denied") {
         return BackendError::permanent(NO_RIGHTS).hint(ROLE);

@@ -23,7 +23,7 @@ use std::time::Duration;
 use super::http::Http;
 use super::network::{Authority, Host};
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Remark, Reply, Url};
+use super::{Access, Acquired, Backend, BackendError, Credentials, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use layout::{Held, Space, State, taken, value};
 use look::Look;
@@ -107,6 +107,10 @@ fn only_read(error: BackendError) -> BackendError {
 }
 
 impl Backend for Etcd {
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.client.log_in_with(login)
+    }
+
     fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let name = claim.name.as_str();
         let mut look = Look::default();

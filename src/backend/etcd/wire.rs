@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::http::{Answer, Http, Request, Verb};
-use super::super::{BackendError, ErrorClass};
+use super::super::{BackendError, Credentials, ErrorClass};
 use super::errors;
 use crate::system::Timestamp;
 
@@ -153,6 +153,13 @@ impl Client {
             answer => answer,
         };
         self.told(answer)
+    }
+
+    /// Uses another user and password; returns false for a URL without a user.
+    pub(super) fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.token = None;
+        self.login = login.user.clone().map(|user| (user, login.password.clone()));
+        self.login.is_some()
     }
 
     fn log_in(&mut self) -> Result<(), BackendError> {

@@ -148,6 +148,7 @@ fn rejected() -> BackendError {
         "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database if that is \
          another one",
     )
+    .of_login()
 }
 
 fn closed() -> BackendError {
@@ -161,7 +162,8 @@ fn of_command(error: &CommandError) -> BackendError {
         13 if said.contains("requires authentication") => BackendError::permanent(
             "the server requires a user and password",
         )
-        .hint("write mongodb://USER@HOST/DATABASE; the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
+        .hint("write mongodb://USER@HOST/DATABASE; the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
+        .of_login(),
         13 => BackendError::permanent(format!("the user lacks rights: {said}"))
             .hint("`shedlock schema` prints the role that the user needs; to forget a lock, it needs the action remove as well"),
         18 => rejected(),

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::network::{self, Host};
 use super::probe::{self, Distance, Tell};
-use super::{Access, BackendError, Finding, Opened, Reached, Url, note_reached};
+use super::{Access, BackendError, Credentials, Finding, Opened, Reached, Url, note_reached};
 use crate::system::{Moment, Timestamp};
 use connect::{PORT, Place};
 use errors::Effect;
@@ -168,6 +168,12 @@ impl CasStore for MongoDb {
 
     fn label(&self) -> String {
         self.place.label.clone()
+    }
+
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.session = None;
+        self.place.login = login.user.clone().map(|user| (user, login.password.clone()));
+        self.place.login.is_some()
     }
 
     fn read(&mut self, name: &str) -> Result<Read<Document>, BackendError> {

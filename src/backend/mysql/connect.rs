@@ -13,7 +13,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::super::hosts::{Bound, Hosts, first_of};
 use super::super::network::{self, Authority, Host};
 use super::super::tls::{self, Checks, Mode, Roots, Tls};
-use super::super::{Access, BackendError, Url};
+use super::super::{Access, BackendError, Credentials, Url};
 use super::errors;
 use crate::system::{error_text, net};
 
@@ -100,6 +100,14 @@ impl Servers {
 }
 
 impl Login {
+    /// Uses another user and password.
+    pub(super) fn replace(&mut self, new: &Credentials) {
+        if let Some(user) = &new.user {
+            self.user.clone_from(user);
+        }
+        self.options = self.options.clone().user(Some(&self.user)).pass(Some(&new.password));
+    }
+
     /// Connects and logs in. The driver has one limit for every answer on a connection; after the login it is raised to
     /// that of a statement.
     fn connect_to(&self, host: &Host, bound: Bound) -> Result<Conn, BackendError> {

@@ -79,6 +79,9 @@ pub(super) const LOCKED: u16 = 1205;
 /// Codes for a missing right.
 pub(super) const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 
+/// Codes for a wrong password, an unknown or a locked user, and a password that has expired.
+const REFUSED_LOGIN: [u16; 4] = [1045, 1698, 3118, 1862];
+
 /// Codes for an exhausted resource: disk, memory, locks, places for transactions.
 const EXHAUSTED: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 
@@ -179,7 +182,8 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
         3159 | 4151 => (Permanent, "the server requires TLS; add sslmode=verify-full to the URL"),
         _ => (Permanent, ""),
     };
-    BackendError::new(class, said(answer)).hint(hint.replace("{user}", user))
+    let error = BackendError::new(class, said(answer)).hint(hint.replace("{user}", user));
+    if REFUSED_LOGIN.contains(&answer.code) { error.of_login() } else { error }
 }
 
 /// Hint for a `TIMESTAMP` that ends too early.

@@ -23,7 +23,7 @@ use mysql::prelude::Queryable;
 
 use super::sql::{self, Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, Forgotten, Kept, Opened, Remark, Reply, Url};
+use super::{Access, Acquired, BackendError, Credentials, Forgotten, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Grant, Removal, Wanted};
 use crate::system::Timestamp;
 use connect::Servers;
@@ -110,6 +110,11 @@ impl Database for MySql {
 
     fn pass_over(&mut self) {
         self.servers.hosts.pass_over();
+    }
+
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.servers.login.replace(login);
+        true
     }
 
     fn connect(&mut self, _: Making) -> Result<Option<Conn>, BackendError> {

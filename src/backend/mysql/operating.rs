@@ -121,6 +121,26 @@ fn odd_rows_are_shown_as_far_as_they_can_be() {
 }
 
 #[test]
+fn the_newest_runs_of_a_lock_have_its_largest_tokens_whatever_the_clock_said() {
+    let store = MariaDbStore::new();
+    let mut backend = open(&store.url());
+    for owner in 1..=4 {
+        let claim = claim("job", owner);
+        take(&mut *backend, &claim);
+        assert_eq!(release(&mut *backend, &claim), Kept::Kept);
+    }
+    let mut tokens = |of_each| -> Vec<u64> {
+        let found = backend.runs(&Wanted { of_each, ..Wanted::default() }).unwrap().runs;
+        found.iter().map(|run| run.token).collect()
+    };
+    let newest = *tokens(None).iter().max().unwrap();
+    let ahead = "update shedlock_history set started_at = started_at + interval 1 year";
+    store.0.mariadb(&format!("{ahead} where id < {}", newest - 1));
+    assert_eq!(tokens(None), [newest - 2, newest - 3, newest, newest - 1]);
+    assert_eq!(tokens(Some(2)), [newest, newest - 1]);
+}
+
+#[test]
 fn another_s_table_is_no_history() {
     let store = MariaDbStore::new();
     store.0.mariadb("create table shedlock_history (id int, x int)");

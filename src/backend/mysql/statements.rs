@@ -142,7 +142,7 @@ const RUNS: &str = "SELECT id, name, owner, host, TIMESTAMPDIFF(MICROSECOND, '19
 const ALL: &str = "{history} WHERE {run} AND {names} AND {since}";
 
 /// Numbers the runs of each name, which takes longer than all the rest.
-const OF_EACH: &str = "(SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
+const OF_EACH: &str = "(SELECT runs.*, ROW_NUMBER() OVER (PARTITION BY name ORDER BY id DESC) AS place \
     FROM {history} AS runs WHERE {run} AND {names} AND {since}) AS placed WHERE place <= {of_each}";
 
 /// Condition for the runs of a period. A run whose end is missing, or is no time, may still be running.

@@ -10,7 +10,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::super::hosts::{Bound, Hosts, first_of};
 use super::super::network::{self, Authority, Host};
 use super::super::tls::{Mode, Tls};
-use super::super::{Access, BackendError, ErrorClass, Url};
+use super::super::{Access, BackendError, Credentials, ErrorClass, Url};
 use super::errors;
 use super::passfile::{self, Found};
 use super::session::{Failure, Session};
@@ -135,6 +135,19 @@ impl Servers {
 }
 
 impl Login {
+    /// Uses another user and password; returns false where the database is named after the user.
+    pub(super) fn replace(&mut self, new: &Credentials) -> bool {
+        if let Some(user) = new.user.as_ref().filter(|user| **user != self.user) {
+            if self.database == self.user {
+                return false;
+            }
+            self.config.user(user);
+            self.user.clone_from(user);
+        }
+        self.password = Some(new.password.clone());
+        true
+    }
+
     fn connect_to(&self, host: &Host, config: &Config, bound: Bound) -> Result<Session, BackendError> {
         let mut config = config.clone();
         let port = host.port.unwrap_or(PORT);

@@ -95,10 +95,11 @@ pub(super) fn of_connecting(user: &str, failure: &Failure) -> BackendError {
     }
     if text.starts_with("invalid configuration") && cause.contains("password") {
         return BackendError::permanent(format!("the server asks {user} for a password, but none is set"))
-            .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or put it into ~/.pgpass or a --backend-file");
+            .hint("set SHEDLOCK_BACKEND_PASSWORD or PGPASSWORD, or put it into ~/.pgpass or a --backend-file")
+            .of_login();
     }
     if text.starts_with("authentication error") {
-        return BackendError::permanent(format!("{user} could not log in: {cause}"));
+        return BackendError::permanent(format!("{user} could not log in: {cause}")).of_login();
     }
     let kind = io_kind(error);
     if kind == Some(io::ErrorKind::UnexpectedEof) || kind.is_none() && error.is_closed() {
@@ -256,7 +257,12 @@ fn of_answer(user: &str, answer: &DbError) -> BackendError {
         _ if ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => (Transient, ""),
         _ => (Permanent, ""),
     };
-    BackendError::new(class, said).hint(hint.replace("{user}", user))
+    let error = BackendError::new(class, said).hint(hint.replace("{user}", user));
+    match code {
+        "28P01" | "28000" => error.of_login(),
+        "08P01" if class == Permanent => error.of_login(),
+        _ => error,
+    }
 }
 
 const READ_ONLY: &str = "a lock needs a writable server; name all servers in the URL, separated by commas";

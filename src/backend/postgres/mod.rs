@@ -21,7 +21,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, Table, Take};
 use super::tls::Tls;
-use super::{Access, Acquired, BackendError, ErrorClass, Forgotten, Kept, Opened, Reply, Url};
+use super::{Access, Acquired, BackendError, Credentials, ErrorClass, Forgotten, Kept, Opened, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Holder, Removal, Wanted};
 use crate::system::{Moment, Timestamp};
 use answer::{End, Interval, ending, is_ahead, read};
@@ -145,6 +145,10 @@ impl Database for Postgres {
         if self.begun.is_none_or(|begun| now.since(begun) >= self.patience) {
             self.begun = Some(now);
         }
+    }
+
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.servers.login.replace(login)
     }
 
     fn connect(&mut self, _: Making) -> Result<Option<Session>, BackendError> {

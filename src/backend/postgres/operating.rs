@@ -118,6 +118,25 @@ fn odd_values_in_the_history_are_listed() {
 }
 
 #[test]
+fn the_newest_runs_of_a_lock_have_its_largest_tokens_whatever_the_clock_said() {
+    let database = postgres().database();
+    let mut backend = open(&database.url());
+    (0..4).for_each(|_| works(&mut *backend));
+    database.psql(
+        "update shedlock_history set started_at = started_at + interval '1 year' \
+         where id < (select max(id) - 1 from shedlock_history)",
+    );
+    let mut tokens = |of_each| -> Vec<u64> {
+        let found = backend.runs(&Wanted { of_each, ..Wanted::default() }).unwrap().runs;
+        found.iter().map(|run| run.token).collect()
+    };
+    let all = tokens(None);
+    let newest = *all.iter().max().unwrap();
+    assert_eq!(all, [newest - 2, newest - 3, newest, newest - 1]);
+    assert_eq!(tokens(Some(2)), [newest, newest - 1]);
+}
+
+#[test]
 fn who_may_only_look_may_look() {
     let database = postgres().database();
     works(&mut *open(&database.url()));

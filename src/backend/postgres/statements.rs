@@ -259,7 +259,7 @@ pub(super) const RUNS_OF_EACH: Statement = Statement {
     lock: "SELECT {server}, run.* FROM {row} LEFT JOIN \
         (SELECT id::int8, name::text, owner::text, host::text, date_part('epoch', started_at) AS started, \
                 date_part('epoch', ended_at), exit_code::int8, outcome::text \
-         FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place FROM {history} \
+         FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY id DESC) AS place FROM {history} \
                WHERE {run} AND ($1 IS NULL OR name::text = ANY ($1)) \
                      AND ($2 IS NULL OR ended_at IS NULL OR date_part('epoch', ended_at) >= $2::float8 / 1000::float8)) AS placed \
          WHERE place <= $3 ORDER BY started DESC, id DESC LIMIT $4) AS run ON true \

@@ -11,7 +11,7 @@ use ::redis::{Script, ServerError, Value, cmd};
 use super::super::hosts::{Bound, Hosts};
 use super::super::network::Host;
 use super::super::probe::{self, Distance, Tell};
-use super::super::{BackendError, ErrorClass};
+use super::super::{BackendError, Credentials, ErrorClass};
 use super::errors;
 use super::link::{self, Link, Login, Peer, Terms};
 use super::route::{Kind, Route};
@@ -110,6 +110,13 @@ impl Network {
         self.link = Some(link);
         self.attempt = None;
         self.hosts.attempts.succeeded();
+    }
+
+    /// Uses another user and password from the next connection on.
+    pub(super) fn log_in_with(&mut self, login: &Credentials) {
+        self.terms.user.clone_from(&login.user);
+        self.terms.password = Some(login.password.clone());
+        self.link = None;
     }
 
     pub(super) fn terms(&self) -> &Terms {

@@ -83,10 +83,12 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     let said = || one_line(&format!("{} {told}", error.code()));
     match code {
         "WRONGPASS" => BackendError::permanent("the server rejects this user and password")
-            .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD"),
+            .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
+            .of_login(),
         // A server that requires a password does not even parse a long command.
         _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server requires a password")
-            .hint("set it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host"),
+            .hint("set it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host")
+            .of_login(),
         "NOPERM" => BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS),
         "WRONGTYPE" => BackendError::permanent("the lock's key holds something other than a lock")
             .hint("inspect it with redis-cli TYPE, and choose another name or ?prefix="),

@@ -23,7 +23,7 @@ use ::redis::Value;
 
 use super::network::Authority;
 use super::tls::Tls;
-use super::{Access, Acquired, Backend, BackendError, Kept, Opened, Remark, Reply, Url};
+use super::{Access, Acquired, Backend, BackendError, Credentials, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
 use answer::SHOWN;
 use connect::{Call, Network};
@@ -191,6 +191,13 @@ fn strange(address: &str, answer: &Value) -> BackendError {
 }
 
 impl Backend for Redis {
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.network.log_in_with(login);
+        // What the last user was not allowed to do, this one may be.
+        self.denied = None;
+        true
+    }
+
     fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let lease = millis(claim.lease);
         let record = match (claim.keep, self.asked) {

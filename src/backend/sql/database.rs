@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rows::Row;
-use crate::backend::{Acquired, BackendError, Forgotten, Kept, Reply};
+use crate::backend::{Acquired, BackendError, Credentials, Forgotten, Kept, Reply};
 use crate::lock::{Change, Claim, Closing, Removal, Wanted};
 use crate::system::Timestamp;
 
@@ -99,6 +99,10 @@ pub(in crate::backend) trait Database: Send {
     fn begin(&mut self) {}
     /// Opens a session; `None` if the database file is missing and must not be created.
     fn connect(&mut self, making: Making) -> Result<Option<Self::Session>, BackendError>;
+    /// Uses this login from the next session on; returns false if it cannot.
+    fn log_in_with(&mut self, _: &Credentials) -> bool {
+        false
+    }
     /// Returns the session if it stays open after what may be the last request.
     fn rest(&mut self, session: Self::Session) -> Option<Self::Session> {
         (!Self::CLOSES_WHEN_DONE).then_some(session)

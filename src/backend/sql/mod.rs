@@ -14,7 +14,7 @@ mod survey;
 
 use std::time::Duration;
 
-use super::{Acquired, Admin, Backend, BackendError, Forgotten, Kept, Reached, Remark, Reply, Tell};
+use super::{Acquired, Admin, Backend, BackendError, Credentials, Forgotten, Kept, Reached, Remark, Reply, Tell};
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(super) use check::{Diagnose, Facts};
@@ -74,6 +74,10 @@ impl<D: Database> SqlLocks<D> {
 }
 
 impl<D: Database> Backend for SqlLocks<D> {
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.database.log_in_with(login)
+    }
+
     fn acquire(&mut self, claim: &Claim) -> Result<Reply<Acquired>, BackendError> {
         let reply = self.perform(Self::history_of(claim), Absent::Made, |database, session, history| {
             database.acquire(session, claim, history)

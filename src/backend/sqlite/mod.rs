@@ -103,7 +103,7 @@ impl Sqlite {
         let address = self.file.address() + &table;
         // A writer needs the file for well under a millisecond.
         let pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
-        Opened { backend: Box::new(SqlLocks::new(self)), address, pace }
+        Opened { backend: Box::new(SqlLocks::new(self)), address, pace, rotation: None }
     }
 
     fn statements(&self, history: History) -> Statements<'_> {

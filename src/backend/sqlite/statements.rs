@@ -41,7 +41,7 @@ const RUNS: &str = "SELECT id, name, owner, host, started_at, ended_at, exit_cod
                     ORDER BY started_at DESC, id DESC, name LIMIT coalesce(:limit, -1)";
 
 /// Numbers the runs of each name, which takes longer than all the rest.
-const OF_EACH: &str = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY started_at DESC, id DESC) AS place \
+const OF_EACH: &str = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY name ORDER BY id DESC) AS place \
                         FROM {history} WHERE (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) \
                              AND (:since IS NULL OR ended_at IS NULL OR ended_at >= :since)) WHERE place <= :of_each)";
 

@@ -101,6 +101,7 @@ pub(super) fn read_only() -> BackendError {
 pub(super) fn refused_login() -> BackendError {
     BackendError::permanent("the server refuses the login with user and password (scheme digest)")
         .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
+        .of_login()
 }
 
 /// Explains an error that the server answered with, about a node.
@@ -108,7 +109,8 @@ pub(super) fn of_code(code: i32, node: &str, logged_in: bool) -> BackendError {
     match code {
         NO_AUTH => {
             let who = if logged_in { "the user" } else { "a client without a login" };
-            BackendError::permanent(format!("{who} lacks rights to the node {node}")).hint(match logged_in {
+            // The server checks the password at each node, and only there.
+            BackendError::permanent(format!("{who} lacks rights to the node {node}")).of_login().hint(match logged_in {
                 true => "check user and password, and the node's rights with zkCli.sh getAcl: create, read and write are needed, and delete to forget a lock",
                 false => "log in with USER:PASSWORD@ before the host, or see the node's rights with zkCli.sh getAcl",
             })

@@ -22,7 +22,7 @@ use super::cas::{CasLocks, CasStore, Read, Record, Take, Written};
 use super::hosts::Hosts;
 use super::network::{self, Authority};
 use super::tls::Tls;
-use super::{Access, BackendError, Opened, Reached, Tell, Url};
+use super::{Access, BackendError, Credentials, Opened, Reached, Tell, Url};
 use crate::system::Timestamp;
 use link::{Link, Terms};
 use wire::{ANY, Answer, Node, Request, Stat};
@@ -223,6 +223,12 @@ impl CasStore for ZooKeeper {
 
     fn label(&self) -> String {
         self.label.clone()
+    }
+
+    fn log_in_with(&mut self, login: &Credentials) -> bool {
+        self.link = None;
+        self.terms.login = login.user.clone().map(|user| (user, login.password.clone()));
+        self.terms.login.is_some()
     }
 
     fn read(&mut self, name: &str) -> Result<Read<Version>, BackendError> {

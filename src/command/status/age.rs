@@ -53,13 +53,13 @@ pub(super) fn succeeded(
     Ok(Exit { code, ..done })
 }
 
-/// Reads the runs of a lock that had not ended `most` ago; if none of them succeeded, all of its runs.
+/// Reads the runs of a lock that had not ended `most` ago; if none of them succeeded up to now, all of its runs.
 fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(Locks, Runs), BackendError> {
     let locks = backend.locks(&[name])?;
     let since = Timestamp(locks.now.0.saturating_sub(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
     let mut wanted = Wanted { names: vec![name.to_owned()], since: Some(since), ..Wanted::default() };
     let mut runs = backend.runs(&wanted)?;
-    if last_success(past(&runs.runs, &locks).iter()).is_none() {
+    if last_success(past(&runs.runs, &locks).iter(), locks.now).end.is_none() {
         wanted.since = None;
         runs = backend.runs(&wanted)?;
     }

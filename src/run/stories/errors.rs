@@ -149,14 +149,16 @@ fn an_answer_that_took_longer_than_half_of_at_most_is_given_back_and_counts_as_t
     ] {
         let policy = Policy { on_backend_error: choice, backend_timeout: ms(90_000), ..policy() };
         let mut story = Story::begun(policy.clone());
-        assert_eq!(story.on(50_001, granted(0)), [release(0, 51_001)]);
+        assert_eq!(story.on(50_001, granted(0)), [release(0, 140_001)]);
         assert_eq!(story.on(50_100, Event::Released(Ok(Kept::Kept))), std::slice::from_ref(&then));
         let told = |notice: &Notice| matches!(notice, Notice::Backend(_, told, None) if *told == choice);
         assert_eq!((story.emitted(told), story.emitted.len()), (1, 2), "{:?}", story.emitted);
 
         let mut story = Story::begun(policy);
         story.on(50_001, granted(0));
-        assert_eq!(story.tick(51_001), [then], "giving back gets a second");
+        let due = story.due();
+        assert_eq!(due, if choice == OnBackendError::Run { 51_001 } else { 140_251 }, "a job does not wait for it");
+        assert_eq!(story.tick(due), [then]);
     }
 }
 

@@ -8,14 +8,17 @@ fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
         let begun = || Story::begun(Policy { on_backend_error: choice, ..policy() });
         for answer in [Ok(Kept::Kept), Ok(Kept::Lost), Err(BackendError::transient("down").ambiguous())] {
             let mut story = begun();
-            assert_eq!(story.on(5_000, ambiguous(4_000)), [release(0, 6_000)]);
+            assert_eq!(story.on(5_000, ambiguous(4_000)), [release(0, 10_250)]);
             assert_eq!(story.on(5_100, Event::Released(answer)), exit(outcome), "one release is enough");
         }
         let mut story = begun();
         story.on(5_000, ambiguous(4_000));
-        assert_eq!(story.due(), 6_000);
+        assert_eq!(story.due(), 10_250, "it gets what is left of --backend-timeout");
         assert_eq!(story.on(5_500, signalled(Signal::TERM)), []);
-        assert_eq!(story.tick(6_000), exit(outcome), "it gets a second");
+        assert_eq!(story.due(), 6_500, "and after a stop signal a second");
+        assert_eq!(story.tick(6_500), exit(outcome));
+        let mut late = begun();
+        assert_eq!(late.on(10_000, ambiguous(4_000)), [release(0, 11_000)], "and a second at least");
     }
 }
 
@@ -51,7 +54,7 @@ fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
         story.on(5_000, ambiguous(4_000));
         match release {
             Some(event) => story.on(5_100, event),
-            None => story.tick(6_000),
+            None => story.tick(10_250),
         };
         story.emitted
     };
@@ -121,7 +124,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
     let mut failed = waiting_unclear();
     let now = failed.due();
     failed.tick(now);
-    assert_eq!(failed.on(now, refused(now)), [release(0, now + 1_000)]);
+    assert_eq!(failed.on(now, refused(now)), [release(0, now + 10_250)]);
 
     let mut skipped = Story::begun(Policy { wait: Patience::UpTo(ms(20_000)), ..policy() });
     skipped.on(0, held(60_000, 0));
@@ -131,7 +134,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
         skipped.tick(now);
         todo = skipped.on(now, unclear_and_full(now));
     }
-    assert_eq!(todo, [release(0, 21_000)]);
+    assert_eq!(todo, [release(0, 30_250)]);
     assert_eq!(skipped.on(20_100, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Skipped));
 }
 
@@ -165,7 +168,7 @@ fn a_later_grant_clears_up_what_became_of_a_request() {
 fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
     for answer in [Ok(Kept::Lost), Ok(Kept::Kept)] {
         let mut skipped = Story::begun(policy());
-        assert_eq!(skipped.on(50, unclear_and_held(60_000, 40)), [release(0, 1_050)]);
+        assert_eq!(skipped.on(50, unclear_and_held(60_000, 40)), [release(0, 10_250)]);
         assert_eq!(skipped.on(60, Event::Released(answer)), exit(ExitReason::Skipped));
         assert_eq!(skipped.emitted(|notice| matches!(notice, Notice::NotGivenBack(..))), 0);
     }
@@ -215,7 +218,7 @@ fn a_run_that_leaves_a_lock_held_perhaps_says_so_in_one_line() {
             }
             let todo = match answer {
                 Some(answer) => story.on(60, Event::Released(answer)),
-                None => story.tick(1_050),
+                None => story.tick(10_250),
             };
             assert_eq!((todo, story.emitted(doubtful)), (exit(ExitReason::Skipped), usize::from(told)));
         }

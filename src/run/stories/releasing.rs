@@ -15,23 +15,21 @@ fn hold_after(end: JobEnd, policy: Policy) -> Duration {
 
 #[test]
 fn on_failure_says_how_long_the_lock_is_held_after_a_failure() {
-    // The firing was at 18:00:58.9, so that is cut to the next full hour.
     let hour = Some(Every(ms(3_600_000)));
-    let until_19 = 3_600_000 - 58_900;
     for (on_failure, every, hold) in [
         (OnFailure::Release, None, 0),
         (OnFailure::Release, hour, 0),
         (OnFailure::AtLeast, None, 10_000),
-        (OnFailure::AtLeast, hour, until_19),
+        (OnFailure::AtLeast, hour, 3_240_000),
         (OnFailure::Hold, None, 100_000),
-        (OnFailure::Hold, hour, until_19),
+        (OnFailure::Hold, hour, 3_240_000),
         (OnFailure::Hold, Some(Every(ms(60_000))), 100_000),
     ] {
         let policy = Policy { on_failure, every, ..policy() };
         for end in [JobEnd::Exited(1), JobEnd::Killed(Signal::TERM)] {
             assert_eq!(hold_after(end, policy.clone()), ms(hold), "{on_failure:?} {every:?} {end:?}");
         }
-        let success = if every == hour { until_19 } else { 10_000 };
+        let success = every.map_or(10_000, |every| if Some(every) == hour { 3_240_000 } else { 54_000 });
         assert_eq!(hold_after(JobEnd::Exited(0), policy), ms(success), "{on_failure:?} {every:?}");
     }
 }
@@ -96,6 +94,18 @@ fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_onc
     story.on(2_000, signalled(Signal::TERM));
     assert_eq!(story.on(2_500, refused()), exit(ExitReason::Exited(6)));
     assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotReleased(_))), 1);
+}
+
+#[test]
+fn a_lock_whose_time_ran_out_while_its_release_was_refused_says_why_it_was_refused() {
+    for (released, why) in [(99_000, false), (100_001, true)] {
+        let mut story = Story::running(policy());
+        story.on(1_000, exited(6));
+        story.on(1_100, Event::Tried(BackendError::permanent("the user lacks rights")));
+        story.emitted.clear();
+        assert_eq!(story.on(released, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(6)));
+        assert_eq!(matches!(&story.emitted[..], [Notice::NotReleased(_)]), why, "{:?}", story.emitted);
+    }
 }
 
 #[test]

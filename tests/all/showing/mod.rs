@@ -233,7 +233,7 @@ fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S
     // What Prometheus is told of an end is of the run before: it ended before the last one started.
     let text = site.printed(&["status", "--prometheus"]);
     let value = |metric: &str| {
-        let series = format!("shedlock_last_{metric}{{name=\"job\"}} ");
+        let series = format!("shedlock_last_{metric}{{name=\"job\",source=\"backend\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
     };
     assert_eq!(value("exit_code"), Some(5.0), "{text}");
@@ -432,7 +432,8 @@ fn prometheus_reads_the_locks_and_their_last_runs<S: Store>(site: &Site<S>) {
     let text = site.printed(&["status", "--prometheus"]);
     is_accepted(&text);
     let value = |metric: &str, name: &str| {
-        let series = format!("shedlock_{metric}{{name=\"{name}\"}} ");
+        let source = if metric.starts_with("last_") { ",source=\"backend\"" } else { "" };
+        let series = format!("shedlock_{metric}{{name=\"{name}\"{source}}} ");
         text.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
     };
     let held = |name: &str| (value("lock_held", name), value("lock_paused", name));
