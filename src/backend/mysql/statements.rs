@@ -39,8 +39,8 @@ const BEGINNING: &str = "IF({ahead}, {now}, locked_at)";
 
 /// Takes the lock. One statement writes one row, and none reads it first: sessions that shared a row before they write
 /// it would block each other. The assignments see each other's values, from left to right; with MariaDB's
-/// SIMULTANEOUS_ASSIGNMENT they see only the old values. Their order makes the result the same: the owner tells the next
-/// two whether the lock was free, and only what comes before the last one asks for the end.
+/// SIMULTANEOUS_ASSIGNMENT they see only the old values. Their order makes the result the same: if the lock was free, its
+/// new owner says so to the next two, and a beginning that lies in the future is replaced last.
 ///
 /// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
 /// when it began. Only an end by a clock that was ahead does not count. A lock that another owner has taken by such a

@@ -134,8 +134,8 @@ pub(super) const IN_THE_WAY: Statement = Statement {
 
 /// Releases the lock. A repeated release finds its own mark, and changes nothing. The lock stays held no longer than
 /// hold from now on, since the server's clock may have been set back after the taking; from then on it counts as taken
-/// now, or it would not stay held at all. `$1` name, `$2` owner, `$3`
-/// hold, `$4` the owner as ended, `$5` exit code, `$6` outcome.
+/// now, or it would not stay held at all. `$1` name, `$2` owner, `$3` hold, `$4` the owner as ended, `$5` exit code, `$6`
+/// outcome.
 ///
 /// The answer is whether the row was changed. If the row has this owner and was not changed, something on the server
 /// prevents it.

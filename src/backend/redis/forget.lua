@@ -1,6 +1,6 @@
--- Removes what is left of a free lock, whose key is gone, or kept by a clock that was ahead: its records, KEYS[2], and its token, KEYS[3]. The marks of takings
--- that were given up stay, and expire by themselves. Answers {0} if an owner holds the lock, {2} to be asked again, or {1, 1 if
--- there was a token, the number of records}.
+-- Removes what is left of a free lock, whose key is gone or was kept by a clock that was ahead: its records, KEYS[2], and its
+-- token, KEYS[3]. The marks of takings that were given up stay, and expire by themselves. Answers {0} if an owner holds the
+-- lock, {2} to be asked again, or {1, 1 if there was a token, the number of records}.
 if value and not is_over then
   return {0}
 end
