@@ -436,7 +436,7 @@ fn two_api_servers_may_be_out_of_step_by_less_than_the_time_of_the_lock() {
     }
     // The manual names the limit: the second has written the Lease meanwhile.
     let first = holder.end();
-    assert!(first.stderr.contains("not ours"), "{first:?}");
+    assert!(first.stderr.contains("no longer ours"), "{first:?}");
 }
 
 #[test]
