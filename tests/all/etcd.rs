@@ -1,6 +1,7 @@
 //! What is special to etcd: members that fail, logins that end, TLS, leases.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::site::Site;
 use super::stage::Holder;
@@ -146,17 +147,16 @@ fn no_proxy_is_used() {
     finish(&mut command).is_silent_with(0);
 }
 
-/// The lease of a lock that is kept outlives its exact end, by which the next run goes.
+/// The lease alone decides, for whole seconds that are rounded up.
 #[test]
-fn a_lock_that_is_kept_after_its_job_ends_before_its_lease() {
+fn a_lock_that_is_kept_after_its_job_is_held_until_its_lease_ends() {
     let site = Site::new(EtcdStore::new());
-    finish(&mut site.run("job", &["--at-least", "1s", "true"])).is_silent_with(0);
+    let begun = Instant::now();
+    finish(&mut site.run("job", &["--at-least", "1500ms", "true"])).is_silent_with(0);
     loop {
-        // Its key is there in any case.
-        let stored = site.stored("job");
         let next = finish(&mut site.run_or_75("job", &["true"]));
         if next.code() == Some(0) {
-            assert!(stored.owner.ends_with(":ended"), "{stored:?}");
+            assert!(begun.elapsed() >= Duration::from_millis(1500), "{:?}", begun.elapsed());
             return;
         }
         next.is_silent_with(75);
@@ -176,15 +176,67 @@ fn neither_a_run_nor_a_skip_leaves_a_lease() {
     assert_eq!(server.client().leases(), 0);
 }
 
-/// It refuses every write but a deletion.
+/// It refuses every lease and every write but a deletion, and one within another transaction.
 #[test]
-fn a_server_without_space_says_so_and_still_frees_locks() {
+fn a_server_without_space_says_so_and_still_frees_and_renews_locks() {
     let (place, server) = (Place::new(), Etcd::with(&["--quota-backend-bytes=200000"]));
-    let holder = Holder::start(&place, &mut run(&place, &server.url(), &[]), "true");
+    let (url, client) = (server.url(), server.client());
+    let command = |name: &str, options: &[&str]| {
+        let mut command = place.run(name, options);
+        command.env("SHEDLOCK_BACKEND", &url);
+        command
+    };
+    let shedlock = |words: &[&str]| finish(place.shedlock(words).env("SHEDLOCK_BACKEND", &url));
+    let hold = |name: &str, options: &[&str]| Holder::start(&place, &mut command(name, options), "exit 7");
+    let (plain, leased) = (hold("plain", &[]), hold("leased", &["--lease", "6s"]));
+    let (kept, lost) = (hold("kept", &["--at-least", "30s"]), hold("lost", &[]));
+    let handle = shedlock(&["acquire", "--name", "handle", "--at-most", "10m"]).stdout;
+    assert_eq!(shedlock(&["pause", "paused"]).code(), Some(0));
     let filler = "x".repeat(20_000);
-    while server.client().try_put("filler", &filler).is_ok() {}
-    let ended = finish(place.run("other", ["--backend-timeout", "1s", "true"]).env("SHEDLOCK_BACKEND", server.url()));
-    ended.complains(125, "no space left");
-    assert_eq!(holder.end().code(), Some(0));
-    assert_eq!(server.client().try_get("shedlock:default:job"), Ok(None));
+    while client.try_put("filler", &filler).is_ok() {}
+
+    finish(&mut command("other", &["--backend-timeout", "1s", "true"])).complains(125, "no space left");
+    let entry = |name: &str| client.get(&format!("shedlock:default:{name}"));
+    let mut least = i64::MAX;
+    super::support::wait_until("two renewals", || {
+        let left = client.time_left(entry("leased")?.lease)?;
+        least = least.min(left);
+        (left > least).then_some(())
+    });
+    leased.end().is_silent_with(7);
+    plain.end().is_silent_with(7);
+    kept.end().is_silent_with(7);
+    shedlock(&["release", handle.trim()]).is_silent_with(0);
+    for words in [["resume", "paused"].as_slice(), &["unlock", "--force", "lost"]] {
+        let ended = shedlock(words);
+        assert_eq!(ended.code(), Some(0), "{ended:?}");
+    }
+    // Rather for longer than not for long enough.
+    let stays = entry("kept").unwrap();
+    assert!(stays.value.ends_with(":ended") && client.time_left(stays.lease) <= Some(60), "{stays:?}");
+    for name in ["plain", "leased", "handle", "paused", "lost"] {
+        assert_eq!(entry(name), None);
+    }
+    for name in ["plain", "leased", "kept", "handle"] {
+        let history = shedlock(&["history", name]);
+        assert!(!history.stdout.contains("never") && history.stdout.lines().count() >= 2, "{history:?}");
+    }
+    assert_eq!(lost.end().code(), Some(7));
+}
+
+/// As many operations in one transaction as such a server takes.
+#[test]
+fn a_server_that_takes_few_operations_at_once_lists_many_locks() {
+    let (place, server) = (Place::new(), Etcd::with(&["--max-txn-ops=32"]));
+    let state = r#"{"owner":"h:1:0","since":"2026-01-31T18:00:00.000Z","until":"2026-01-31T18:01:00.000Z","run":1}"#;
+    let names: Vec<String> = (10..60).map(|number| format!("job-{number}")).collect();
+    for name in &names {
+        server.client().put(&format!("shedlock-state:default:{name}"), state, 0);
+    }
+    finish(&mut run(&place, &server.url(), &["true"])).is_silent_with(0);
+    let status =
+        |names: &[String]| finish(place.shedlock(["status"]).args(names).env("SHEDLOCK_BACKEND", server.url()));
+    for listed in [status(&[]), status(&names)] {
+        assert_eq!((listed.code(), listed.stdout.matches("job-").count()), (Some(0), 50), "{listed:?}");
+    }
 }

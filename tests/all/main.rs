@@ -21,6 +21,10 @@ mod documents;
 mod dry_run;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "etcd")]
+mod etcd_clocks;
+#[cfg(feature = "etcd")]
+mod etcd_proxies;
 mod events;
 mod every_backend;
 mod examples;

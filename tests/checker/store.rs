@@ -10,19 +10,27 @@ use super::plan::NAME;
 use super::world::ADDRESS;
 use servers::stores::{KubernetesStore, MongoDbStore, Store as _, ZooKeeperStore};
 use servers::{
-    Etcd, Kubernetes, MariaDb, MariaDbDatabase, MongoDb, Postgres, PostgresDatabase, Redis, RedisDatabase, Server,
-    ZooKeeper,
+    EtcdCluster, Front, Kubernetes, MariaDb, MariaDbDatabase, MongoDb, Postgres, PostgresDatabase, Redis,
+    RedisDatabase, Server, ZooKeeper,
 };
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";
 
+/// Seconds by which the clock of one of several servers is ahead: half of the longest lease.
+const AHEAD: i64 = 3;
+
 pub(crate) enum Store {
-    Sqlite { url: String, file: String, busy: Option<Connection> },
+    Sqlite {
+        url: String,
+        file: String,
+        busy: Option<Connection>,
+    },
     Postgres(Postgres, PostgresDatabase),
     MariaDb(MariaDb, MariaDbDatabase),
     Redis(Redis, RedisDatabase),
-    Etcd(Etcd),
+    /// Three members, and ports before them that tell their clocks. The first one's is ahead, and it is the one that is struck.
+    Etcd(EtcdCluster, Vec<Front>),
     ZooKeeper(ZooKeeper, ZooKeeperStore),
     Kubernetes(Kubernetes, KubernetesStore),
     MongoDb(MongoDb, MongoDbStore),
@@ -63,7 +71,12 @@ impl Store {
                 Self::Redis(server, database)
             }
             // What it has answered outlives the process also without waiting for the disk.
-            "etcd" => Self::Etcd(Etcd::for_everybody()),
+            "etcd" => {
+                let cluster = EtcdCluster::fresh();
+                let fronts = cluster.fronts("0.0.0.0");
+                fronts[0].set_clock(AHEAD);
+                Self::Etcd(cluster, fronts)
+            }
             "zookeeper" => {
                 let server = ZooKeeper::fresh(&["clientPortAddress=0.0.0.0"]);
                 let store = ZooKeeperStore::of(&server);
@@ -90,7 +103,10 @@ impl Store {
             Self::Postgres(_, database) => database.url_at(ADDRESS),
             Self::MariaDb(_, database) => database.url_at(ADDRESS),
             Self::Redis(_, database) => database.url_at(ADDRESS),
-            Self::Etcd(server) => server.url().replace("127.0.0.1", ADDRESS),
+            Self::Etcd(_, fronts) => {
+                let hosts: Vec<_> = fronts.iter().map(|front| format!("{ADDRESS}:{}", front.port())).collect();
+                format!("etcd://{}", hosts.join(","))
+            }
             Self::ZooKeeper(_, store) => store.url().replace("127.0.0.1", ADDRESS),
             Self::MongoDb(_, store) => store.url().replace("127.0.0.1", ADDRESS),
             // The certificate is for other addresses.
@@ -105,7 +121,7 @@ impl Store {
             Self::Postgres(server, _) => Some(server.deref()),
             Self::MariaDb(server, _) => Some(server.deref()),
             Self::Redis(server, _) => Some(server.deref()),
-            Self::Etcd(server) => Some(server.deref()),
+            Self::Etcd(cluster, _) => Some(cluster.members[0].deref()),
             Self::ZooKeeper(server, _) => Some(server.deref()),
             Self::Kubernetes(server, _) => Some(server.deref()),
             Self::MongoDb(server, _) => Some(server.deref()),
@@ -135,7 +151,7 @@ impl Store {
                 &format!("job-lock:default:{NAME}"),
                 THIEF,
             ]),
-            Self::Etcd(server) => server.client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
+            Self::Etcd(cluster, _) => cluster.members[1].client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
             Self::ZooKeeper(_, store) => store.locks().try_steal(NAME, THIEF),
             Self::Kubernetes(_, store) => store.try_steal(NAME, THIEF),
             Self::MongoDb(_, store) => store.try_steal(NAME, THIEF),
@@ -156,7 +172,7 @@ impl Store {
                 "set innodb_lock_wait_timeout = 1; update shedlock set lock_until = utc_timestamp(3), locked_at = locked_at where name = '{NAME}'"
             )),
             Self::Redis(_, database) => database.try_cli(&["flushall"]),
-            Self::Etcd(server) => server.client().try_delete(&format!("shedlock:default:{NAME}")),
+            Self::Etcd(cluster, _) => cluster.members[1].client().try_delete(&format!("shedlock:default:{NAME}")),
             // As an application of the Java library does that releases too late.
             Self::ZooKeeper(_, store) => store.locks().try_free(NAME),
             Self::MongoDb(_, store) => store.try_free(NAME),

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::certificates::certificates;
+use super::front::Front;
 use super::program;
 use super::redis::ClientCertificates;
 use super::server::{Plan, Server};
@@ -78,16 +79,6 @@ impl Etcd {
         }
         etcd.etcdctl(&["auth", "enable"]);
         etcd
-    }
-
-    /// One that listens on every address.
-    pub fn for_everybody() -> Self {
-        let server = Server::new(|directory, port| {
-            let mut plan = plan(&directory.file("data"), port, &[]);
-            plan.start.push(format!("--listen-client-urls=http://0.0.0.0:{port}"));
-            plan
-        });
-        Self { server }
     }
 
     pub fn url(&self) -> String {
@@ -304,6 +295,11 @@ impl EtcdCluster {
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(|member| format!("127.0.0.1:{}", member.port())).collect();
         format!("etcd://{}", hosts.join(","))
+    }
+
+    /// A port before each member, in their order.
+    pub fn fronts(&self, address: &str) -> Vec<Front> {
+        self.members.iter().map(|member| Front::new(address, member.port())).collect()
     }
 
     /// The number of the member that leads; waits until there is one.

@@ -1,20 +1,22 @@
 //! The meaning of the errors that etcd answers with.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::http::Answer;
 use super::super::{BackendError, ErrorClass};
 
 /// etcd's word for a lease that was revoked, has ended, or never was.
 pub(super) const NO_LEASE: &str = "requested lease not found";
+/// etcd's word for a lease that is granted under an id that has one.
+pub(super) const LEASE_EXISTS: &str = "lease already exists";
 
 /// The message of a request for keys to which the user has no rights.
 const NO_RIGHTS: &str = "the user lacks rights: permission denied";
 /// Remedy for a user who lacks rights.
 pub(super) const ROLE: &str = "`shedlock schema etcd` shows the role that a user needs";
 
-/// Errors of etcd after which a request may have been carried out.
-const UNCLEAR: [&str; 4] = ["request timed out", "leader changed", "server stopped", "request is too slow"];
+/// Errors of etcd after which a request may have been carried out. That which exceeds its space is, and every later one is not.
+const UNCLEAR: [&str; 5] = ["request timed out", "leader changed", "server stopped", "request is too slow", "space"];
 
 /// Errors that pass, with their messages.
 const PASSING: [(&str, &str); 11] = [
@@ -64,19 +66,29 @@ pub(super) fn is_forgotten(answer: &Answer) -> bool {
     said.contains("invalid auth token") || said.contains("revision of auth store is old")
 }
 
-/// Returns the text of an error.
-fn said(body: &Value) -> &str {
+/// Returns the text of an error of etcd's; `None` if the answer is none, but perhaps a page of a proxy's.
+fn of_etcd(body: &Value) -> Option<&str> {
     let text = |key: &str| body.get(key).and_then(Value::as_str);
-    text("message").or_else(|| text("error")).or_else(|| body.as_str()).unwrap_or_default()
+    body.get("code").filter(|code| code.is_number())?;
+    text("message").or_else(|| text("error"))
+}
+
+fn said(body: &Value) -> &str {
+    of_etcd(body).unwrap_or_default()
+}
+
+/// Returns what may be shown of the answer to a login: what etcd says. Anything else may have the password or a token in it.
+pub(super) fn of_login(body: &Value) -> Value {
+    of_etcd(body).map_or(Value::Null, |said| json!({"message": said, "code": 0}))
 }
 
 /// Explains an answer that is an error.
 pub(super) fn of_answer(answer: &Answer) -> BackendError {
-    let said = said(&answer.body);
+    let Some(said) = of_etcd(&answer.body) else { return of_page(answer).ambiguous() };
     let has = |part: &str| said.contains(part);
     if let Some((sign, meaning)) = PASSING.iter().find(|(sign, _)| has(sign)) {
         let error = BackendError::transient(*meaning).hint(advice(sign).unwrap_or_default());
-        return if UNCLEAR.contains(sign) { error.ambiguous() } else { error };
+        return if UNCLEAR.iter().any(|unclear| sign.contains(unclear)) { error.ambiguous() } else { error };
     }
     if has("too many requests") {
         return BackendError::new(ErrorClass::Overloaded, "the server is overloaded")
@@ -104,12 +116,11 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
     if has("lease TTL") {
         return BackendError::permanent("etcd grants no lease for so long").hint("choose a shorter duration");
     }
-    if answer.status == 404 || !answer.body.is_object() && answer.status < 500 {
-        return BackendError::permanent(format!(
-            "not an etcd server with the v3 JSON gateway (status {})",
-            answer.status
-        ))
-        .hint("check the port, and that etcd is 3.4 or later and has its gateway turned on (enable-grpc-gateway)");
+    if has(LEASE_EXISTS) {
+        return BackendError::permanent(LEASE_EXISTS);
+    }
+    if answer.status == 404 {
+        return no_gateway(answer.status);
     }
     // The gateway is a client of its own server, to which it shows the server's certificate.
     if has("connection closed") || has("transport") || has("SubConns") {
@@ -119,11 +130,39 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
     }
     let shown = one_line(said);
     let shown = if shown.is_empty() { format!("status {}", answer.status) } else { shown };
-    // A proxy between us and etcd may answer for it when it has sent the request on.
-    if answer.status >= 500 || answer.status == 429 {
-        return BackendError::transient(format!("the server fails: {shown}")).ambiguous();
+    match answer.status {
+        // The gateway answers 408 if it has given the request up.
+        408 | 500.. => BackendError::transient(format!("the server fails: {shown}")).ambiguous(),
+        429 => BackendError::transient(format!("the server fails: {shown}")),
+        _ => BackendError::permanent(format!("the server refuses: {shown}")),
     }
-    BackendError::permanent(format!("the server refuses: {shown}"))
+}
+
+/// Explains an answer that is none of etcd's. What gave it may have passed the request on before.
+fn of_page(answer: &Answer) -> BackendError {
+    match answer.status {
+        408 => BackendError::transient("a proxy did not get the answer in time (status 408)"),
+        429 => BackendError::new(ErrorClass::Overloaded, "a proxy limits its clients (status 429)")
+            .hint("spread the starts with --splay"),
+        500.. => {
+            let shown = one_line(answer.body.as_str().unwrap_or_default());
+            let shown = if shown.is_empty() { format!("status {}", answer.status) } else { shown };
+            BackendError::transient(format!("the server fails: {shown}"))
+        }
+        status => no_gateway(status),
+    }
+}
+
+fn no_gateway(status: u16) -> BackendError {
+    BackendError::permanent(format!("not an etcd server with the v3 JSON gateway (status {status})"))
+        .hint("check the port, and that etcd is 3.4 or later and has its gateway turned on (enable-grpc-gateway)")
+}
+
+/// Explains an answer that does not tell the time.
+pub(super) fn without_date() -> BackendError {
+    BackendError::permanent("the answer does not tell the time: its header `Date` is missing or not a time")
+        .hint("etcd sends it; a proxy in between must leave it as it is")
+        .ambiguous()
 }
 
 /// Explains an answer that etcd does not give.
@@ -139,8 +178,6 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn of(status: u16, said: &str) -> BackendError {
@@ -155,14 +192,15 @@ mod tests {
             (503, "etcdserver: request timed out, possibly due to previous leader failure", true),
             (503, "etcdserver: leader changed", true),
             (503, "etcdserver: rpc not supported for learner", false),
-            (429, "etcdserver: mvcc: database space exceeded", false),
-            (502, "bad gateway", true),
+            (429, "etcdserver: mvcc: database space exceeded", true),
+            (500, "panic", true),
             (503, "connection closed", true),
         ] {
             let error = of(status, said);
             assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, ambiguous), "{said}: {error:?}");
         }
         assert_eq!(of(429, "etcdserver: too many requests").class, ErrorClass::Overloaded);
+        assert!(!of(400, "etcdserver: duplicate key given in txn request").ambiguous);
         for (status, said) in [
             (400, "etcdserver: authentication failed, invalid user ID or password"),
             (400, "etcdserver: user name is empty"),
@@ -173,5 +211,38 @@ mod tests {
             let error = of(status, said);
             assert!(error.class == ErrorClass::Permanent && error.hint.is_some(), "{said}: {error:?}");
         }
+    }
+
+    /// It may have passed the request on before.
+    #[test]
+    fn after_a_page_of_a_proxy_s_nobody_knows_what_became_of_the_request() {
+        let page = |status, body| of_answer(&Answer { status, date: None, retry_after: None, body });
+        for body in [json!("<html>no</html>"), json!(null), json!({"message": "etcdserver: permission denied"})] {
+            for (status, class) in [
+                (302, ErrorClass::Permanent),
+                (403, ErrorClass::Permanent),
+                (404, ErrorClass::Permanent),
+                (413, ErrorClass::Permanent),
+                (408, ErrorClass::Transient),
+                (429, ErrorClass::Overloaded),
+                (502, ErrorClass::Transient),
+            ] {
+                let error = page(status, body.clone());
+                assert_eq!((error.class, error.ambiguous), (class, true), "{status} {body}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_login_was_answered_is_shown_only_in_the_words_of_etcd() {
+        for body in [json!("s3cret"), json!({"token": "s3cret"}), json!({"message": "s3cret"}), json!(["s3cret"])] {
+            for status in [400, 403, 500, 502] {
+                let error = of_answer(&Answer { status, date: None, retry_after: None, body: of_login(&body) });
+                assert!(!error.message.contains("s3cret"), "{error:?}");
+            }
+        }
+        let words = json!({"error": "etcdserver: user name is empty", "code": 3, "details": ["s3cret"]});
+        let error = of_answer(&Answer { status: 400, date: None, retry_after: None, body: of_login(&words) });
+        assert!(error.message.contains("requires a user"), "{error:?}");
     }
 }

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use super::layout::{Held, State};
+use super::leases::CUT;
 use super::rights::{Keys, Operation};
-use super::wire::{self, Clock, Entry, Outcome, Range};
-use super::{Etcd, only_read};
+use super::wire::{Clock, Entry, Outcome, Range};
+use super::{Etcd, only_read, operations};
 use crate::backend::{BackendError, FOR_EVER};
 use crate::lock::{Claim, LockState, Owner};
-use crate::system::Timestamp;
+use crate::system::Moment;
 
 /// Characters kept of another owner.
 const SHOWN: usize = 255;
 /// The time that a lock whose lease is over counts as held: etcd deletes its key about a second late.
 const LATE: Duration = Duration::from_secs(1);
+
+/// Milliseconds by which the end that is stored beside a lock may differ from that of its lease, which is in seconds.
+const AGREES: u64 = 2_000;
 
 /// The stored state of a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +34,11 @@ impl Look {
     /// Returns the revision at which the lock's key was written last; zero if there is none.
     pub(super) fn revision(&self) -> u64 {
         self.lock.as_ref().map_or(0, |lock| lock.revision)
+    }
+
+    /// Returns the lease of the lock's key; zero if there is none.
+    pub(super) fn lease(&self) -> i64 {
+        self.lock.as_ref().map_or(0, |lock| lock.lease)
     }
 
     /// Returns whether this owner holds the lock.
@@ -52,12 +61,6 @@ impl Look {
         self.state.as_ref().filter(|state| lock.is_of(&state.owner))
     }
 
-    /// Returns whether the lock may be taken although its key exists: its job has ended, and so has the time that it
-    /// stays held, which its lease outlives by a second or two.
-    pub(super) fn is_over(&self, clock: Clock) -> bool {
-        self.exact().is_some_and(|state| state.owner.ends_with(Owner::ENDED) && state.until <= clock.earliest)
-    }
-
     /// Describes a lock whose key exists. `lease` is the time that its lease has left, if that was asked for.
     pub(super) fn describe(&self, clock: Clock, lease: Option<Duration>) -> Option<LockState> {
         let lock = self.lock.as_ref()?;
@@ -68,7 +71,6 @@ impl Look {
             (None, None) => None,
         };
         let left = match until {
-            _ if self.is_over(clock) => Duration::ZERO,
             Some(until) => until.since(clock.now).max(LATE),
             None => FOR_EVER,
         };
@@ -84,7 +86,10 @@ impl Etcd {
     }
 
     pub(super) fn reading(&self, name: &str) -> [Operation; 2] {
-        [(Keys::Locks, wire::get(&self.space.lock(name))), (Keys::States, wire::get(&self.space.state(name)))]
+        [
+            (Keys::Locks, operations::get(&self.space.lock(name))),
+            (Keys::States, operations::get(&self.space.state(name))),
+        ]
     }
 
     /// Decodes the answers to `reading`.
@@ -101,16 +106,16 @@ impl Etcd {
         look: &Look,
         operations: &[Operation],
     ) -> Result<Result<Outcome, Look>, BackendError> {
-        let compare = [wire::is_at(&self.space.lock(name), look.revision())];
+        let compare = [operations::is_at(&self.space.lock(name), look.revision())];
         let outcome = self.transact(&compare, operations, &self.reading(name))?;
         Ok(if outcome.succeeded { Ok(outcome) } else { Err(self.seen(&mut outcome.ranges.into_iter())) })
     }
 
-    /// Returns what is known of a lock, or reads it.
-    pub(super) fn known_or_look(&mut self, claim: &Claim) -> Result<Look, BackendError> {
+    /// Returns what is known of a lock and true, or reads it.
+    pub(super) fn known_or_look(&mut self, claim: &Claim) -> Result<(Look, bool), BackendError> {
         match self.known.take() {
-            Some((name, look)) if name == claim.name.as_str() && look.is_of(&claim.owner) => Ok(look),
-            _ => Ok(self.look(claim.name.as_str())?.0),
+            Some((name, look)) if name == claim.name.as_str() && look.is_of(&claim.owner) => Ok((look, true)),
+            _ => Ok((self.look(claim.name.as_str())?.0, false)),
         }
     }
 
@@ -120,47 +125,53 @@ impl Etcd {
         let left = match lease {
             None => None,
             // It ended just now: its key goes within the second.
-            Some(lease) => Some(self.client.time_left(lease).map_err(only_read)?.unwrap_or_default()),
+            Some(lease) => {
+                Some(self.client.lease(lease).map_err(only_read)?.map_or(Duration::ZERO, |lease| lease.left))
+            }
         };
         Ok(look.describe(clock, left))
     }
 
-    /// Returns whether the owner holds the lock until this time already. Without the exact times, its lease says so.
-    pub(super) fn is_held_until(
-        &mut self,
-        claim: &Claim,
-        look: &Look,
-        until: Timestamp,
-        clock: Clock,
-    ) -> Result<bool, BackendError> {
-        let Some(lock) = look.lock.as_ref().filter(|_| look.is_of(&claim.owner)) else { return Ok(false) };
-        let end = match look.exact() {
-            Some(state) => Some(state.until),
-            None if lock.lease == 0 => None,
-            None => self.client.time_left(lock.lease).map_err(only_read)?.map(|left| clock.now + left),
+    /// Describes a lock that is asked for by its name, by what its lease has left: at least that of a lock whose job may run on,
+    /// and at most that of one that is kept.
+    pub(super) fn measure(&mut self, look: &Look, clock: Clock) -> Result<Option<LockState>, BackendError> {
+        let Some(lock) = look.lock.as_ref().filter(|lock| lock.lease != 0) else {
+            return Ok(look.describe(clock, None));
         };
-        Ok(end >= Some(until))
+        let now = Moment::now();
+        let left = match self.end_of(lock.lease) {
+            Some(end) => end.since(now),
+            None => self.client.lease(lock.lease).map_err(only_read)?.map_or(Duration::ZERO, |lease| lease.left),
+        };
+        let run = self.runs.iter().find(|run| run.owner == lock.owner);
+        // By the clock of the member that this process had its times from.
+        let end = run.map_or(clock.now, |run| run.since + now.since(run.taken)) + left;
+        let is_kept = lock.owner.ends_with(Owner::ENDED);
+        Ok(look.describe(clock, Some(left)).map(|state| LockState {
+            until: state.until.filter(|until| until.0.abs_diff(end.0) <= AGREES).or(Some(end)),
+            left: if is_kept { left + CUT } else { left.max(LATE) },
+            ..state
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::Timestamp;
 
-    /// A job that runs is protected by its lease alone, whatever any clock says.
+    /// Whatever any clock says, the lease alone decides.
     #[test]
-    fn only_a_lock_whose_job_has_ended_is_over_before_its_key_is_gone() {
+    fn a_lock_whose_key_is_there_is_held() {
         let clock = |now| Clock { earliest: Timestamp(now), now: Timestamp(now) };
-        let look = |owner: &str, of: &str| Look {
+        let look = |owner: &str| Look {
             lock: Some(Held { owner: owner.to_owned(), since: None, value: Vec::new(), revision: 1, lease: 1 }),
-            state: Some(State { owner: of.to_owned(), since: Timestamp(0), until: Timestamp(5_000), run: None }),
+            state: Some(State { owner: owner.to_owned(), since: Timestamp(0), until: Timestamp(5_000), run: None }),
         };
-        assert!(look("a:ended", "a:ended").is_over(clock(5_000)));
-        assert!(!look("a:ended", "a:ended").is_over(clock(4_999)));
-        assert!(!look("a", "a").is_over(clock(9_000)));
-        assert!(!look("b", "a:ended").is_over(clock(9_000)));
-        assert!(!Look { state: None, ..look("a:ended", "a") }.is_over(clock(9_000)));
-        let left = |owner: &str| look(owner, owner).describe(clock(9_000), None).unwrap().left;
-        assert_eq!((left("a"), left("a:ended")), (LATE, Duration::ZERO));
+        let left = |owner: &str, now| look(owner).describe(clock(now), None).unwrap().left;
+        for owner in ["a", "a:ended"] {
+            assert_eq!(left(owner, 9_000), LATE);
+            assert_eq!(left(owner, 1_000), Duration::from_secs(4));
+        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! The layout is the Java library's: the key `PREFIX:ENVIRONMENT:NAME` holds `ADDED:TIME@OWNER`, and a lease of etcd's
 //! deletes it. Every write is a transaction that holds if the key is as it was read, so that a request which arrives late
-//! does nothing. A job is protected by the lease alone; the key `PREFIX-state:ENVIRONMENT:NAME` beside it has the exact
-//! times, since a lease counts in seconds and ends late. They decide only when a lock frees whose job has ended.
+//! does nothing. The lease alone decides when the lock frees, and this host's clock how long a lease of ours lasts at least.
+//! Each member of a cluster has a clock of its own, so that what they tell (`Date`) is only shown: the key
+//! `PREFIX-state:ENVIRONMENT:NAME` beside the lock has the times that were meant.
 //!
 //! A taking is two round trips: a lease is granted, then the transaction binds the key to it. The id of each lease is
 //! ours and is used once: revoking it makes a taking void whose answer was lost.
@@ -11,8 +12,12 @@
 mod check;
 mod errors;
 mod layout;
+mod leases;
 mod listing;
 mod look;
+mod operations;
+mod releasing;
+mod renewing;
 mod rights;
 mod runs;
 mod taking;
@@ -25,7 +30,8 @@ use super::network::{Authority, Host};
 use super::tls::Tls;
 use super::{Access, Acquired, Backend, BackendError, Credentials, Kept, Opened, Remark, Reply, Url};
 use crate::lock::{Claim, Closing, Locks, Purpose};
-use layout::{Held, Space, State, taken, value};
+use layout::Space;
+use leases::Granted;
 use look::Look;
 use rights::Keys;
 use runs::Run;
@@ -43,6 +49,10 @@ pub(crate) struct Etcd {
     patience: Duration,
     /// The lock that this process holds, as it was stored last.
     known: Option<(String, Look)>,
+    /// The leases that this process was granted and that may not have ended.
+    granted: Vec<Granted>,
+    /// The lease of the present hold, if it was that of the run before.
+    held_by: Option<i64>,
     /// The runs of this process: one, except in tests.
     runs: Vec<Run>,
     /// The leases of takings whose answers were lost: one of them may still be on its way.
@@ -87,6 +97,8 @@ impl Etcd {
             space: Space { prefix, environment },
             patience: access.patience,
             known: None,
+            granted: Vec::new(),
+            held_by: None,
             runs: Vec::new(),
             unclear: Vec::new(),
             permitted: Keys::Runs,
@@ -116,7 +128,7 @@ impl Backend for Etcd {
         let mut look = Look::default();
         if self.refused || claim.purpose == Purpose::Pause {
             let (seen, clock) = self.look(name)?;
-            if seen.lock.is_some() && !seen.is_of(&claim.owner) && !seen.is_over(clock) {
+            if seen.lock.is_some() && !seen.is_of(&claim.owner) {
                 self.make_void()?;
                 if let Some(state) = self.describe(&seen, clock)? {
                     return Ok(Acquired::Held(state).into());
@@ -125,7 +137,7 @@ impl Backend for Etcd {
             look = seen;
         }
         let granted = self.grant(claim.lease)?;
-        let lease = granted.0;
+        let lease = granted.id;
         let taken = self.take(claim, look, granted).inspect_err(|error| {
             if error.ambiguous {
                 self.unclear.push(lease);
@@ -150,102 +162,11 @@ impl Backend for Etcd {
     }
 
     fn renew(&mut self, claim: &Claim) -> Result<Reply<Kept>, BackendError> {
-        let name = claim.name.as_str();
-        let mut look = self.known_or_look(claim)?;
-        let (lease, _, clock) = self.grant(claim.lease)?;
-        let until = taken(claim, clock.now, None).until;
-        for _ in 0..TRIES {
-            if self.is_held_until(claim, &look, until, clock)? {
-                // What was known of it may be out of date.
-                look = self.look(name)?.0;
-                if self.is_held_until(claim, &look, until, clock)? {
-                    let _ = self.client.revoke(lease);
-                    return Ok(Kept::Kept.into());
-                }
-            }
-            let Some(lock) = look.lock.clone().filter(|lock| lock.is_of(claim.owner.as_str())) else {
-                let _ = self.client.revoke(lease);
-                return Ok(Kept::Lost.into());
-            };
-            let run = look.exact().and_then(|state| state.run);
-            let since = lock.since.unwrap_or(clock.now);
-            let state = State { owner: lock.owner.clone(), since, until, run };
-            let operations = [
-                (Keys::Locks, wire::put(&self.space.lock(name), &lock.value, lease)),
-                (Keys::States, wire::put(&self.space.state(name), &state.to_json(), 0)),
-            ];
-            match self.write(name, &look, &operations)? {
-                Err(now) => look = now,
-                Ok(outcome) => {
-                    let lock = Held { revision: outcome.revision, lease, ..lock };
-                    self.known = Some((name.to_owned(), Look { lock: Some(lock), state: Some(state) }));
-                    return Ok(Kept::Kept.into());
-                }
-            }
-        }
-        Err(self.forestalled())
+        Ok(self.keep(claim)?.into())
     }
 
     fn release(&mut self, claim: &Claim, hold: Duration, closing: Closing) -> Result<Reply<Kept>, BackendError> {
-        self.make_void()?;
-        let (name, ended) = (claim.name.as_str(), claim.owner.ended());
-        let (mut look, mut clock) = self.look(name)?;
-        for _ in 0..TRIES {
-            let mut operations = self.closing(claim, &look, clock.now, closing)?;
-            let records = !operations.is_empty();
-            let held = look.lock.clone().filter(|lock| lock.is_of(claim.owner.as_str()));
-            // Without the exact times nothing is left of a lock that was freed.
-            let is_freed = || look.lock.is_none() && self.freed.as_deref() == Some(claim.owner.as_str());
-            let kept = if look.was_released_by(&claim.owner) || self.permitted == Keys::Locks && is_freed() {
-                return Ok(Kept::Kept.into());
-            } else if let Some(lock) = &held {
-                // The server's clock may have been set back after the taking.
-                let since = lock.since.unwrap_or(clock.now).min(clock.now);
-                let (run, until) = (look.exact().and_then(|state| state.run), since + hold);
-                let is_held = until > clock.now && !hold.is_zero();
-                let until = if is_held { until } else { clock.now };
-                let state = State { owner: ended.clone(), since, until, run };
-                let operation = match is_held {
-                    false => {
-                        self.freed = Some(claim.owner.as_str().to_owned());
-                        wire::delete(&self.space.lock(name))
-                    }
-                    true => {
-                        let (lease, _, _) = self.grant(until.since(clock.earliest))?;
-                        wire::put(&self.space.lock(name), &value(since, &ended), lease)
-                    }
-                };
-                operations.insert(0, (Keys::Locks, operation));
-                operations.insert(1, (Keys::States, wire::put(&self.space.state(name), &state.to_json(), 0)));
-                Kept::Kept
-            } else if !records {
-                return Ok(Kept::Lost.into());
-            } else {
-                Kept::Lost
-            };
-            let (written, unrecorded) = match self.write(name, &look, &operations) {
-                // A server without space deletes, and writes nothing: the lock is freed, and its record stays open.
-                Err(error) if errors::is_of_space(&error) && held.is_some() && hold.is_zero() => {
-                    (self.write(name, &look, &operations[..1])?, Some(error))
-                }
-                answer => (answer?, None),
-            };
-            match written {
-                Err(_) => (look, clock) = self.look(name)?,
-                Ok(outcome) => {
-                    self.known = None;
-                    // The lock is free. What follows only tidies up.
-                    if let Some(lock) = held {
-                        let _ = self.client.revoke(lock.lease);
-                    }
-                    let _ = self.prune(claim, &outcome);
-                    let has_ended = matches!(closing, Closing::Ended { .. });
-                    let unrecorded = unrecorded.or_else(|| self.unrecorded(claim).filter(|_| has_ended));
-                    return Ok(Reply { answer: kept, remark: Remark { unrecorded, cut: None } });
-                }
-            }
-        }
-        Err(self.forestalled())
+        self.give_back(claim, hold, closing)
     }
 
     fn disconnect(&mut self) {

@@ -2,12 +2,13 @@
 
 use super::layout::{self, State};
 use super::look::Look;
+use super::operations::{self, Part};
 use super::rights::{Keys, Operation};
-use super::wire::{self, Outcome, Part};
+use super::wire::Outcome;
 use super::{Etcd, only_read};
 use crate::backend::BackendError;
 use crate::lock::{Claim, Closing};
-use crate::system::Timestamp;
+use crate::system::{Moment, Timestamp};
 
 /// A run of this process, which has a record.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub(super) struct Run {
     /// The revision in the key of its record.
     pub(super) revision: u64,
     pub(super) since: Timestamp,
+    /// When it was taken at the latest, by this host's clock.
+    pub(super) taken: Moment,
     /// The number of runs that are recorded, and the key of the oldest, if the release removes the surplus.
     pub(super) all: u64,
     pub(super) oldest: Option<Vec<u8>>,
@@ -52,7 +55,7 @@ impl Etcd {
         let stored = look.state.as_ref().filter(|state| state.owner == owner);
         let (from, to) = self.space.runs_of(name);
         if claim.keep == 0 && matches!(closing, Closing::Ended { .. }) {
-            return Ok(vec![(Keys::Runs, wire::delete_between(&from, &to))]);
+            return Ok(vec![(Keys::Runs, operations::delete_between(&from, &to))]);
         }
         let (key, since) = match (&ours, stored) {
             (Some(run), _) => (self.space.run(name, run.revision, owner), run.since),
@@ -65,13 +68,14 @@ impl Etcd {
             _ => return Ok(Vec::new()),
         };
         let Some(record) = layout::ended(layout::begun(since), now, closing) else {
-            return Ok(vec![(Keys::Runs, wire::delete(&key))]);
+            return Ok(vec![(Keys::Runs, operations::delete(&key))]);
         };
-        let mut operations = vec![wire::if_version(&key, 1, &[wire::put(&key, record.to_string().as_bytes(), 0)])];
+        let mut operations =
+            vec![operations::if_version(&key, 1, &[operations::put(&key, record.to_string().as_bytes(), 0)])];
         let one = ours.filter(|run| run.all == u64::from(claim.keep) + 1).and_then(|run| run.oldest);
-        operations.extend(one.filter(|oldest| *oldest != key).map(|oldest| wire::delete(&oldest)));
+        operations.extend(one.filter(|oldest| *oldest != key).map(|oldest| operations::delete(&oldest)));
         if claim.prunes() {
-            operations.push(wire::get_between(&from, &to, Part::FirstKeys(1)));
+            operations.push(operations::get_between(&from, &to, Part::FirstKeys(1)));
         }
         Ok(operations.into_iter().map(|operation| (Keys::Runs, operation)).collect())
     }
@@ -79,7 +83,7 @@ impl Etcd {
     /// Finds the record of an owner of whom nothing else is known.
     fn find_run(&mut self, name: &str, owner: &str) -> Result<Option<(Vec<u8>, Timestamp)>, BackendError> {
         let (from, to) = self.space.runs_of(name);
-        let read = [(Keys::Runs, wire::get_between(&from, &to, Part::All))];
+        let read = [(Keys::Runs, operations::get_between(&from, &to, Part::All))];
         let outcome = self.transact(&[], &read, &[]).map_err(only_read)?;
         let entries = outcome.ranges.into_iter().flat_map(|range| range.entries);
         let mut ours = entries.filter_map(|entry| Some((layout::run(&self.space, &entry)?, entry.key)));
@@ -93,11 +97,11 @@ impl Etcd {
             return Ok(());
         }
         let (from, to) = self.space.runs_of(claim.name.as_str());
-        let read = [(Keys::Runs, wire::get_between(&from, &to, Part::FirstKeys(surplus + 1)))];
+        let read = [(Keys::Runs, operations::get_between(&from, &to, Part::FirstKeys(surplus + 1)))];
         let found = self.transact(&[], &read, &[])?.ranges.into_iter().next().unwrap_or_default();
         // A record that is kept is the end of those that go.
         let end = usize::try_from(surplus).ok().and_then(|place| found.entries.get(place));
         let end = end.map_or(to, |entry| entry.key.clone());
-        self.transact(&[], &[(Keys::Runs, wire::delete_between(&from, &end))], &[]).map(drop)
+        self.transact(&[], &[(Keys::Runs, operations::delete_between(&from, &end))], &[]).map(drop)
     }
 }

@@ -13,6 +13,8 @@ use crate::system::Timestamp;
 
 /// The seconds of the longest lease that etcd grants.
 const LONGEST_LEASE: u64 = 9_000_000_000;
+/// Bytes of a login by which it is recognised; the answer that has it may be cut.
+const LOGIN: usize = 8;
 
 /// A connection to etcd, with a login if the URL has one.
 pub(super) struct Client {
@@ -22,10 +24,19 @@ pub(super) struct Client {
     token: Option<String>,
 }
 
-/// The answer to a request that succeeded, and the server's clock.
+/// The answer to a request that succeeded, and the server's clock, if the answer has it.
 pub(super) struct Told {
     pub(super) body: Value,
-    pub(super) clock: Clock,
+    date: Option<Timestamp>,
+}
+
+/// A lease of etcd's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lease {
+    /// The time that it has left at least: etcd cuts the last second.
+    pub(super) left: Duration,
+    /// The time that it was granted for, and has again after a change of the leader.
+    pub(super) granted: Duration,
 }
 
 /// The time at which a server answered. It tells whole seconds.
@@ -95,28 +106,46 @@ impl Client {
     /// revision as well.
     pub(super) fn grant(&mut self, id: i64, seconds: u64) -> Result<(u64, Clock), BackendError> {
         let seconds = seconds.clamp(1, LONGEST_LEASE).to_string();
+        let told = match self.ask("/v3/lease/grant", &json!({"ID": id.to_string(), "TTL": seconds})) {
+            // Nobody else has this id: what came between us and etcd has sent the request twice.
+            Err(error) if error.message.ends_with(errors::LEASE_EXISTS) => self.ask_lease(id),
+            answer => answer,
+        };
+        let answer = told.and_then(|told| Ok((self.number(&told.body["header"]["revision"])?, self.clock(&told)?)));
         // A lease alone holds nothing, and ends by itself.
-        let told = self.ask("/v3/lease/grant", &json!({"ID": id.to_string(), "TTL": seconds}));
-        let told = told.map_err(|error| BackendError { ambiguous: false, ..error })?;
-        Ok((self.number(&told.body["header"]["revision"])?, told.clock))
+        answer.map_err(|error| BackendError { ambiguous: false, ..error })
     }
 
     /// Revokes a lease, and thereby deletes what is bound to it; one that does not exist as well.
     pub(super) fn revoke(&mut self, id: i64) -> Result<(), BackendError> {
-        match self.ask("/v3/lease/revoke", &json!({"ID": id.to_string()})) {
+        match self.about_lease("/v3/lease/revoke", id) {
             Err(error) if error.message.ends_with(errors::NO_LEASE) => Ok(()),
             answer => answer.map(drop),
         }
     }
 
-    /// Returns the time that a lease has left at least; `None` if it does not exist.
-    pub(super) fn time_left(&mut self, id: i64) -> Result<Option<Duration>, BackendError> {
-        let told = self.ask("/v3/lease/timetolive", &json!({"ID": id.to_string()}))?;
-        let text = told.body["TTL"].as_str().unwrap_or("0");
-        match text.parse::<i64>() {
-            // Zero is left out.
-            Ok(seconds) => Ok(u64::try_from(seconds).ok().map(Duration::from_secs)),
-            Err(_) => Err(self.strange(&told.body)),
+    /// Returns what a lease is like; `None` if it does not exist.
+    pub(super) fn lease(&mut self, id: i64) -> Result<Option<Lease>, BackendError> {
+        let body = self.ask_lease(id)?.body;
+        // Zero is left out, and less stands for no lease.
+        let seconds = |key: &str| body.get(key).map_or(Some("0"), Value::as_str)?.parse::<i64>().ok();
+        let (Some(left), Some(granted)) = (seconds("TTL"), seconds("grantedTTL")) else {
+            return Err(self.strange(&body));
+        };
+        let duration = |seconds: i64| Duration::from_secs(seconds.unsigned_abs());
+        Ok((left >= 0).then(|| Lease { left: duration(left), granted: duration(granted) }))
+    }
+
+    fn ask_lease(&mut self, id: i64) -> Result<Told, BackendError> {
+        self.about_lease("/v3/lease/timetolive", id)
+    }
+
+    /// Gives a lease its whole time again, and returns that; `None` if it does not exist. A server without space does this, too.
+    pub(super) fn keep_alive(&mut self, id: i64) -> Result<Option<Duration>, BackendError> {
+        let body = self.about_lease("/v3/lease/keepalive", id)?.body;
+        match body["result"].get("TTL").map_or(Some("0"), Value::as_str).and_then(|text| text.parse().ok()) {
+            Some(seconds) => Ok(Some(Duration::from_secs(seconds)).filter(|left| !left.is_zero())),
+            None => Err(self.strange(&body)),
         }
     }
 
@@ -136,7 +165,8 @@ impl Client {
         }
         let ranges = responses.iter().filter_map(|response| response.get("response_range")).map(range);
         let ranges = ranges.collect::<Option<Vec<_>>>().ok_or_else(|| self.strange(&told.body))?;
-        Ok(Outcome { succeeded, revision: self.number(&told.body["header"]["revision"])?, ranges, clock: told.clock })
+        let clock = self.clock(&told)?;
+        Ok(Outcome { succeeded, revision: self.number(&told.body["header"]["revision"])?, ranges, clock })
     }
 
     /// Sends a request, with a login if there is one; logs in again if etcd has forgotten it.
@@ -167,9 +197,13 @@ impl Client {
         let Some((name, password)) = &self.login else { return Ok(()) };
         let body = json!({"name": name, "password": password});
         // A login changes nothing.
-        let answer = self.send("/v3/auth/authenticate", &body).and_then(|answer| self.told(answer));
-        let told = answer.map_err(|error| BackendError { ambiguous: false, ..error })?;
-        self.token = Some(told.body["token"].as_str().ok_or_else(|| self.strange(&Value::Null))?.to_owned());
+        let answer =
+            self.send("/v3/auth/authenticate", &body).map_err(|error| BackendError { ambiguous: false, ..error })?;
+        let token = match answer.status {
+            200 => answer.body["token"].as_str().map(str::to_owned).ok_or_else(|| self.strange(&Value::Null)),
+            _ => Err(self.refused(&Answer { body: errors::of_login(&answer.body), ..answer })),
+        };
+        self.token = Some(token.map_err(|error| BackendError { ambiguous: false, ..error })?);
         Ok(())
     }
 
@@ -182,14 +216,41 @@ impl Client {
 
     fn told(&mut self, answer: Answer) -> Result<Told, BackendError> {
         if answer.status != 200 {
-            let error = errors::of_answer(&answer).of(&self.http.server()).respite(answer.retry_after);
-            if error.class != ErrorClass::Permanent {
-                self.http.look_elsewhere();
-            }
-            return Err(error);
+            return Err(self.refused(&answer));
         }
-        let Some(date) = answer.date else { return Err(self.strange(&answer.body)) };
-        Ok(Told { body: answer.body, clock: Clock::new(date, Timestamp::now()) })
+        // A page with this status is none of etcd's.
+        match answer.body.is_object() {
+            true => Ok(Told { body: answer.body, date: answer.date }),
+            false => Err(self.strange(&answer.body)),
+        }
+    }
+
+    /// Returns an answer that has etcd's header; those about a lease have nothing else that is always there.
+    fn about_lease(&mut self, path: &str, id: i64) -> Result<Told, BackendError> {
+        let told = self.ask(path, &json!({"ID": id.to_string()}))?;
+        let is_of_etcd = [&told.body["header"], &told.body["result"]["header"]].iter().any(|header| header.is_object());
+        if is_of_etcd { Ok(told) } else { Err(self.strange(&told.body)) }
+    }
+
+    /// Explains an answer that is an error.
+    fn refused(&mut self, answer: &Answer) -> BackendError {
+        let error = self.explained(errors::of_answer(answer)).respite(answer.retry_after);
+        if error.class != ErrorClass::Permanent {
+            self.http.look_elsewhere();
+        }
+        error
+    }
+
+    /// Names the server in an error. A login of this connection, which a proxy may repeat, ends what is shown.
+    fn explained(&self, error: BackendError) -> BackendError {
+        let login = self.token.as_ref().and_then(|token| token.get(..LOGIN));
+        let shown = login.and_then(|login| error.message.split_once(login)).map(|(before, _)| format!("{before}..."));
+        BackendError { message: shown.unwrap_or_else(|| error.message.clone()), ..error }.of(&self.http.server())
+    }
+
+    fn clock(&self, told: &Told) -> Result<Clock, BackendError> {
+        let clock = told.date.map(|date| Clock::new(date, Timestamp::now()));
+        clock.ok_or_else(|| self.explained(errors::without_date()))
     }
 
     fn number(&self, value: &Value) -> Result<u64, BackendError> {
@@ -197,7 +258,7 @@ impl Client {
     }
 
     fn strange(&self, body: &Value) -> BackendError {
-        errors::strange(body).of(&self.http.server())
+        self.explained(errors::strange(body))
     }
 }
 
@@ -216,82 +277,6 @@ fn range(response: &Value) -> Option<Range> {
         })
     });
     Some(Range { entries: entries.collect::<Option<_>>()?, count: revision(response, "count")? })
-}
-
-fn text(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes)
-}
-
-/// Reads one key.
-pub(super) fn get(key: &[u8]) -> Value {
-    json!({"request_range": {"key": text(key)}})
-}
-
-/// The part of a range that is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
-    All,
-    /// The first entries.
-    First(u64),
-    /// The keys of the first entries, without their values.
-    FirstKeys(u64),
-    /// The last entries, the last one first.
-    Last(u64),
-    /// The entries that were made last.
-    Newest(u64),
-}
-
-/// Reads the keys from `from` to before `to`.
-pub(super) fn get_between(from: &[u8], to: &[u8], part: Part) -> Value {
-    let mut range = json!({"key": text(from), "range_end": text(to)});
-    match part {
-        Part::All => {}
-        Part::First(limit) => range["limit"] = json!(limit.to_string()),
-        Part::FirstKeys(limit) => {
-            range["limit"] = json!(limit.to_string());
-            range["keys_only"] = json!(true);
-        }
-        Part::Last(limit) => {
-            range["limit"] = json!(limit.to_string());
-            range["sort_order"] = json!("DESCEND");
-            range["sort_target"] = json!("KEY");
-        }
-        Part::Newest(limit) => {
-            range["limit"] = json!(limit.to_string());
-            range["sort_order"] = json!("DESCEND");
-            range["sort_target"] = json!("CREATE");
-        }
-    }
-    json!({"request_range": range})
-}
-
-/// Writes a key, bound to a lease; to none if that is zero.
-pub(super) fn put(key: &[u8], value: &[u8], lease: i64) -> Value {
-    let mut put = json!({"key": text(key), "value": text(value)});
-    if lease != 0 {
-        put["lease"] = json!(lease.to_string());
-    }
-    json!({"request_put": put})
-}
-
-pub(super) fn delete(key: &[u8]) -> Value {
-    json!({"request_delete_range": {"key": text(key)}})
-}
-
-/// Deletes the keys from `from` to before `to`.
-pub(super) fn delete_between(from: &[u8], to: &[u8]) -> Value {
-    json!({"request_delete_range": {"key": text(from), "range_end": text(to)}})
-}
-
-/// Carries out the operations if the key was written this number of times since it was made.
-pub(super) fn if_version(key: &[u8], version: u64, success: &[Value]) -> Value {
-    let compare = json!({"key": text(key), "target": "VERSION", "result": "EQUAL", "version": version.to_string()});
-    json!({"request_txn": {"compare": [compare], "success": success}})
-}
-
-/// Compares the revision at which a key was written last; zero stands for a key that does not exist.
-pub(super) fn is_at(key: &[u8], revision: u64) -> Value {
-    json!({"key": text(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()})
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ impl Store for EtcdStore {
         true
     }
 
-    /// The end is the exact one that shedlock keeps beside the lock, which has to agree with the lease: etcd deletes the
-    /// key not before it, and not much later. Java's locks have the end of their lease.
+    /// The end is the one that shedlock keeps beside the lock, which has to agree with the lease: etcd deletes the key not before
+    /// it, and not much later. Java's locks have the end of their lease.
     fn stored(&self, name: &str) -> Option<Stored> {
         // At one instant, or a renewal between the two would count as the lock's.
         let (entry, state) = self.etcd.get_both(&self.key("", name), &self.key("-state", name));
@@ -71,14 +71,13 @@ impl Store for EtcdStore {
             "{name} ends in {left} s, and not at {until}: {entry:?} {state}"
         );
         assert!(freed <= until.max(now) + 4000, "{name} ends in {left} s, long after {until}: {entry:?} {state}");
-        // It is held while its key is there, except by a run that has ended.
-        let until = if owner.ends_with(":ended") { until } else { until.max(now + 1) };
-        Some(Stored { owner: owner.to_owned(), since, until, now })
+        // It is held while its key is there.
+        Some(Stored { owner: owner.to_owned(), since, until: until.max(now + 1), now })
     }
 
     fn uncertainty(&self, stored: &Stored) -> i64 {
-        // Of Java's locks only the lease is known, in seconds that are cut.
-        if stored.owner.contains(':') { 0 } else { 2000 }
+        // What a lease has left is known in seconds that are cut; of Java's locks nothing else is.
+        if stored.owner.contains(':') { 1000 } else { 2000 }
     }
 
     fn delete(&self, name: &str) {
