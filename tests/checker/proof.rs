@@ -25,7 +25,16 @@ pub(crate) const BOUND: u64 = 6 * SECOND;
 /// What passes after trouble until runs get in again.
 const RECOVERY: u64 = SECOND;
 
-const STORE_FAULTS: [&str; 5] = ["kill-server", "restart-server", "freeze-server", "busy", "start-server"];
+const STORE_FAULTS: [&str; 7] = [
+    "kill-server",
+    "restart-server",
+    "freeze-server",
+    "busy",
+    // Those that are left may have to elect another leader first.
+    "kill-member",
+    "restart-member",
+    "freeze-member",
+];
 
 /// What is wrong, and what is worth telling.
 #[derive(Default)]

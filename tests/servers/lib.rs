@@ -43,7 +43,8 @@
 //! `ZooKeeper::fresh_with_tls(ClientCertificates::Required)`, `ZooKeeperEnsemble::fresh()`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
-//! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`.
+//! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`; `EtcdClocks::fresh("127.0.0.1", [3, 0, 0])`
+//! is a cluster in which the first member's clock is three seconds ahead, and `set_clock(0, -3)` sets it back.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 //! `kit()` starts the tests that the library has for its providers.
@@ -55,6 +56,7 @@
 mod certificates;
 mod directory;
 mod etcd;
+mod etcd_cluster;
 mod java;
 mod kubernetes;
 mod mariadb;
@@ -73,6 +75,7 @@ use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
+pub use etcd_cluster::EtcdClocks;
 pub use java::{Party, kit};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
