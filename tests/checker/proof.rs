@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use super::holds;
 use super::log::{MILLI, SECOND};
 use super::plan::{FAILED, SKIPPED, Terms};
 use super::record::{End, JobRecord, Process, Record, RunRecord, Stretch};
@@ -58,6 +59,7 @@ pub(crate) fn prove(record: &Record, over: Option<u64>) -> Verdict {
         check_death(record, owner, job, &mut verdict);
     }
     check_tokens(record, &jobs, &mut verdict);
+    holds::check(record, &jobs, &mut verdict);
     let mut started: BTreeMap<&str, &JobRecord> = BTreeMap::new();
     for (_, job) in jobs.iter().rev() {
         started.insert(&job.run, job);
@@ -123,7 +125,7 @@ fn check_overlap(record: &Record, owner: &str, job: &JobRecord, later: &[(&str, 
 }
 
 /// When the host was thawed, if all of this stretch comes shortly after that.
-fn thaw_before(record: &Record, run: &RunRecord, (from, to): Stretch) -> Option<u64> {
+pub(crate) fn thaw_before(record: &Record, run: &RunRecord, (from, to): Stretch) -> Option<u64> {
     let thaws = record.faults_of(&run.host, &["freeze-host"]).filter_map(|fault| fault.to);
     thaws.into_iter().find(|thaw| from >= *thaw && to <= thaw + GRACE)
 }
