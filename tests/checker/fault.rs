@@ -14,7 +14,7 @@ use super::store::{Blow, Part, Store};
 use super::world::{self, Freezer};
 
 /// What can go wrong, and how often in comparison.
-const KINDS: [(&str, u64); 16] = [
+const KINDS: [(&str, u64); 17] = [
     ("kill-wrapper", 5),
     ("stop-wrapper", 4),
     ("kill-job", 2),
@@ -30,6 +30,7 @@ const KINDS: [(&str, u64); 16] = [
     ("kill-member", 12),
     ("restart-member", 2),
     ("freeze-member", 5),
+    ("set-clock", 3),
     ("busy", 3),
 ];
 
@@ -106,6 +107,11 @@ impl Faults {
             }
             "steal" if !self.ailing && self.store.steal() => self.once("steal", 0, "-"),
             "forget" => self.forget(),
+            "set-clock" => {
+                // The first stays ahead of the others.
+                let (member, behind) = (self.random.within(1..3), self.random.within(1..7));
+                self.store.set_clock(member, behind) && self.once("set-clock", 0, "-")
+            }
             "busy" => {
                 let length = self.random.within(200..3_000);
                 let busy = !self.ailing && self.keep_busy();
