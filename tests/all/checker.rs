@@ -2,6 +2,8 @@
 
 #[path = "../checker/broken.rs"]
 mod broken;
+#[path = "../checker/holds.rs"]
+mod holds;
 #[path = "../checker/log.rs"]
 #[expect(dead_code, reason = "here nothing is written")]
 mod log;

@@ -4,13 +4,17 @@ use nix::sys::signal::Signal;
 
 use super::fault::{Faults, kill_one};
 use super::log::{MILLI, now};
+use super::store::{Blow, Part};
 use super::world;
 
 /// What comes of a fault after a while.
 #[derive(Debug, Clone)]
 pub(crate) enum Later {
-    Start(&'static str),
-    ThawServer,
+    Mend {
+        kind: &'static str,
+        part: Part,
+        blow: Blow,
+    },
     LetGo,
     Continue {
         pid: i32,
@@ -38,13 +42,9 @@ impl Faults {
         let due: Vec<_> = self.later.extract_if(.., |(when, _)| *when <= at).collect();
         for (_, later) in due {
             match later {
-                Later::Start(kind) => {
-                    self.store.server().expect("it was struck").start();
+                Later::Mend { kind, part, blow } => {
+                    self.store.mend(part, blow);
                     self.recovered(kind);
-                }
-                Later::ThawServer => {
-                    self.store.server().expect("it was struck").thaw();
-                    self.recovered("freeze-server");
                 }
                 Later::LetGo => {
                     self.store.let_go();
@@ -66,7 +66,7 @@ impl Faults {
                     self.forget();
                 }
                 Later::ThawInTheDark(host) => {
-                    let remote = self.store.server().is_some();
+                    let remote = self.store.is_remote();
                     if remote {
                         self.unplug(host);
                     } else if !self.ailing {

@@ -10,11 +10,11 @@ use super::host::Host;
 use super::log::{Log, MILLI, now};
 use super::random::Random;
 use super::record::{JobRecord, Record, RunRecord};
-use super::store::Store;
+use super::store::{Blow, Part, Store};
 use super::world::{self, Freezer};
 
 /// What can go wrong, and how often in comparison.
-const KINDS: [(&str, u64); 13] = [
+const KINDS: [(&str, u64); 17] = [
     ("kill-wrapper", 5),
     ("stop-wrapper", 4),
     ("kill-job", 2),
@@ -27,6 +27,10 @@ const KINDS: [(&str, u64); 13] = [
     ("kill-server", 2),
     ("restart-server", 1),
     ("freeze-server", 3),
+    ("kill-member", 12),
+    ("restart-member", 2),
+    ("freeze-member", 5),
+    ("set-clock", 3),
     ("busy", 3),
 ];
 
@@ -95,7 +99,7 @@ impl Faults {
             "freeze-host" => self.healthy_host().is_some_and(|host| self.freeze_host(host)),
             "stall" => self.stall(record),
             "cut-link" => {
-                let Some(host) = self.healthy_host().filter(|_| self.store.server().is_some()) else { return false };
+                let Some(host) = self.healthy_host().filter(|_| self.store.is_remote()) else { return false };
                 self.unplug(host);
                 let length = self.random.within(300..4_000);
                 self.after(length, Later::Plug(host));
@@ -103,6 +107,11 @@ impl Faults {
             }
             "steal" if !self.ailing && self.store.steal() => self.once("steal", 0, "-"),
             "forget" => self.forget(),
+            "set-clock" => {
+                // The first stays ahead of the others.
+                let (member, behind) = (self.random.within(1..3), self.random.within(1..7));
+                self.store.set_clock(member, behind) && self.once("set-clock", 0, "-")
+            }
             "busy" => {
                 let length = self.random.within(200..3_000);
                 let busy = !self.ailing && self.keep_busy();
@@ -111,7 +120,17 @@ impl Faults {
                 }
                 busy
             }
-            "kill-server" | "restart-server" | "freeze-server" if !self.ailing => self.strike_server(kind),
+            "kill-server" | "restart-server" | "freeze-server" if !self.ailing && self.store.is_remote() => {
+                self.strike_server(kind, Part::All)
+            }
+            "kill-member" | "restart-member" | "freeze-member" if !self.ailing && self.store.members() > 0 => {
+                // The first is asked first, and etcd's has a clock that is ahead. Each leader that goes lets etcd's leases begin
+                // anew, so that a lock whose holder has died stays; the first one leads no more once it was struck.
+                let first = self.random.percent(85);
+                let others = 1..u64::try_from(self.store.members()).unwrap();
+                let member = if first { 0 } else { self.random.within(others) };
+                self.strike_server(kind, Part::Member(usize::try_from(member).unwrap()))
+            }
             _ => false,
         }
     }
@@ -148,26 +167,17 @@ impl Faults {
         true
     }
 
-    fn strike_server(&mut self, kind: &'static str) -> bool {
+    fn strike_server(&mut self, kind: &'static str, part: Part) -> bool {
         let length = self.random.within(100..3_500);
-        let Some(server) = self.store.server() else { return false };
-        self.log.say("FAULT", 0, "-", kind);
-        let then = match kind {
-            "freeze-server" => {
-                server.freeze();
-                Later::ThawServer
-            }
-            "kill-server" => {
-                server.kill();
-                Later::Start(kind)
-            }
-            _ => {
-                server.stop();
-                Later::Start(kind)
-            }
+        let (blow, length) = match kind {
+            "freeze-server" | "freeze-member" => (Blow::Freeze, length),
+            "kill-server" | "kill-member" => (Blow::Kill, length),
+            _ => (Blow::Stop, 0),
         };
+        self.log.say("FAULT", 0, "-", kind);
+        self.store.strike(part, blow);
         self.ailing = true;
-        self.after(if kind == "restart-server" { 0 } else { length }, then);
+        self.after(length, Later::Mend { kind, part, blow });
         true
     }
 

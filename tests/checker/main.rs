@@ -13,6 +13,7 @@
 mod aftermath;
 mod broken;
 mod fault;
+mod holds;
 mod host;
 mod job;
 mod log;

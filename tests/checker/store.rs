@@ -8,17 +8,20 @@ use rusqlite::Connection;
 
 use super::plan::NAME;
 use super::world::ADDRESS;
-use servers::stores::{KubernetesStore, MongoDbStore, Store as _, ZooKeeperStore};
+use servers::stores::{KubernetesStore, MongoDbStore, Store as _, ZooKeeperLocks};
 use servers::{
     EtcdCluster, Front, Kubernetes, MariaDb, MariaDbDatabase, MongoDb, Postgres, PostgresDatabase, Redis,
-    RedisDatabase, Server, ZooKeeper,
+    RedisDatabase, Script, Server, ZooKeeperEnsemble,
 };
 
 /// Who takes the lock away.
 const THIEF: &str = "thief:1:0123456789abcdef";
 
-/// Seconds by which the clock of one of several servers is ahead: half of the longest lease.
+/// By how many seconds the clock of etcd's first member is ahead, which is the one that every run asks first: half of the
+/// longest lease.
 const AHEAD: i64 = 3;
+/// What a cluster consists of.
+const MEMBERS: usize = 3;
 
 pub(crate) enum Store {
     Sqlite {
@@ -29,11 +32,27 @@ pub(crate) enum Store {
     Postgres(Postgres, PostgresDatabase),
     MariaDb(MariaDb, MariaDbDatabase),
     Redis(Redis, RedisDatabase),
-    /// Three members, and ports before them that tell their clocks. The first one's is ahead, and it is the one that is struck.
+    /// Its members, and the ports before them that tell their clocks.
     Etcd(EtcdCluster, Vec<Front>),
-    ZooKeeper(ZooKeeper, ZooKeeperStore),
+    ZooKeeper(ZooKeeperEnsemble, Script),
     Kubernetes(Kubernetes, KubernetesStore),
     MongoDb(MongoDb, MongoDbStore),
+}
+
+/// What is struck of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    /// One of those that make a cluster.
+    Member(usize),
+}
+
+/// What is done to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blow {
+    Kill,
+    Stop,
+    Freeze,
 }
 
 impl Store {
@@ -78,9 +97,9 @@ impl Store {
                 Self::Etcd(cluster, fronts)
             }
             "zookeeper" => {
-                let server = ZooKeeper::fresh(&["clientPortAddress=0.0.0.0"]);
-                let store = ZooKeeperStore::of(&server);
-                Self::ZooKeeper(server, store)
+                let ensemble = ZooKeeperEnsemble::for_everybody();
+                let client = ensemble.client();
+                Self::ZooKeeper(ensemble, client)
             }
             "kubernetes" => {
                 let server = Kubernetes::fresh(&["--bind-address=0.0.0.0", &format!("--advertise-address={ADDRESS}")]);
@@ -107,24 +126,67 @@ impl Store {
                 let hosts: Vec<_> = fronts.iter().map(|front| format!("{ADDRESS}:{}", front.port())).collect();
                 format!("etcd://{}", hosts.join(","))
             }
-            Self::ZooKeeper(_, store) => store.url().replace("127.0.0.1", ADDRESS),
+            Self::ZooKeeper(ensemble, _) => format!("zookeeper://{}", ensemble.hosts()).replace("127.0.0.1", ADDRESS),
             Self::MongoDb(_, store) => store.url().replace("127.0.0.1", ADDRESS),
             // The certificate is for other addresses.
             Self::Kubernetes(_, store) => store.url().replace("127.0.0.1", ADDRESS) + "&sslmode=verify-ca",
         }
     }
 
-    /// The server; a file has none.
-    pub(crate) fn server(&self) -> Option<&Server> {
+    /// Whether there is a network before it.
+    pub(crate) fn is_remote(&self) -> bool {
+        !matches!(self, Self::Sqlite { .. })
+    }
+
+    /// How many servers there are that fail each by itself.
+    pub(crate) fn members(&self) -> usize {
+        if matches!(self, Self::Etcd(..) | Self::ZooKeeper(..)) { MEMBERS } else { 0 }
+    }
+
+    pub(crate) fn strike(&self, part: Part, blow: Blow) {
+        for place in part.places(self) {
+            match blow {
+                Blow::Kill => self.server(place).kill(),
+                Blow::Stop => self.server(place).stop(),
+                Blow::Freeze => self.server(place).freeze(),
+            }
+        }
+    }
+
+    /// Brings back what was struck.
+    pub(crate) fn mend(&self, part: Part, blow: Blow) {
+        for place in part.places(self) {
+            match blow {
+                Blow::Freeze => self.server(place).thaw(),
+                _ => self.server(place).start(),
+            }
+        }
+        // Members start before they have found each other.
         match self {
-            Self::Sqlite { .. } => None,
-            Self::Postgres(server, _) => Some(server.deref()),
-            Self::MariaDb(server, _) => Some(server.deref()),
-            Self::Redis(server, _) => Some(server.deref()),
-            Self::Etcd(cluster, _) => Some(cluster.members[0].deref()),
-            Self::ZooKeeper(server, _) => Some(server.deref()),
-            Self::Kubernetes(server, _) => Some(server.deref()),
-            Self::MongoDb(server, _) => Some(server.deref()),
+            Self::Etcd(cluster, _) => drop(cluster.leader()),
+            Self::ZooKeeper(ensemble, _) => drop(ensemble.leader()),
+            _ => {}
+        }
+    }
+
+    /// Sets the clock of one of etcd's members to so many seconds behind that of the first; says whether that was done.
+    pub(crate) fn set_clock(&self, member: u64, behind: u64) -> bool {
+        let Self::Etcd(_, fronts) = self else { return false };
+        fronts[usize::try_from(member).unwrap()].set_clock(AHEAD - i64::try_from(behind).unwrap());
+        true
+    }
+
+    /// One of its servers, which can be reached as long as it runs.
+    fn server(&self, place: usize) -> &Server {
+        match self {
+            Self::Sqlite { .. } => unreachable!("a file has no server"),
+            Self::Etcd(cluster, _) => cluster.members[place].deref(),
+            Self::Postgres(server, _) => server.deref(),
+            Self::MariaDb(server, _) => server.deref(),
+            Self::Redis(server, _) => server.deref(),
+            Self::ZooKeeper(ensemble, _) => ensemble.members[place].deref(),
+            Self::Kubernetes(server, _) => server.deref(),
+            Self::MongoDb(server, _) => server.deref(),
         }
     }
 
@@ -151,8 +213,8 @@ impl Store {
                 &format!("job-lock:default:{NAME}"),
                 THIEF,
             ]),
-            Self::Etcd(cluster, _) => cluster.members[1].client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
-            Self::ZooKeeper(_, store) => store.locks().try_steal(NAME, THIEF),
+            Self::Etcd(cluster, _) => cluster.members[0].client().try_steal(&format!("shedlock:default:{NAME}"), THIEF),
+            Self::ZooKeeper(_, client) => ZooKeeperLocks { client, chroot: "" }.try_steal(NAME, THIEF),
             Self::Kubernetes(_, store) => store.try_steal(NAME, THIEF),
             Self::MongoDb(_, store) => store.try_steal(NAME, THIEF),
         };
@@ -172,9 +234,9 @@ impl Store {
                 "set innodb_lock_wait_timeout = 1; update shedlock set lock_until = utc_timestamp(3), locked_at = locked_at where name = '{NAME}'"
             )),
             Self::Redis(_, database) => database.try_cli(&["flushall"]),
-            Self::Etcd(cluster, _) => cluster.members[1].client().try_delete(&format!("shedlock:default:{NAME}")),
+            Self::Etcd(cluster, _) => cluster.members[0].client().try_delete(&format!("shedlock:default:{NAME}")),
             // As an application of the Java library does that releases too late.
-            Self::ZooKeeper(_, store) => store.locks().try_free(NAME),
+            Self::ZooKeeper(_, client) => ZooKeeperLocks { client, chroot: "" }.try_free(NAME),
             Self::MongoDb(_, store) => store.try_free(NAME),
             Self::Kubernetes(_, store) => store.try_free(NAME),
         }
@@ -202,5 +264,15 @@ impl Store {
         let connection = Connection::open(file).unwrap();
         connection.busy_timeout(Duration::from_secs(1)).unwrap();
         connection.query_row(sql, [], |row| row.get(0)).map_err(|error| error.to_string())
+    }
+}
+
+impl Part {
+    /// Which of the servers it is; a single one is the first.
+    fn places(self, store: &Store) -> std::ops::Range<usize> {
+        match self {
+            Self::All => 0..store.members().max(1),
+            Self::Member(place) => place..place + 1,
+        }
     }
 }

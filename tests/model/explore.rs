@@ -137,7 +137,7 @@ fn longest(worlds: usize, steps: &[(u32, u32, bool)]) -> Option<u32> {
 
 /// A hash that costs little in a build without optimization.
 #[derive(Default)]
-struct Fold(u64);
+pub(crate) struct Fold(u64);
 
 impl Hasher for Fold {
     fn finish(&self) -> u64 {

@@ -5,7 +5,8 @@
 //! has the numbers, [`store`] what a backend does, [`host`] what a host is, [`run`] what its wrapper does,
 //! [`world`] what can happen to them, [`resource`] what the token is for, [`properties`] what must never be,
 //! [`explore`] looks at every state, [`kept`] asks whether the protocol keeps the promise, and [`broken`] whether
-//! each of its rules is needed.
+//! each of its rules is needed. [`clocks`] is a second world, with simpler hosts and more of the store: several servers
+//! whose clocks differ and are set, at-least and every, and what makes a lock end.
 //!
 //! ```text
 //!            host 0                                             host 1
@@ -60,6 +61,21 @@
 //! | Shortly before at-most is used up the lock's end is asked for; later than anything that we have asked for can make it means extended | [`rules::Believed`] | `Running::query_lock`, `Running::on_lock_end` in `src/run/extending.rs` |
 //! | Tokens grow with every taking | [`rules::Token`] | the history of each backend |
 //!
+//! # The rules of the store's clocks, in [`clocks`]
+//!
+//! | rule | here | in the program |
+//! | --- | --- | --- |
+//! | In etcd the store's lease alone makes a lock end: it counts, is one for all members, and may begin anew with another leader. No time that a member shows decides anything | [`clocks::leased`] | `src/backend/etcd/` |
+//! | A renewal there is left out only by what this process was granted when, on its own boot clock, and never shortens that | [`clocks::rules::Renewal`] | `src/backend/etcd/` |
+//! | A hold there is carried by a lease over what is left of it, counted from the answer to the taking | [`clocks::rules::Hold`] | `src/backend/etcd/` |
+//! | Elsewhere a lock ends by the clock of the server that is asked. A release keeps it for the hold after the present at most | [`clocks::dated`] | the statements of SQL, `src/backend/redis/release.lua`, `src/backend/cas/record.rs` |
+//! | A kept lock whose taking, or whose end, lies further ahead than it can is free; a held one is moved to the present by the next taking that meets it | [`clocks::rules::Future`] | the same |
+//!
+//! Never two at once, no hold shorter than promised, nobody refused after a lock's time and the store's rounding: for any
+//! clocks where a lease decides, for a clock that is set back elsewhere. [`clocks::search`] looks at every state, and goes at
+//! random where there are too many. Where several servers each go by a clock of their own, two run for no longer than
+//! these differ.
+//!
 //! # What is not in it
 //!
 //! * Runs without `--lease`, and `--on-lost ignore`, `--on-expiry ignore` and `extend`: what they give up is said
@@ -77,8 +93,12 @@
 //!   at-most by as long as it was under way; never later than a lease from then.
 //! * A taking that its sender has given up and repeated, and that is carried out while the job runs, makes the lock end later,
 //!   and counts as an extension: at-most is counted from the last taking that was carried out.
-//! * At-least longer than the lease, for which a renewal must not shorten; and `verify` and nested runs, for which a
-//!   released lock bears its owner as ended.
+//! * `verify` and nested runs, for which a released lock bears its owner as ended.
+//! * In [`clocks`]: hosts' clocks that lose time, jobs that need time to end, stops and pauses, which are in the other
+//!   world; requests that are carried out when nobody waits for them; extensions, and releases by a process that did not
+//!   take the lock itself. A lease of etcd's is granted and the key bound to it in one step, and a coarse clock is one
+//!   that shows the right time.
+//! * A clock that is set ahead, where locks go by it: they end early, by as much.
 //! * The order in which waiters get in. None is promised; somebody does.
 //!
 //! # Why an explorer of our own
@@ -91,6 +111,7 @@
 
 mod action;
 mod broken;
+mod clocks;
 mod explore;
 mod host;
 mod kept;

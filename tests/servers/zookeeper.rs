@@ -161,7 +161,16 @@ impl ZooKeeper {
 impl ZooKeeperEnsemble {
     /// An ensemble of a test's own, which has a leader.
     pub fn fresh() -> Self {
-        let mut members = String::new();
+        Self::with("")
+    }
+
+    /// One that listens on every address.
+    pub fn for_everybody() -> Self {
+        Self::with("clientPortAddress=0.0.0.0\n")
+    }
+
+    fn with(lines: &str) -> Self {
+        let mut members = lines.to_owned();
         let ports: Vec<u16> = (0..3).map(|_| program::free_port()).collect();
         for number in 1..=3 {
             let (quorum, election) = (program::free_port(), program::free_port());
@@ -177,6 +186,11 @@ impl ZooKeeperEnsemble {
     pub fn hosts(&self) -> String {
         let hosts: Vec<String> = self.members.iter().map(|member| format!("127.0.0.1:{}", member.plain)).collect();
         hosts.join(",")
+    }
+
+    /// What the tests ask of it, at its root, by whichever member is up.
+    pub fn client(&self) -> Script {
+        Script::new(CLIENT, &[&self.hosts()])
     }
 
     /// The member that leads now.
