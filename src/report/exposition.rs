@@ -125,6 +125,6 @@ mod tests {
                 &format!("shedlock_last_end_timestamp_seconds{{name=\"a\",source=\"backend\"}} {now}"),
             ]
         );
-        assert!(!text.contains("outcome"), "{text}");
+        assert!(!text.contains("last_outcome"), "{text}");
     }
 }

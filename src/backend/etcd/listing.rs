@@ -123,7 +123,9 @@ impl Admin for Etcd {
             true => (vec![(start.clone().into_bytes(), after(&start))], newest(wanted.limit).map(Part::Newest)),
             false => (
                 names.iter().map(|name| self.space.runs_of(name)).collect(),
-                newest([wanted.limit, wanted.of_each].into_iter().flatten().min()).map(Part::Last),
+                // Not the last by their keys: another taking may come between the grant that gives a key its number and the
+                // transaction that writes it.
+                newest([wanted.limit, wanted.of_each].into_iter().flatten().min()).map(Part::Newest),
             ),
         };
         let part = part.filter(|_| !names.is_empty() || wanted.of_each.is_none());

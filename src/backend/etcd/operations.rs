@@ -21,8 +21,6 @@ pub(super) enum Part {
     First(u64),
     /// The keys of the first entries, without their values.
     FirstKeys(u64),
-    /// The last entries, the last one first.
-    Last(u64),
     /// The entries that were made last.
     Newest(u64),
 }
@@ -36,11 +34,6 @@ pub(super) fn get_between(from: &[u8], to: &[u8], part: Part) -> Value {
         Part::FirstKeys(limit) => {
             range["limit"] = json!(limit.to_string());
             range["keys_only"] = json!(true);
-        }
-        Part::Last(limit) => {
-            range["limit"] = json!(limit.to_string());
-            range["sort_order"] = json!("DESCEND");
-            range["sort_target"] = json!("KEY");
         }
         Part::Newest(limit) => {
             range["limit"] = json!(limit.to_string());

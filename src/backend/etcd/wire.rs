@@ -297,13 +297,13 @@ mod tests {
     fn a_server_that_wants_respite_says_so_in_the_error() {
         let host = || Host { name: "h".to_owned(), port: None };
         let respite = Some(Duration::from_secs(7));
-        for status in [429, 503] {
+        for (status, class) in [(429, ErrorClass::Overloaded), (503, ErrorClass::Transient)] {
             let answer = Answer { status, date: None, retry_after: respite, body: json!({}) };
             let error = Client::new(Http::new("etcd", vec![host()], 2379, None, Duration::ZERO), None)
                 .told(answer)
                 .err()
                 .unwrap();
-            assert_eq!((error.class, error.respite), (ErrorClass::Transient, respite), "{error:?}");
+            assert_eq!((error.class, error.respite), (class, respite), "{error:?}");
         }
     }
 
