@@ -143,7 +143,7 @@ impl Database for MySql {
             failure if failure.spares_the_lock() => Fault::History,
             _ => Fault::Other,
         };
-        Explained { fault, error, said, is_denied }
+        Explained { fault, error, said, is_denied, remedy: None }
     }
 
     fn acquire(&mut self, session: &mut Conn, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {

@@ -16,8 +16,14 @@ pub(super) const NO_SCHEMA: &str = "3F000";
 pub(super) const DENIED: &str = "42501";
 /// Code for a division by zero, with which a taking reports that it was given back before it arrived.
 pub(super) const GIVEN_UP: &str = "22012";
+/// Code for a negative limit, with which a taking reports that the sequence of the ids is behind the history.
+pub(super) const BEHIND: &str = "2201W";
+/// Code for a key that exists already.
+const DUPLICATE: &str = "23505";
+/// Code for a sequence that has drawn its last number.
+const EXHAUSTED: &str = "2200H";
 /// Codes for a race between two processes that create a table: the key, the table or its type exists already.
-pub(super) const MADE_ALREADY: [&str; 3] = ["23505", "42P07", "42710"];
+pub(super) const MADE_ALREADY: [&str; 3] = [DUPLICATE, "42P07", "42710"];
 const ONLY_READ: &str = "25006";
 
 pub(super) fn is(failure: &Failure, code: &str) -> bool {
@@ -130,6 +136,7 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
         Failure::Locked { row: true, .. } => return locked(&format!("a row of the table {table}")),
         Failure::Locked { row: false, .. } => return locked(&format!("the table {table}")),
         Failure::ReadOnly => return BackendError::transient("the server is read-only").hint(READ_ONLY),
+        Failure::Behind => return BackendError::permanent(said(failure)),
         Failure::Ours(error) => return error.clone(),
     };
     let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not a table of locks: {why}"));
@@ -218,8 +225,39 @@ pub(super) fn said(failure: &Failure) -> String {
         Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
         Failure::ReadOnly => "the server is read-only".to_owned(),
         Failure::Locked { .. } => "another session has locked it".to_owned(),
+        Failure::Behind => "its sequence is behind its ids, and cannot be advanced".to_owned(),
         Failure::Ours(error) => error.message.clone(),
     }
+}
+
+/// Returns whether the sequence drew an id for the history that is not larger than the recorded ones.
+pub(super) fn is_behind(failure: &Failure, history: &str) -> bool {
+    let Failure::Said(error) = failure else { return false };
+    let table = error.as_db_error().and_then(DbError::table);
+    is(failure, BEHIND) || is(failure, DUPLICATE) && table == Some(history)
+}
+
+/// Returns the remedy for a history whose sequence draws no usable number for this user.
+pub(super) fn sequence_remedy(failure: &Failure, history: &str, user: &str) -> Option<String> {
+    const ASK: &str = "ask the database's owner to run:";
+    let said = said(failure);
+    let sequence = said.split_whitespace().map(|word| word.trim_matches(|letter: char| "\"'«»„“”".contains(letter)));
+    let named = said.contains("sequence") || said.ends_with("_seq") || said.ends_with("_seq\"");
+    if matches!(failure, Failure::Behind) {
+        Some(format!("{ASK} {}", advance(history)))
+    } else if is(failure, EXHAUSTED) {
+        let quoted = said.split(['"', '«', '»', '„', '“']).nth(1)?;
+        Some(format!("{ASK} ALTER TABLE {history} ALTER id TYPE BIGINT; ALTER SEQUENCE {quoted} AS BIGINT NO MAXVALUE"))
+    } else if is(failure, DENIED) && named {
+        Some(format!("{ASK} GRANT USAGE ON SEQUENCE {} TO {user}", sequence.last()?))
+    } else {
+        None
+    }
+}
+
+/// Returns the statement that advances the sequence of a history to its largest id.
+pub(super) fn advance(history: &str) -> String {
+    format!("SELECT setval(pg_get_serial_sequence('{history}', 'id'), max(id)) FROM {history}")
 }
 
 fn is_goodbye(code: &SqlState) -> bool {

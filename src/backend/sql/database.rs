@@ -51,6 +51,8 @@ pub(in crate::backend) struct Explained {
     pub(in crate::backend) said: String,
     /// Set if a right is missing, which another user may have.
     pub(in crate::backend) is_denied: bool,
+    /// Remedy for a refused history, where neither a new table nor rights to it would help.
+    pub(in crate::backend) remedy: Option<String>,
 }
 
 impl Explained {

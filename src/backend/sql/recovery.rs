@@ -90,7 +90,11 @@ impl<D: Database> SqlLocks<D> {
                 }
                 Fault::Missing(_) => return self.database.roll_back(session).map(|()| None),
                 Fault::History if history == History::With => {
-                    refusal = Some(Self::no_history(&self.database, &found.said, found.lacks(ALL)));
+                    let error = Self::no_history(&self.database, &found.said, found.lacks(ALL));
+                    refusal = Some(match found.remedy {
+                        Some(remedy) => error.hint(remedy),
+                        None => error,
+                    });
                     self.database.roll_back(session)?;
                 }
                 _ => return Err(failure),

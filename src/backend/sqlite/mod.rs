@@ -232,7 +232,7 @@ impl Database for Sqlite {
             Failure::Ours(error) => error.clone(),
         };
         let said = failure.error().map_or_else(|| error.message.clone(), ToString::to_string);
-        Explained { fault, error, said, is_denied: false }
+        Explained { fault, error, said, is_denied: false, remedy: None }
     }
 
     fn acquire(
