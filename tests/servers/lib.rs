@@ -43,7 +43,7 @@
 //! `ZooKeeper::fresh_with_tls(ClientCertificates::Required)`, `ZooKeeperEnsemble::fresh()`. Every server can `stop()`, `kill()`, `start()` again with the same port and data,
 //! `freeze()` and `thaw()`, and tells its `port()`, `pid()`, `log()`, `path()` (its directory, with the sockets) and
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
-//! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`.
+//! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`. `Galera::fresh()` has two `nodes` of MariaDB.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 //! `kit()` starts the tests that the library has for its providers.
@@ -55,6 +55,7 @@
 mod certificates;
 mod directory;
 mod etcd;
+mod galera;
 mod java;
 mod kubernetes;
 mod mariadb;
@@ -73,6 +74,7 @@ use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
+pub use galera::Galera;
 pub use java::{Party, kit};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};

@@ -114,7 +114,7 @@ impl Server for Postgres {
             user: value(0),
             database: value(1),
             version: judge_version(&value(2), value(3).parse().unwrap_or_default()),
-            read_only: standby || only_reads && refusal.is_none(),
+            unfit: (standby || only_reads && refusal.is_none()).then_some("is read-only"),
             writing: match refusal {
                 Some(error) => Finding::of_trouble("writable", error),
                 None => judge_writing(standby, only_reads, &value(6)),

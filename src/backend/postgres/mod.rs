@@ -193,7 +193,7 @@ impl Database for Postgres {
         let error = errors::of_asking(&self.servers.login.user, self.tables.name(table), failure);
         let said = errors::said(failure);
         let fault = match failure {
-            failure if errors::is_read_only(failure) => Fault::ReadOnly,
+            failure if errors::is_read_only(failure) => Fault::Unfit,
             Failure::Behind => Fault::History,
             failure if errors::is(failure, errors::NO_TABLE) => Fault::Missing(self.tables.missing(&said)),
             // A repetition without the history shows which table is to blame.
