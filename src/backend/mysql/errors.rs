@@ -179,7 +179,11 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
             (Permanent, "create the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
         }
         1129 => (Permanent, "once the network works again, run FLUSH HOSTS on the server"),
-        1054 | 1364 | 1471 => (Permanent, COLUMNS),
+        1364 => (
+            Permanent,
+            "give the column a default, or name another table with ?table=, if this is not a table of locks",
+        ),
+        1054 | 1471 => (Permanent, COLUMNS),
         1267 | 1366 | 1406 | 3988 => (Permanent, "change the columns `name` and `locked_by` to CHARACTER SET utf8mb4"),
         1292 if is_late(&answer.message) => (Permanent, DATETIME),
         1292 => (Permanent, "the server's time zone skips this hour; set its default_time_zone to '+00:00'"),

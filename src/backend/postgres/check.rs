@@ -7,8 +7,8 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::Postgres;
 use super::connect::PORT;
-use super::errors;
 use super::execute::cells;
+use super::sequence;
 use super::session::{Failure, Session};
 use super::statements::NOW;
 use crate::backend::hosts::Hosts;
@@ -256,7 +256,7 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
 /// Judges a sequence that is behind the ids of the history. The next taking would advance it.
 fn judge_sequence(history: &str, row: &Row) -> Finding {
     let seen = format!("the sequence of {history} is at {}, behind the id {} in the table", row.word(0), row.word(1));
-    Finding::unwise("history", seen, errors::advance(history))
+    Finding::unwise("history", seen, sequence::statement(history))
 }
 
 fn judge_version(version: &str, number: u32) -> Finding {

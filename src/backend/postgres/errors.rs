@@ -6,6 +6,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
+use super::super::sql::value_missing;
 use super::super::{BackendError, ErrorClass, network, tls};
 use super::session::Failure;
 
@@ -16,12 +17,10 @@ pub(super) const NO_SCHEMA: &str = "3F000";
 pub(super) const DENIED: &str = "42501";
 /// Code for a division by zero, with which a taking reports that it was given back before it arrived.
 pub(super) const GIVEN_UP: &str = "22012";
-/// Code for a negative limit, with which a taking reports that the sequence of the ids is behind the history.
-pub(super) const BEHIND: &str = "2201W";
+/// Code for a column that needs a value.
+const NOT_NULL: &str = "23502";
 /// Code for a key that exists already.
-const DUPLICATE: &str = "23505";
-/// Code for a sequence that has drawn its last number.
-const EXHAUSTED: &str = "2200H";
+pub(super) const DUPLICATE: &str = "23505";
 /// Codes for a race between two processes that create a table: the key, the table or its type exists already.
 pub(super) const MADE_ALREADY: [&str; 3] = [DUPLICATE, "42P07", "42710"];
 const ONLY_READ: &str = "25006";
@@ -142,6 +141,7 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
     let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not a table of locks: {why}"));
     match error.as_db_error() {
         Some(_) if is(failure, GIVEN_UP) => BackendError::given_up(),
+        Some(answer) if is(failure, NOT_NULL) => value_missing(table, answer.column().unwrap_or_default()),
         Some(answer) if is_of_form(answer.code()) => not_of_locks(answer.message())
             .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
         Some(answer) => {
@@ -228,36 +228,6 @@ pub(super) fn said(failure: &Failure) -> String {
         Failure::Behind => "its sequence is behind its ids, and cannot be advanced".to_owned(),
         Failure::Ours(error) => error.message.clone(),
     }
-}
-
-/// Returns whether the sequence drew an id for the history that is not larger than the recorded ones.
-pub(super) fn is_behind(failure: &Failure, history: &str) -> bool {
-    let Failure::Said(error) = failure else { return false };
-    let table = error.as_db_error().and_then(DbError::table);
-    is(failure, BEHIND) || is(failure, DUPLICATE) && table == Some(history)
-}
-
-/// Returns the remedy for a history whose sequence draws no usable number for this user.
-pub(super) fn sequence_remedy(failure: &Failure, history: &str, user: &str) -> Option<String> {
-    const ASK: &str = "ask the database's owner to run:";
-    let said = said(failure);
-    let sequence = said.split_whitespace().map(|word| word.trim_matches(|letter: char| "\"'«»„“”".contains(letter)));
-    let named = said.contains("sequence") || said.ends_with("_seq") || said.ends_with("_seq\"");
-    if matches!(failure, Failure::Behind) {
-        Some(format!("{ASK} {}", advance(history)))
-    } else if is(failure, EXHAUSTED) {
-        let quoted = said.split(['"', '«', '»', '„', '“']).nth(1)?;
-        Some(format!("{ASK} ALTER TABLE {history} ALTER id TYPE BIGINT; ALTER SEQUENCE {quoted} AS BIGINT NO MAXVALUE"))
-    } else if is(failure, DENIED) && named {
-        Some(format!("{ASK} GRANT USAGE ON SEQUENCE {} TO {user}", sequence.last()?))
-    } else {
-        None
-    }
-}
-
-/// Returns the statement that advances the sequence of a history to its largest id.
-pub(super) fn advance(history: &str) -> String {
-    format!("SELECT setval(pg_get_serial_sequence('{history}', 'id'), max(id)) FROM {history}")
 }
 
 fn is_goodbye(code: &SqlState) -> bool {

@@ -11,6 +11,7 @@ mod execute;
 mod passfile;
 mod paths;
 mod pid;
+mod sequence;
 mod session;
 mod statements;
 
@@ -28,16 +29,12 @@ use answer::{End, Interval, ending, read};
 use connect::Servers;
 use session::{Failure, Session};
 use statements::{
-    ACQUIRE, ADVANCE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE,
-    RENEW, RUNS, RUNS_OF_EACH, Statement, TABLE_IS_THERE, Tables,
+    ACQUIRE, CHANGE, DIGITS, DISCARD, FORGET, GIVE_BACK, IN_THE_WAY, LIST, NOW, RELEASE, RELEASE_AND_PRUNE, RENEW,
+    RUNS, RUNS_OF_EACH, Statement, TABLE_IS_THERE, Tables,
 };
 
 /// Number of times that a taking may find the lock free and then taken before it fails.
 const RACES: usize = 10;
-
-/// Numbers of ids to draw, one after the other, until the sequence is no longer behind the history, where shedlock may not
-/// set it. The server draws a million in a few seconds.
-const DRAWS: [i64; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
 
 /// Tolerance for the stored end of a lock, which a column that keeps milliseconds may round down.
 const ROUNDING: Duration = Duration::from_millis(1);
@@ -87,27 +84,6 @@ impl Postgres {
             (true, _) => Err(errors::too_coarse(self.tables.name(Table::Locks)).into()),
             (false, true) => Err(errors::too_early(self.tables.name(Table::Locks)).into()),
             (false, false) => Ok(()),
-        }
-    }
-
-    /// Sends a statement that may write a record. If the sequence of the ids is behind the history, advances it and sends
-    /// the statement again.
-    fn draw_id(
-        &mut self,
-        session: &mut Session,
-        mut send: impl FnMut(&mut Self, &mut Session) -> Result<Vec<Row>, Failure>,
-    ) -> Result<Vec<Row>, Failure> {
-        for draws in DRAWS {
-            match send(self, session) {
-                Err(failure) if errors::is_behind(&failure, &self.tables.bare(Table::Runs)) => {
-                    self.query(session, &ADVANCE, History::Without, &[(&draws, Type::INT8)])?;
-                }
-                answer => return answer,
-            }
-        }
-        match send(self, session) {
-            Err(failure) if errors::is_behind(&failure, &self.tables.bare(Table::Runs)) => Err(Failure::Behind),
-            answer => answer,
         }
     }
 
@@ -203,7 +179,7 @@ impl Database for Postgres {
             },
             _ => Fault::Other,
         };
-        let remedy = errors::sequence_remedy(failure, self.tables.name(Table::Runs), &self.servers.login.user);
+        let remedy = sequence::remedy(failure, self.tables.name(Table::Runs), &self.servers.login.user);
         Explained { fault, error, said, is_denied: errors::is(failure, errors::DENIED), remedy }
     }
 
@@ -355,18 +331,8 @@ impl Database for Postgres {
         )))
     }
 
-    /// Advances the sequence of the ids if it is behind the history and this role may set it.
     fn amend(&mut self, session: &mut Session, table: Table) -> Result<Option<String>, Failure> {
-        if table == Table::Locks {
-            return Ok(None);
-        }
-        let advanced = match self.query(session, &ADVANCE, History::Without, &[(&0_i64, Type::INT8)]) {
-            Err(failure) if errors::is_said(&failure) => return Ok(None),
-            answer => answer?.first().and_then(|row| row.try_get::<_, Option<i64>>(0).ok().flatten()),
-        };
-        let line =
-            |id| format!("the sequence of {} was behind its ids, and has been advanced to {id}", self.name(table));
-        Ok(advanced.map(line))
+        if table == Table::Runs { self.advance(session) } else { Ok(None) }
     }
 
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {

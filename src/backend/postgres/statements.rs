@@ -46,8 +46,7 @@ pub(super) struct Statement {
 /// decides between a taking and a giving back that are under way at once.
 ///
 /// The sequence may be behind the table: logical replication does not carry it, and a restored table has ids that it never
-/// drew. So an id that is not larger than every recorded one is refused, by a negative limit ([`errors::BEHIND`]
-/// (super::errors::BEHIND)); the sequence is then advanced, and the taking repeated. The largest of all ids is one look into
+/// drew. So an id that is not larger than every recorded one is refused, by a negative limit; the sequence is then advanced, and the taking repeated. The largest of all ids is one look into
 /// the primary key, whereas the largest of a name would be a look at all its records.
 ///
 /// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
