@@ -177,11 +177,11 @@ impl MariaDbDatabase {
 
 /// Prepares the data and says how the server is started.
 fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
-    plan_of(program::instead("TESTS_MYSQLD"), directory, port, arguments)
+    plan_of(program::instead("TESTS_MYSQLD").as_deref(), directory, port, arguments)
 }
 
 /// The same of this MySQL server, or of MariaDB.
-fn plan_of(mysqld: Option<String>, directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
+fn plan_of(mysqld: Option<&str>, directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
     static TEMPLATES: [OnceLock<Directory>; 2] = [const { OnceLock::new() }; 2];
     let log_size = if mysqld.is_some() { "--innodb-redo-log-capacity=8M" } else { "--innodb-log-file-size=4M" };
     let template = TEMPLATES[usize::from(mysqld.is_some())].get_or_init(|| {
@@ -222,7 +222,7 @@ fn plan_of(mysqld: Option<String>, directory: &Directory, port: u16, arguments: 
         "--skip-name-resolve".to_owned(),
         "--skip-log-bin".to_owned(),
     ];
-    let program = [mysqld.as_deref().unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
+    let program = [mysqld.unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
     let root = mysqld.iter().map(|_| "--user=root".to_owned());
     let start =
         program.chain(root).chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();
