@@ -207,18 +207,14 @@ fn takings_of_many_names_at_once_all_get_larger_tokens() {
 #[test]
 fn the_run_that_is_closed_is_not_the_oldest() {
     let (database, mut backend) = behind();
-    for number in 1..=3 {
-        let claim = Claim { keep: 3, ..claim("job", number) };
-        take(&mut *backend, &claim);
-        // The history of a restored dump comes back while the job runs.
-        if number == 1 {
-            database.psql("update shedlock_history set id = id + 5000 where name = 'job' and owner like 'old%'");
-        }
-        release(&mut *backend, &claim, RunOutcome::Failure);
-    }
+    let claim = Claim { keep: 3, ..claim("job", 1) };
+    take(&mut *backend, &claim);
+    // The history of a restored dump comes back while the job runs.
+    database.psql("update shedlock_history set id = id + 5000 where owner like 'old%'");
+    release(&mut *backend, &claim, RunOutcome::Failure);
     let runs = backend.runs(&Wanted { names: vec!["job".to_owned()], ..Wanted::default() }).unwrap().runs;
     let outcomes: Vec<_> = runs.iter().map(|run| run.outcome.clone().unwrap_or_default()).collect();
-    assert_eq!(outcomes[..2], ["failure", "failure"], "{outcomes:?}");
+    assert_eq!(outcomes, ["failure", "success", "success", "success"]);
 }
 
 #[test]
@@ -287,4 +283,29 @@ fn a_promoted_subscriber_goes_on_with_larger_tokens() {
     }
     let runs = backend.runs(&Wanted { names: vec!["job".to_owned()], ..Wanted::default() }).unwrap().runs;
     assert!(runs.iter().take(3).all(|run| run.outcome.as_deref() == Some("failure")), "{runs:?}");
+}
+
+#[test]
+fn a_run_is_two_statements_and_two_more_only_where_the_sequence_is_behind() {
+    let server = Postgres::fresh(&["log_statement=all"]);
+    let database = server.database();
+    let statements = || server.log().lines().filter(|line| line.contains("execute <unnamed>")).count();
+    let run = |number| {
+        let mut backend = open(&database.url());
+        let claim = claim("job", number);
+        take(&mut *backend, &claim);
+        release(&mut *backend, &claim, RunOutcome::Success);
+    };
+    run(1);
+    let before = statements();
+    run(2);
+    assert_eq!(statements() - before, 2);
+    database.psql("insert into shedlock_history values (1100, 'other', 'o', 'h', now())");
+    let before = statements();
+    run(3);
+    // The taking is refused, the sequence advanced, and the lock taken.
+    assert_eq!(statements() - before, 4);
+    let before = statements();
+    run(4);
+    assert_eq!(statements() - before, 2);
 }
