@@ -40,6 +40,8 @@ mod exit_codes;
 mod faults;
 mod fencing;
 mod forget;
+#[cfg(feature = "mysql")]
+mod galera;
 #[cfg(all(
     feature = "postgres",
     feature = "mysql",

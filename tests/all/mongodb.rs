@@ -232,3 +232,14 @@ fn a_job_outlives_a_step_down_and_a_taking_waits_for_it() {
     holder.end().is_silent_with(0);
     finish(&mut on(&place, &url, "job", &["-E", "75", "true"])).is_silent_with(0);
 }
+
+#[test]
+fn a_server_whose_updates_are_not_atomic_is_refused_by_its_name() {
+    let server = MongoDb::ferretdb();
+    let url = format!("mongodb://127.0.0.1:{}/locks", server.port());
+    let refused = "the server is FerretDB 1.24.2, whose updates are not atomic, so it cannot lock";
+    fails(&url, refused, "use MongoDB, or another backend");
+    let checked = finish(Place::new().shedlock(["check"]).env("SHEDLOCK_BACKEND", &url));
+    assert_eq!(checked.code(), Some(1), "{checked:?}");
+    assert!(checked.stdout.lines().any(|line| line.starts_with("✗") && line.contains(refused)), "{checked:?}");
+}

@@ -922,3 +922,20 @@ fn a_cluster_without_a_node_has_the_locks_of_the_others_or_says_what_is_wrong() 
     });
     finish(&mut on(&place, &cluster.url(), &near, &short)).complains(125, "the cluster is down");
 }
+
+#[test]
+fn a_command_that_was_renamed_is_named() {
+    let place = Place::new();
+    for command in ["SELECT", "TIME", "SETRANGE"] {
+        let server = Redis::fresh(&["--rename-command", command, "HIDDEN"]);
+        let url = format!("redis://127.0.0.1:{}/1", server.port());
+        let said = format!("the server does not know {command}, which locks need");
+        let failed = finish(place.run("job", ["--", "touch", "ran"]).env("SHEDLOCK_BACKEND", &url));
+        failed.complains(125, &said);
+        assert!(failed.stderr.contains(&format!("`rename-command {command}`")), "{failed:?}");
+        let checked = finish(place.shedlock(["check"]).env("SHEDLOCK_BACKEND", &url));
+        assert_eq!(checked.code(), Some(1), "{checked:?}");
+        assert!(checked.stdout.contains(&said), "{checked:?}");
+    }
+    assert!(!place.path("ran").exists());
+}

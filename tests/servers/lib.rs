@@ -45,6 +45,7 @@
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
 //! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`; `fronts()` are ports before its members whose
 //! clocks `set_clock(-60)` moves: the program is in Go, which asks the kernel for the time and not the library of faketime.
+//! `Galera::fresh()` has two `nodes` of MariaDB.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 //! `kit()` starts the tests that the library has for its providers.
@@ -57,6 +58,7 @@ mod certificates;
 mod directory;
 mod etcd;
 mod front;
+mod galera;
 mod java;
 mod kubernetes;
 mod mariadb;
@@ -76,6 +78,7 @@ use std::sync::OnceLock;
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
 pub use front::{Deed, Front};
+pub use galera::Galera;
 pub use java::{Party, kit};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};

@@ -1,6 +1,8 @@
 //! MariaDB, or in its place the MySQL server that `TESTS_MYSQLD` names.
 
+use std::fs::{self, Permissions};
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
@@ -43,6 +45,23 @@ impl MariaDb {
     /// A server of a test's own. Arguments are such as `--max-connections=20`.
     pub fn fresh(arguments: &[&str]) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, arguments)) }
+    }
+
+    /// A server that is MariaDB in any case, with a script of this name in its PATH. It can be used once it reads a table, which
+    /// a node that has not joined its cluster does not.
+    pub(crate) fn of_mariadb((name, script): (&str, &str), arguments: &[&str]) -> Self {
+        let plan = |directory: &Directory, port| {
+            let mut plan = plan_of(None, directory, port, arguments);
+            fs::write(directory.file(name), script).unwrap();
+            fs::set_permissions(directory.file(name), Permissions::from_mode(0o755)).unwrap();
+            plan.start[0] = program::find(&plan.start[0]).display().to_string();
+            let path = format!("PATH={}:{}", directory.path().display(), std::env::var("PATH").unwrap_or_default());
+            plan.start.splice(0..0, ["env".to_owned(), path]);
+            plan.ask.pop();
+            plan.ask.push("select count(*) from mysql.user".to_owned());
+            plan
+        };
+        Self { server: Server::new(plan) }
     }
 
     /// A server whose clock is off by so much, such as `-1h`.
@@ -158,15 +177,19 @@ impl MariaDbDatabase {
 
 /// Prepares the data and says how the server is started.
 fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
-    static TEMPLATE: OnceLock<Directory> = OnceLock::new();
-    let mysqld = program::instead("TESTS_MYSQLD");
+    plan_of(program::instead("TESTS_MYSQLD").as_deref(), directory, port, arguments)
+}
+
+/// The same of this MySQL server, or of MariaDB.
+fn plan_of(mysqld: Option<&str>, directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
+    static TEMPLATES: [OnceLock<Directory>; 2] = [const { OnceLock::new() }; 2];
     let log_size = if mysqld.is_some() { "--innodb-redo-log-capacity=8M" } else { "--innodb-log-file-size=4M" };
-    let template = TEMPLATE.get_or_init(|| {
+    let template = TEMPLATES[usize::from(mysqld.is_some())].get_or_init(|| {
         let template = Directory::new();
         let data = format!("--datadir={}", template.file("data"));
         let tmpdir = format!("--tmpdir={}", template.path().display());
         // MySQL knows root only by the name localhost, and resolves no names here.
-        std::fs::write(template.file("root.sql"), ROOT).unwrap();
+        fs::write(template.file("root.sql"), ROOT).unwrap();
         let root = format!("--init-file={}", template.file("root.sql"));
         let (program, install): (&str, &[&str]) = match &mysqld {
             Some(mysqld) => (mysqld, &["--user=root", "--initialize-insecure", &root]),
@@ -199,7 +222,7 @@ fn plan(directory: &Directory, port: u16, arguments: &[&str]) -> Plan {
         "--skip-name-resolve".to_owned(),
         "--skip-log-bin".to_owned(),
     ];
-    let program = [mysqld.as_deref().unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
+    let program = [mysqld.unwrap_or("mariadbd")].into_iter().chain(DATA).map(str::to_owned);
     let root = mysqld.iter().map(|_| "--user=root".to_owned());
     let start =
         program.chain(root).chain(always).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect();

@@ -19,6 +19,9 @@ const CLIENT: &str = include_str!("mongodb.py");
 /// A server with users: the program.
 const USERS: &str = include_str!("mongodb_users.py");
 
+/// A stand-in for FerretDB 1.
+const FERRETDB: &str = include_str!("ferretdb.py");
+
 /// A server. Its data outlive `stop` and `kill`.
 pub struct MongoDb {
     server: Server,
@@ -61,6 +64,15 @@ impl MongoDb {
             plan(start.to_vec(), port)
         });
         Self { server, login: "root:r00t@", client: OnceLock::new() }
+    }
+
+    /// What answers as FerretDB 1 does. Building that takes longer than all other tests of MongoDB.
+    pub fn ferretdb() -> Self {
+        let server = Server::new(|_, port| {
+            let start = ["/usr/bin/python3", "-c", FERRETDB, &port.to_string()].map(str::to_owned);
+            plan(start.to_vec(), port)
+        });
+        Self { server, login: "", client: OnceLock::new() }
     }
 
     /// The one in Java, or SecantusDB where its program is named.

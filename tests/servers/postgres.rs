@@ -121,6 +121,11 @@ impl Postgres {
         PostgresDatabase { name, ..self.own_database() }
     }
 
+    /// The database of this name, which exists.
+    pub fn database_named(&self, name: &str) -> PostgresDatabase {
+        PostgresDatabase { name: name.to_owned(), ..self.own_database() }
+    }
+
     /// What psql answers as the superuser in the database `postgres`.
     #[track_caller]
     pub fn psql(&self, sql: &str) -> String {

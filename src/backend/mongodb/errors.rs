@@ -143,6 +143,14 @@ fn of_network(error: &io::Error) -> BackendError {
     network::of_system(error.kind(), "").unwrap_or_else(|| BackendError::transient(error_text(error)))
 }
 
+/// Explains that this server cannot lock: of several updates of one version of a document, more than one succeeds.
+pub(super) fn ferretdb(version: &str) -> BackendError {
+    BackendError::permanent(format!(
+        "the server is FerretDB {version}, whose updates are not atomic, so it cannot lock"
+    ))
+    .hint("use MongoDB, or another backend, such as PostgreSQL, which FerretDB may be using itself")
+}
+
 fn rejected() -> BackendError {
     BackendError::permanent("the server rejects this user and password").hint(
         "the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD; authSource names the user's database if that is \

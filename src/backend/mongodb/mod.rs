@@ -25,6 +25,9 @@ use crate::system::{Moment, Timestamp};
 use connect::{PORT, Place};
 use errors::Effect;
 
+/// Number that FerretDB 1 gives to each of its connections.
+const FERRETDB_CONNECTION: i32 = 42;
+
 /// The documents of a collection.
 pub(super) struct MongoDb {
     place: Place,
@@ -36,6 +39,8 @@ struct Session {
     database: Option<Database>,
     /// Why no server can be reached, as soon as each of them has been tried.
     unreachable: UnboundedReceiver<BackendError>,
+    /// Set once the server has been found to be no FerretDB although it looked like one.
+    is_vetted: bool,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -101,9 +106,28 @@ impl MongoDb {
     }
 
     /// Reads the server's clock, and what else it says of itself. It is `hello` by its old name, which every server knows.
+    ///
+    /// FerretDB 1 is refused. Only `buildInfo` tells its name, but every connection of it has the same number, so no other
+    /// server is asked for it, save the one whose connection has that number by chance.
     fn hello(&mut self) -> Result<(Timestamp, Document), BackendError> {
         let hello = self.ask(Effect::Reads, async |database| database.run_command(doc! { "isMaster": 1 }).await)?;
+        let is_vetted = self.session.as_ref().is_some_and(|session| session.is_vetted);
+        if !is_vetted && hello.get_i32("connectionId").is_ok_and(|number| number == FERRETDB_CONNECTION) {
+            self.build_info()?;
+            if let Some(session) = &mut self.session {
+                session.is_vetted = true;
+            }
+        }
         Ok((errors::clock(&hello)?, hello))
+    }
+
+    /// Reads what the server was built from, and refuses FerretDB 1.
+    fn build_info(&mut self) -> Result<Document, BackendError> {
+        let info = self.ask(Effect::Reads, async |database| database.run_command(doc! { "buildInfo": 1 }).await)?;
+        match info.get_str("ferretdbVersion").map(|version| version.trim_start_matches('v')) {
+            Ok(version) if version.starts_with("0.") || version.starts_with("1.") => Err(errors::ferretdb(version)),
+            _ => Ok(info),
+        }
     }
 
     fn probe(&mut self, tell: Tell<'_>) -> Result<Reached, BackendError> {
@@ -115,7 +139,7 @@ impl MongoDb {
         self.place.hosts.attempts.make_one();
         let (_, hello) = self.hello()?;
         tell(probe::tls(self.place.tls.as_ref(), self.place.tls.is_some().then_some("TLS"), distance));
-        let info = self.ask(Effect::Reads, async |database| database.run_command(doc! { "buildInfo": 1 }).await)?;
+        let info = self.build_info()?;
         tell(Finding::good("server", format!("version {}", info.get_str("version").unwrap_or("unknown"))));
         tell(match hello.get_str("setName") {
             Ok(set) => Finding::good("replicas", format!("replica set {set}; writes wait for a majority")),
@@ -156,7 +180,7 @@ impl Session {
             let client = ::mongodb::Client::with_options(options);
             client.map_err(|error| errors::explain(&error, Effect::Reads))?.database(&place.database)
         };
-        Ok(Self { database: Some(database), unreachable, runtime })
+        Ok(Self { database: Some(database), unreachable, is_vetted: false, runtime })
     }
 }
 

@@ -7,7 +7,7 @@ use mysql::Conn;
 use super::MySql;
 use super::answer;
 use super::connect::{PORT, Servers};
-use super::errors::{DENIED, Failure};
+use super::errors::{DENIED, Failure, UNREADY};
 use super::statements::{Step, quoted};
 use crate::backend::Finding;
 use crate::backend::hosts::Hosts;
@@ -99,14 +99,21 @@ impl Server for MySql {
         let pair = |row: &Row| Some((row.text(0)?.to_lowercase(), row.text(1)?));
         let variables: Variables = rows(session, VARIABLES)?.iter().filter_map(pair).collect();
         let about = rows(session, ABOUT)?;
+        // A node of Galera that is not ready shows its variables and those of the schema, and reads no other table.
+        let probe = self.tables.probe(Table::Locks);
+        let is_ready = !rows(session, &probe).is_err_and(|failure| failure.is(&UNREADY));
         let about = |column| about.first().map(|row| row.word(column)).unwrap_or_default();
         Ok(About {
             tls: self.if_told("TLS", tls)?,
             user: about(0),
             database: about(1),
             version: judge_version(&about(2)),
-            read_only: is_read_only(&variables),
-            writing: judge_writing(session, &variables)?,
+            unfit: match (is_read_only(&variables), is_ready) {
+                (true, _) => Some("is read-only"),
+                (false, false) => Some("is not ready"),
+                (false, true) => None,
+            },
+            writing: judge_writing(session, &variables, is_ready)?,
             more: judge_settings(&variables),
         })
     }
@@ -152,7 +159,14 @@ impl Server for MySql {
     }
 }
 
-fn judge_writing(session: &mut Conn, variables: &Variables) -> Result<Finding, Failure> {
+fn judge_writing(session: &mut Conn, variables: &Variables, is_ready: bool) -> Result<Finding, Failure> {
+    if !is_ready {
+        return Ok(Finding::bad(
+            "writable",
+            "the node of the cluster is not ready",
+            "see `SHOW STATUS LIKE 'wsrep%'` there, or name all nodes separated by commas: mysql://USER@HOST,HOST/DATABASE",
+        ));
+    }
     if is_read_only(variables) {
         return Ok(Finding::bad(
             "writable",

@@ -88,15 +88,19 @@ const EXHAUSTED: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 /// Codes of a read-only server, such as a replica.
 pub(super) const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 
+/// Codes of a cluster's node that executes nothing now: Galera's (1047), and those of a member of group replication that is
+/// joining, cut off, offline or leaving, or that rolled a transaction back as it was to commit.
+pub(super) const UNREADY: [u16; 8] = [1047, 3032, 3100, 3101, 3796, 3797, 3798, 3799];
+
 /// Codes for too many connections: of all, of this user, or in this hour; and for no thread for another one.
 const FULL: [u16; 4] = [1040, 1203, 1226, 1135];
 
 /// Codes for the end of the server, of the connection or of a COMMIT, perhaps after the request was executed.
 const GOODBYE: [u16; 5] = [1053, 1927, 1180, 2006, 2013];
 
-/// Codes for faults that pass: a conflict with another transaction or an ALTER, a statement that was ended, a cluster
-/// that is not ready, a connection that was idle for too long.
-const PASSING: [u16; 14] = [LOCKED, 1213, 1020, 1317, 1969, 3024, 1047, 1158, 1159, 1160, 1161, 1412, 4031, 3101];
+/// Codes for faults that pass: a conflict with another transaction or an ALTER, a statement that was ended, a connection
+/// that was idle for too long.
+const PASSING: [u16; 12] = [LOCKED, 1213, 1020, 1317, 1969, 3024, 1158, 1159, 1160, 1161, 1412, 4031];
 
 /// Explains an error that came before any request.
 pub(super) fn of_connecting(user: &str, error: Error) -> BackendError {
@@ -160,6 +164,9 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
         code if READ_ONLY.contains(&code) => {
             (Transient, "a lock needs a writable server; name all servers in the URL, separated by commas")
         }
+        code if UNREADY.contains(&code) => {
+            (Transient, "the node of the cluster is not ready; name all nodes in the URL, separated by commas")
+        }
         code if PASSING.contains(&code) || GOODBYE.contains(&code) => (Transient, ""),
         1045 | 1698 => (
             Permanent,
@@ -175,7 +182,11 @@ fn of_answer(user: &str, answer: &MySqlError) -> BackendError {
             (Permanent, "create the database, or name another one, at the end of the URL or in ?table=DATABASE.TABLE")
         }
         1129 => (Permanent, "once the network works again, run FLUSH HOSTS on the server"),
-        1054 | 1364 | 1471 => (Permanent, COLUMNS),
+        1364 => (
+            Permanent,
+            "give the column a default, or name another table with ?table=, if this is not a table of locks",
+        ),
+        1054 | 1471 => (Permanent, COLUMNS),
         1267 | 1366 | 1406 | 3988 => (Permanent, "change the columns `name` and `locked_by` to CHARACTER SET utf8mb4"),
         1292 if is_late(&answer.message) => (Permanent, DATETIME),
         1292 => (Permanent, "the server's time zone skips this hour; set its default_time_zone to '+00:00'"),
@@ -260,7 +271,7 @@ mod tests {
         for code in FULL {
             assert_eq!(class(code), ErrorClass::Overloaded, "{code}");
         }
-        for code in PASSING.iter().chain(&GOODBYE).chain(&READ_ONLY) {
+        for code in PASSING.iter().chain(&GOODBYE).chain(&READ_ONLY).chain(&UNREADY) {
             assert_eq!(class(*code), ErrorClass::Transient, "{code}");
         }
         for code in [1044, 1045, 1049, 1054, 1064, 1129, 1130, 1142, 1227, 1292, 1698] {
@@ -285,7 +296,7 @@ mod tests {
         for code in [1044, 1054, 1142, 1143, 1146, 1364, 1366] {
             assert!(spares(code, Step::History) && !spares(code, Step::Lock) && !spares(code, Step::Commit), "{code}");
         }
-        for code in FULL.iter().chain(&PASSING).chain(&GOODBYE).chain(&READ_ONLY).chain(&EXHAUSTED) {
+        for code in FULL.iter().chain(&PASSING).chain(&GOODBYE).chain(&READ_ONLY).chain(&UNREADY).chain(&EXHAUSTED) {
             assert!(!spares(*code, Step::History), "{code}");
         }
         assert!(!Failure::new(Error::server_disconnected(), Step::History).spares_the_lock());

@@ -143,12 +143,12 @@ impl Database for MySql {
             error = error.hint("end its transaction; SHOW FULL PROCESSLIST on the server may show it");
         }
         let fault = match failure {
-            failure if failure.is(&errors::READ_ONLY) => Fault::ReadOnly,
+            failure if failure.is(&errors::READ_ONLY) || failure.is(&errors::UNREADY) => Fault::Unfit,
             failure if failure.is(&[errors::NO_TABLE]) => Fault::Missing(failure.table()),
             failure if failure.spares_the_lock() => Fault::History,
             _ => Fault::Other,
         };
-        Explained { fault, error, said, is_denied }
+        Explained { fault, error, said, is_denied, remedy: None }
     }
 
     fn acquire(&mut self, session: &mut Conn, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {

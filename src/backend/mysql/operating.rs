@@ -368,3 +368,51 @@ fn most_runs_read_a_few_rows_however_long_the_history_is() {
     let pruning = reads(50);
     assert!(pruning > 1000, "{pruning}");
 }
+
+#[test]
+fn a_column_of_others_that_needs_a_value_is_named() {
+    let store = MariaDbStore::new();
+    let mut backend = open(&store.url());
+    backend.make().unwrap();
+    store.0.mariadb("alter table shedlock add extra integer not null");
+    let error = backend.acquire(&claim("job", 1)).unwrap_err();
+    assert!(error.message.contains("'extra' doesn't have a default value"), "{error:?}");
+    assert!(error.hint.unwrap().starts_with("give the column a default"));
+    let mut found = Vec::new();
+    backend.check(&mut |finding| found.push(finding));
+    assert!(
+        found.iter().any(|finding| finding.seen == "extra requires a value, but shedlock writes none"),
+        "{found:?}"
+    );
+}
+
+/// The ids of a dump that is restored without the table's AUTO_INCREMENT, and of records that were deleted before a restart.
+#[test]
+fn tokens_grow_although_the_counter_was_lost() {
+    let server = MariaDb::fresh(&[]);
+    let database = server.database();
+    let mut backend = open(&database.url());
+    backend.make().unwrap();
+    let restore =
+        "insert into shedlock_history (id, name, owner, host, started_at) values (1100, 'job', 'x:1:1', 'x', now(3))";
+    for (number, counter) in
+        ["alter table shedlock_history auto_increment = 1", "truncate shedlock_history"].iter().enumerate()
+    {
+        database.mariadb(&format!("{counter}; {restore}"));
+        let claim = claim("job", number as u64);
+        assert!(take(&mut *backend, &claim).unwrap() > 1100, "{counter}");
+        release(&mut *backend, &claim);
+        database.mariadb(
+            "delete from shedlock_history where owner = 'x:1:1'; alter table shedlock_history auto_increment = 1",
+        );
+        let next = self::claim("job", 100 + number as u64);
+        assert!(take(&mut *backend, &next).unwrap() > 1101, "{counter}");
+        release(&mut *backend, &next);
+    }
+    let last = database.mariadb("select max(id) from shedlock_history").parse::<u64>().unwrap();
+    database.mariadb("delete from shedlock_history");
+    server.stop();
+    server.start();
+    let token = take(&mut *open(&database.url()), &claim("job", 1000)).unwrap();
+    assert!(token > last, "{token} {last}");
+}

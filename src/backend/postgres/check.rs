@@ -8,6 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::Postgres;
 use super::connect::PORT;
 use super::execute::cells;
+use super::sequence;
 use super::session::{Failure, Session};
 use super::statements::NOW;
 use crate::backend::hosts::Hosts;
@@ -52,6 +53,12 @@ const LACKING: &str = "SELECT wanted FROM pg_catalog.unnest(string_to_array($2, 
     WHERE NOT has_table_privilege(to_regclass($1)::oid, wanted) AND (wanted = 'DELETE' OR EXISTS \
         (SELECT FROM pg_attribute WHERE attrelid = to_regclass($1)::oid AND attnum > 0::int2 AND NOT attisdropped \
          AND NOT has_column_privilege(attrelid, attnum, wanted) AND NOT (attname = 'name' AND wanted = 'UPDATE')))";
+
+/// Finds a sequence that is behind the ids of the history, if the user may read it. `{history}` is the table.
+const SEQUENCE: &str = "SELECT last::text, newest::text FROM (SELECT CASE WHEN has_sequence_privilege(sequence::oid, 'SELECT'::text) \
+        THEN coalesce(pg_sequence_last_value(sequence), 0::int8) END AS last, \
+        (SELECT id::int8 FROM {history} AS run ORDER BY run.id DESC LIMIT 1) AS newest \
+    FROM (SELECT pg_get_serial_sequence('{history}'::text, 'id'::text)::regclass) AS own (sequence)) AS ids WHERE last < newest";
 
 /// Intermediary between shedlock and the server.
 enum Between {
@@ -107,7 +114,7 @@ impl Server for Postgres {
             user: value(0),
             database: value(1),
             version: judge_version(&value(2), value(3).parse().unwrap_or_default()),
-            read_only: standby || only_reads && refusal.is_none(),
+            unfit: (standby || only_reads && refusal.is_none()).then_some("is read-only"),
             writing: match refusal {
                 Some(error) => Finding::of_trouble("writable", error),
                 None => judge_writing(standby, only_reads, &value(6)),
@@ -134,16 +141,23 @@ impl Server for Postgres {
             Table::Runs => ("name,owner", "SELECT,INSERT,UPDATE,DELETE"),
         };
         let keys = if ask(KEYS, &[key])?.is_empty() { Vec::new() } else { vec![key.to_owned()] };
-        let lacking = ask(LACKING, &[rights])?.iter().filter_map(|row| row.text(0)).collect();
-        let folds = columns.iter().any(|row| row.word(0) == "name" && row.word(4) == "true");
+        let lacking: Vec<String> = ask(LACKING, &[rights])?.iter().filter_map(|row| row.text(0)).collect();
+        let folds = table == Table::Locks && columns.iter().any(|row| row.word(0) == "name" && row.word(4) == "true");
         let columns: Vec<Column> = columns.iter().map(Row::column).collect();
-        let more = Vec::from_iter(folds.then(|| {
+        let records = !keys.is_empty() && columns.iter().any(|column| column.name == "id" && column.optional);
+        let behind = match table {
+            Table::Runs if records && !lacking.iter().any(|right| right == "SELECT") => {
+                self.ask(session, &SEQUENCE.replace("{history}", &name))?.first().map(|row| judge_sequence(&name, row))
+            }
+            _ => None,
+        };
+        let more = Vec::from_iter(behind.into_iter().chain(folds.then(|| {
             let seen = "the collation or the type of name treats `Job` and `job` as one lock";
             Finding::bad("columns", seen, format!("ALTER TABLE {name} ALTER COLUMN name TYPE VARCHAR(64)"))
-        }));
+        })));
         Ok(Some(Facts {
             kind,
-            records: !keys.is_empty() && columns.iter().any(|column| column.name == "id" && column.optional),
+            records,
             columns,
             more,
             keys,
@@ -237,6 +251,12 @@ fn judge_table(table: Table, name: &str, row: &Row) -> Result<Option<Finding>, F
             "name a table with ?table=, such as ?table=ops.shedlock",
         )),
     }
+}
+
+/// Judges a sequence that is behind the ids of the history. The next taking would advance it.
+fn judge_sequence(history: &str, row: &Row) -> Finding {
+    let seen = format!("the sequence of {history} is at {}, behind the id {} in the table", row.word(0), row.word(1));
+    Finding::unwise("history", seen, sequence::statement(history))
 }
 
 fn judge_version(version: &str, number: u32) -> Finding {

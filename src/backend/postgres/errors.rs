@@ -6,6 +6,7 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
+use super::super::sql::value_missing;
 use super::super::{BackendError, ErrorClass, network, tls};
 use super::session::Failure;
 
@@ -16,8 +17,12 @@ pub(super) const NO_SCHEMA: &str = "3F000";
 pub(super) const DENIED: &str = "42501";
 /// Code for a division by zero, with which a taking reports that it was given back before it arrived.
 pub(super) const GIVEN_UP: &str = "22012";
+/// Code for a column that needs a value.
+const NOT_NULL: &str = "23502";
+/// Code for a key that exists already.
+pub(super) const DUPLICATE: &str = "23505";
 /// Codes for a race between two processes that create a table: the key, the table or its type exists already.
-pub(super) const MADE_ALREADY: [&str; 3] = ["23505", "42P07", "42710"];
+pub(super) const MADE_ALREADY: [&str; 3] = [DUPLICATE, "42P07", "42710"];
 const ONLY_READ: &str = "25006";
 
 pub(super) fn is(failure: &Failure, code: &str) -> bool {
@@ -131,11 +136,13 @@ pub(super) fn of_asking(user: &str, table: &str, failure: &Failure) -> BackendEr
         Failure::Locked { row: true, .. } => return locked(&format!("a row of the table {table}")),
         Failure::Locked { row: false, .. } => return locked(&format!("the table {table}")),
         Failure::ReadOnly => return BackendError::transient("the server is read-only").hint(READ_ONLY),
+        Failure::Behind => return BackendError::permanent(said(failure)),
         Failure::Ours(error) => return error.clone(),
     };
     let not_of_locks = |why: &str| BackendError::permanent(format!("the table {table} is not a table of locks: {why}"));
     match error.as_db_error() {
         Some(_) if is(failure, GIVEN_UP) => BackendError::given_up(),
+        Some(answer) if is(failure, NOT_NULL) => value_missing(table, answer.column().unwrap_or_default()),
         Some(answer) if is_of_form(answer.code()) => not_of_locks(answer.message())
             .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by"),
         Some(answer) => {
@@ -219,6 +226,7 @@ pub(super) fn said(failure: &Failure) -> String {
         Failure::Silence | Failure::Cancelled | Failure::Pooled => "no answer in time".to_owned(),
         Failure::ReadOnly => "the server is read-only".to_owned(),
         Failure::Locked { .. } => "another session has locked it".to_owned(),
+        Failure::Behind => "its sequence is behind its ids, and cannot be advanced".to_owned(),
         Failure::Ours(error) => error.message.clone(),
     }
 }

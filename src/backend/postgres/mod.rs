@@ -11,6 +11,7 @@ mod execute;
 mod passfile;
 mod paths;
 mod pid;
+mod sequence;
 mod session;
 mod statements;
 
@@ -172,7 +173,8 @@ impl Database for Postgres {
         let error = errors::of_asking(&self.servers.login.user, self.tables.name(table), failure);
         let said = errors::said(failure);
         let fault = match failure {
-            failure if errors::is_read_only(failure) => Fault::ReadOnly,
+            failure if errors::is_read_only(failure) => Fault::Unfit,
+            Failure::Behind => Fault::History,
             failure if errors::is(failure, errors::NO_TABLE) => Fault::Missing(self.tables.missing(&said)),
             // A repetition without the history shows which table is to blame.
             failure if errors::is_said(failure) && !errors::is(failure, errors::GIVEN_UP) => match error.class {
@@ -181,7 +183,8 @@ impl Database for Postgres {
             },
             _ => Fault::Other,
         };
-        Explained { fault, error, said, is_denied: errors::is(failure, errors::DENIED) }
+        let remedy = sequence::remedy(failure, self.tables.name(Table::Runs), &self.servers.login.user);
+        Explained { fault, error, said, is_denied: errors::is(failure, errors::DENIED), remedy }
     }
 
     fn acquire(&mut self, session: &mut Session, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
@@ -194,7 +197,7 @@ impl Database for Postgres {
         ];
         let mut is_moved = false;
         for _ in 0..RACES {
-            let rows = self.query(session, &ACQUIRE, history, values)?;
+            let rows = self.draw_id(session, |database, session| database.query(session, &ACQUIRE, history, values))?;
             if let Some(row) = rows.first() {
                 let (acquired, end) = read(row)?;
                 if matches!(acquired, Acquired::Held(_)) && is_ahead(row)? && !is_moved {
@@ -262,7 +265,9 @@ impl Database for Postgres {
             Closing::Unused => &DISCARD,
             Closing::GivenUp => &GIVE_BACK,
         };
-        let mut rows = self.change_ours(session, statement, history, values)?;
+        // The mark of a taking that was given up has an id too.
+        let mut rows =
+            self.draw_id(session, |database, session| database.change_ours(session, statement, history, values))?;
         if closing == Closing::GivenUp && rows.is_empty() {
             rows = self.change_ours(session, statement, history, values)?;
         }
@@ -336,6 +341,10 @@ impl Database for Postgres {
         )))
     }
 
+    fn amend(&mut self, session: &mut Session, table: Table) -> Result<Option<String>, Failure> {
+        if table == Table::Runs { self.advance(session) } else { Ok(None) }
+    }
+
     fn is_there(&mut self, session: &mut Session, table: Table) -> Result<bool, Failure> {
         // Settles which schemas the table names mean.
         self.look(session, &NOW, &[], &mut |_| {})?;
@@ -344,6 +353,8 @@ impl Database for Postgres {
     }
 }
 
+#[cfg(test)]
+mod ids;
 #[cfg(test)]
 mod operating;
 

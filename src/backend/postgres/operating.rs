@@ -271,3 +271,19 @@ fn a_standby_is_not_asked() {
         }
     }
 }
+
+#[test]
+fn a_column_of_others_that_needs_a_value_is_named() {
+    let database = postgres().database();
+    let mut backend = open(&database.url());
+    works(&mut *backend);
+    database.psql("delete from shedlock; alter table shedlock add extra integer not null");
+    let error = backend.acquire(&claim(Owner::new("host", 1, 1))).unwrap_err();
+    complains(&error, "the column extra of shedlock requires a value, but shedlock writes none", "give it a default");
+    let mut found = Vec::new();
+    backend.check(&mut |finding| found.push(finding));
+    assert!(
+        found.iter().any(|finding| finding.seen == "extra requires a value, but shedlock writes none"),
+        "{found:?}"
+    );
+}

@@ -50,6 +50,8 @@ pub(in crate::backend) enum Failure {
         row: bool,
         place: String,
     },
+    /// The history has ids as large as those that its sequence draws, and the sequence could not be advanced.
+    Behind,
     Ours(BackendError),
 }
 

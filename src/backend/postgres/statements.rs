@@ -54,6 +54,10 @@ pub(super) struct Statement {
 /// and the network delivered it late: the division by zero rolls back the whole statement. The key of the history also
 /// decides between a taking and a giving back that are under way at once.
 ///
+/// The sequence may be behind the table: logical replication does not carry it, and a restored table has ids that it never
+/// drew. So an id that is not larger than every recorded one is refused, by a negative limit; the sequence is then advanced, and the taking repeated. The largest of all ids is one look into
+/// the primary key, whereas the largest of a name would be a look at all its records.
+///
 /// Never shortens the lock: after a lost answer the older of two requests may be executed last, and its time is from
 /// when it began. Only an end by a clock that was ahead does not count. [`MOVE`] is for another owner's lock of such a
 /// clock.
@@ -76,7 +80,7 @@ pub(super) const ACQUIRE: Statement = Statement {
                      SELECT $1, $2, $4, CURRENT_TIMESTAMP FROM taken \
                      ON CONFLICT (name, owner) DO UPDATE SET id = excluded.id::int8 / (run.ended_at IS NULL)::int4::int8, \
                                                              started_at = excluded.started_at \
-                     RETURNING id)",
+                     RETURNING (SELECT run.id LIMIT CASE WHEN run.id::int8 <= {newest} THEN -1 ELSE 1 END) AS id)",
         "(SELECT id FROM noted)::int8",
     )),
 };
@@ -161,7 +165,7 @@ pub(super) const RELEASE: Statement = Statement {
 /// [`RELEASE`], and `$7`, the number of runs to keep.
 ///
 /// A record is either closed or deleted, since one statement cannot change a row twice: the oldest are deleted even if
-/// they were to be closed.
+/// they were to be closed. The record of a run that still had its lock is the newest one, whatever its id is, and stays.
 pub(super) const RELEASE_AND_PRUNE: Statement = Statement {
     lock: RELEASE.lock,
     history: Some((
@@ -169,8 +173,9 @@ pub(super) const RELEASE_AND_PRUNE: Statement = Statement {
                                    ORDER BY id DESC LIMIT 1 OFFSET $7), \
          closed AS (UPDATE {history} SET ended_at = CURRENT_TIMESTAMP, exit_code = $5, outcome = $6 FROM zone \
                     WHERE name::text = $1 AND owner::text = $2 AND ended_at IS NULL \
-                          AND (id <= (SELECT id FROM oldest)) IS NOT TRUE), \
-         pruned AS (DELETE FROM {history} USING zone WHERE name::text = $1 AND \
+                          AND ((id <= (SELECT id FROM oldest)) IS NOT TRUE OR EXISTS (SELECT FROM freed))), \
+         pruned AS (DELETE FROM {history} USING zone \
+                    WHERE name::text = $1 AND (owner::text <> $2 OR NOT EXISTS (SELECT FROM freed)) AND \
                     (id <= (SELECT id FROM oldest) AND {run} OR NOT {run} AND \
                      date_part('epoch', ended_at) < date_part('epoch', CURRENT_TIMESTAMP) - 3600::float8))",
         "",
@@ -204,8 +209,33 @@ pub(super) const GIVE_BACK: Statement = Statement {
     )),
 };
 
+/// Advances the sequence of the ids to the largest one in the history, if the role may do that. If not, draws `$1` ids
+/// by inserting records whose key exists already, which needs no right to the sequence and leaves nothing behind. Returns the
+/// id to which the sequence was set, or null.
+///
+/// Another session may draw an id between the look at the sequence and the change. The next id is then refused, and this
+/// statement repeated.
+pub(super) const ADVANCE: Statement = Statement {
+    lock: "WITH {utc}, \
+        newest AS MATERIALIZED (SELECT run.id::int8 AS id, run.name, run.owner FROM {history} AS run \
+                                WHERE {own} ORDER BY run.id DESC LIMIT 1), \
+        draws AS MATERIALIZED (SELECT sequence, CASE WHEN has_sequence_privilege(sequence::oid, 'UPDATE'::text) \
+                                    AND has_sequence_privilege(sequence::oid, 'SELECT'::text) \
+                                    THEN coalesce(pg_sequence_last_value(sequence), 0::int8) END AS last \
+                               FROM (SELECT pg_get_serial_sequence('{history}'::text, 'id'::text)::regclass) AS own (sequence)), \
+        advanced AS MATERIALIZED (SELECT setval(sequence, newest.id) AS id FROM newest, draws WHERE last < newest.id), \
+        drawn AS (INSERT INTO {history} (name, owner, host, started_at, ended_at, outcome) \
+                  SELECT newest.name, newest.owner, '', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, 'void' \
+                  FROM newest, draws, generate_series(1::int8, $1) WHERE last IS NULL ON CONFLICT DO NOTHING) \
+        SELECT (SELECT id FROM advanced) FROM zone",
+    history: None,
+};
+
 /// Condition that tells the record of a run from the mark of a void taking.
 const RUN: &str = "outcome::text IS DISTINCT FROM 'void'::text";
+
+/// The largest id in the history, `{newest}`.
+const NEWEST: &str = "(SELECT newest.id::int8 FROM {history} AS newest ORDER BY newest.id DESC LIMIT 1)";
 
 /// Columns that begin every listing, `{server}`: the time, and whether the server is read-only. That is a standby or a
 /// server with such a setting, not one that makes only this user's sessions read-only.
@@ -424,7 +454,8 @@ impl Tables {
             Some(pid) => &format!("pg_backend_pid() = {pid}"),
             None => "true",
         };
-        let filled = statement.replace("{utc}", UTC).replace("{held}", HELD).replace("{spelt}", SPELT);
+        let filled = statement.replace("{newest}", NEWEST).replace("{utc}", UTC).replace("{held}", HELD);
+        let filled = filled.replace("{spelt}", SPELT);
         let filled = filled.replace("{stray}", STRAY).replace("{since}", SINCE).replace("{ahead}", AHEAD);
         let filled =
             filled.replace("{run}", RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);

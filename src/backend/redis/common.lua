@@ -1,14 +1,22 @@
 -- The start of every script. KEYS[1]: a lock. The scripts use Lua 5.1 and Redis 6 only.
 
+-- The server does not say which command of a script it does not know.
+local function absent(command, why)
+  return string.find(why, 'nknown', 1, true) and redis.error_reply("ERR unknown command '" .. command .. "' in a script")
+end
+
 -- Changes nothing, but fails on a replica: a replica may be behind, and must not decide who holds a lock. A server
 -- without memory must still release locks, and WRONGTYPE comes from a master only.
 local allowed = redis.pcall('SETRANGE', KEYS[1], 0, '')
 if type(allowed) == 'table' and allowed.err and not string.find(allowed.err, 'OOM', 1, true)
   and not string.find(allowed.err, 'WRONGTYPE', 1, true) then
-  return allowed
+  return absent('SETRANGE', allowed.err) or allowed
 end
 
-local clock = redis.call('TIME')
+local clock = redis.pcall('TIME')
+if clock.err then
+  return absent('TIME', clock.err) or clock
+end
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- Days since 1970-01-01 and back, in years that begin in March, so that a leap day is a year's last.

@@ -81,6 +81,10 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     // The rest names the script by its hash, and the line in it.
     let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
     let said = || one_line(&format!("{} {told}", error.code()));
+    if let Some(command) = renamed(text) {
+        return BackendError::permanent(format!("the server does not know {command}, which locks need"))
+            .hint(format!("it may have been renamed: see `rename-command {command}` in the server's configuration"));
+    }
     match code {
         "WRONGPASS" => BackendError::permanent("the server rejects this user and password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
@@ -120,6 +124,13 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
             .hint("for a sentinel write redis-sentinel://HOST/MASTER; otherwise the server has its scripts turned off"),
         _ => BackendError::permanent(format!("the server refuses: {}", said())),
     }
+}
+
+/// Returns the command that the server does not know, other than one that another kind of server lacks.
+fn renamed(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("unknown command '")?;
+    let (command, _) = rest.split_once('\'')?;
+    (!["EVAL", "EVALSHA", "SENTINEL"].contains(&command)).then_some(command)
 }
 
 /// Explains why the history of the lock with this key cannot be written; `space` is the prefix of all locks' keys.

@@ -146,6 +146,7 @@ impl<D: Diagnose> SqlLocks<D> {
         };
         let has = |name: &str| facts.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
         let denied = facts.lacking.unwrap_or_default();
+        let mut more = facts.more.into_iter();
         tell(if !denied.is_empty() {
             let is_of_ends = denied.iter().all(|right| facts.rights_of_ends.contains(&right.as_str()));
             let without = if is_of_ends { NO_ENDS } else { NO_TOKENS };
@@ -158,8 +159,9 @@ impl<D: Diagnose> SqlLocks<D> {
             let create = self.database.creation(Table::Runs);
             Finding::unwise("history", seen, format!("rename it, and create instead: {create}"))
         } else {
-            finding
+            more.next().unwrap_or(finding)
         });
+        more.for_each(tell);
         Ok(())
     }
 }

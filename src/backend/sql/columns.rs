@@ -1,7 +1,7 @@
 //! Judges the columns of a table of locks, no matter what created it. Takes values and returns findings, without
 //! queries.
 
-use crate::backend::Finding;
+use crate::backend::{BackendError, Finding};
 
 /// Width of the columns in the layout of the Java library ShedLock.
 const NAME: u32 = 64;
@@ -110,6 +110,12 @@ impl Columns<'_> {
             Finding::unwise("columns", seen, not_null.replace("{type}", &there.kind))
         })
     }
+}
+
+/// Explains that the server wants a value for a column that is none of shedlock's.
+pub(in crate::backend) fn value_missing(table: &str, column: &str) -> BackendError {
+    BackendError::permanent(format!("the column {column} of {table} requires a value, but shedlock writes none"))
+        .hint(format!("give it a default, or name another table with ?table=, if {table} is not a table of locks"))
 }
 
 /// Returns whether the column is none of shedlock's, and requires a value.

@@ -33,8 +33,8 @@ pub(in crate::backend) enum Making {
 /// Kind of a failure, which decides the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::backend) enum Fault {
-    /// Read-only server: another server may be writable.
-    ReadOnly,
+    /// Server that grants no locks now, because it is read-only or a cluster's node that is not ready: another server may.
+    Unfit,
     /// Missing table: it can be created.
     Missing(Table),
     /// Permanent refusal of the history: the operation can go on without it.
@@ -51,6 +51,8 @@ pub(in crate::backend) struct Explained {
     pub(in crate::backend) said: String,
     /// Set if a right is missing, which another user may have.
     pub(in crate::backend) is_denied: bool,
+    /// Remedy for a refused history, where neither a new table nor rights to it would help.
+    pub(in crate::backend) remedy: Option<String>,
 }
 
 impl Explained {

@@ -20,7 +20,7 @@ use crate::system::Timestamp;
 pub(super) use check::{Diagnose, Facts};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(super) use columns::Column;
-pub(super) use columns::Dialect;
+pub(super) use columns::{Dialect, value_missing};
 pub(super) use database::{Database, Explained, Fault, History, Making, TABLES, Table, Take};
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;

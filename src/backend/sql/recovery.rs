@@ -9,7 +9,7 @@ use crate::lock::Removal;
 const ALL: &str = "SELECT, INSERT, UPDATE, DELETE";
 
 impl<D: Database> SqlLocks<D> {
-    /// Performs an operation on one server after the other, as long as they are read-only.
+    /// Performs an operation on one server after the other, as long as they grant no locks.
     pub(super) fn ask_each<T>(
         &mut self,
         history: History,
@@ -17,11 +17,13 @@ impl<D: Database> SqlLocks<D> {
         mut work: impl FnMut(&mut D, &mut D::Session, History) -> Result<T, D::Failure>,
     ) -> Result<T, BackendError> {
         let making = if matches!(absent, Absent::Made) { Making::Yes } else { Making::No };
+        // A server that is passed over may have executed the request: a node of a cluster can fail as it commits.
+        let mut is_unclear = false;
         for left in (0..self.database.servers()).rev() {
             self.database.begin();
-            let Some(mut session) =
-                self.session.take().map_or_else(|| self.database.connect(making), |it| Ok(Some(it)))?
-            else {
+            let opened = self.session.take().map_or_else(|| self.database.connect(making), |it| Ok(Some(it)));
+            let opened = opened.map_err(|error| BackendError { ambiguous: error.ambiguous || is_unclear, ..error })?;
+            let Some(mut session) = opened else {
                 return match absent {
                     Absent::Answer(answer) | Absent::Gone(answer) => Ok(answer),
                     Absent::Made => Err(self.gone()),
@@ -38,13 +40,14 @@ impl<D: Database> SqlLocks<D> {
                 Err(failure) => failure,
             };
             let Explained { fault, error, .. } = self.database.explain(&failure);
-            if fault == Fault::ReadOnly {
+            if fault == Fault::Unfit {
                 self.database.pass_over();
             } else if self.database.outlives(&session, &failure) {
                 self.session = Some(session);
             }
-            if left == 0 || fault != Fault::ReadOnly {
-                return Err(error);
+            is_unclear |= error.ambiguous;
+            if left == 0 || fault != Fault::Unfit {
+                return Err(BackendError { ambiguous: is_unclear, ..error });
             }
         }
         Err(BackendError::permanent("there is no server to connect to"))
@@ -90,7 +93,11 @@ impl<D: Database> SqlLocks<D> {
                 }
                 Fault::Missing(_) => return self.database.roll_back(session).map(|()| None),
                 Fault::History if history == History::With => {
-                    refusal = Some(Self::no_history(&self.database, &found.said, found.lacks(ALL)));
+                    let error = Self::no_history(&self.database, &found.said, found.lacks(ALL));
+                    refusal = Some(match found.remedy {
+                        Some(remedy) => error.hint(remedy),
+                        None => error,
+                    });
                     self.database.roll_back(session)?;
                 }
                 _ => return Err(failure),
@@ -136,7 +143,7 @@ impl<D: Database> SqlLocks<D> {
     /// avoids, is passed on.
     pub(super) fn lasting(&self, failure: D::Failure) -> Result<BackendError, D::Failure> {
         match self.database.explain(&failure) {
-            Explained { fault, error, .. } if error.class == ErrorClass::Permanent && fault != Fault::ReadOnly => {
+            Explained { fault, error, .. } if error.class == ErrorClass::Permanent && fault != Fault::Unfit => {
                 Ok(error)
             }
             _ => Err(failure),
@@ -162,7 +169,7 @@ impl<D: Database> SqlLocks<D> {
             Err(failure) => failure,
         };
         let found = database.explain(&failure);
-        if found.fault == Fault::ReadOnly {
+        if found.fault == Fault::Unfit {
             return Err(failure);
         }
         if found.error.class != ErrorClass::Permanent {

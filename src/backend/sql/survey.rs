@@ -35,8 +35,8 @@ pub(in crate::backend) struct About {
     pub(in crate::backend) user: String,
     pub(in crate::backend) database: String,
     pub(in crate::backend) version: Finding,
-    /// Set if the server is read-only; another server of the URL may be writable.
-    pub(in crate::backend) read_only: bool,
+    /// Why the server grants no locks, such as `is read-only`, if another server of the URL may.
+    pub(in crate::backend) unfit: Option<&'static str>,
     pub(in crate::backend) writing: Finding,
     pub(in crate::backend) more: Vec<Finding>,
 }
@@ -54,7 +54,7 @@ impl<S: Server> Diagnose for S {
     }
 }
 
-/// Reports on the first writable server, or on the last one. The error means that the server no longer answers.
+/// Reports on the first server that grants locks, or on the last one. The error means that the server no longer answers.
 fn survey<S: Server>(server: &mut S, kept: &mut Option<S::Session>, tell: Tell<'_>) -> Result<Reached, BackendError> {
     let distance = server.look(tell);
     if distance == Distance::Unreached {
@@ -71,8 +71,8 @@ fn survey<S: Server>(server: &mut S, kept: &mut Option<S::Session>, tell: Tell<'
     for left in (0..server.servers()).rev() {
         let Some(mut session) = opened.take() else { break };
         let about = server.about(&mut session, distance).map_err(|failure| server.explain(&failure).error)?;
-        if about.read_only && left > 0 {
-            let seen = format!("{} is read-only, and is skipped", server.hosts().first());
+        if let (Some(unfit), 1..) = (about.unfit, left) {
+            let seen = format!("{} {unfit}, and is skipped", server.hosts().first());
             tell(Finding::good("writable", seen));
             server.close(session);
             server.pass_over();

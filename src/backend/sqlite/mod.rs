@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, TABLES, Table, Take};
+use super::sql::{Database, Explained, Fault, History, Making, SqlLocks, TABLES, Table, Take, value_missing};
 use super::url::percent_decode;
 use super::{Access, Acquired, BackendError, Forgotten, Kept, Opened, Pace, Reply, Url};
 use crate::lock::{Change, Claim, Closing, Removal, Wanted};
@@ -224,6 +224,10 @@ impl Database for Sqlite {
             _ => Fault::Other,
         };
         let error = match failure {
+            Failure::Lock(error) if is_without_value(error) => {
+                let text = error.to_string();
+                value_missing(&self.table, text.rsplit('.').next().unwrap_or_default())
+            }
             Failure::Lock(error) if is_of_schema(error) => {
                 BackendError::permanent(format!("the table {} is not a table of locks: {error}", self.table))
                     .hint("it needs the columns name, the primary key, lock_until, locked_at and locked_by")
@@ -232,7 +236,7 @@ impl Database for Sqlite {
             Failure::Ours(error) => error.clone(),
         };
         let said = failure.error().map_or_else(|| error.message.clone(), ToString::to_string);
-        Explained { fault, error, said, is_denied: false }
+        Explained { fault, error, said, is_denied: false, remedy: None }
     }
 
     fn acquire(
@@ -335,6 +339,11 @@ fn is_of_schema(error: &rusqlite::Error) -> bool {
     let is_vague = error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_ERROR);
     (is_vague || matches!(error, rusqlite::Error::SqlInputError { .. }))
         && !error.to_string().contains("duplicate column name")
+}
+
+/// Returns whether a column needs a value, which the text then ends with.
+fn is_without_value(error: &rusqlite::Error) -> bool {
+    error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_NOTNULL)
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

@@ -436,3 +436,35 @@ fn a_history_with_another_key_works() {
         }
     }
 }
+
+#[test]
+fn a_column_of_others_that_needs_a_value_is_named() {
+    let place = Place::new();
+    place.open().make().unwrap();
+    place.sql(
+        "drop table shedlock; create table shedlock (name text primary key, lock_until text not null, \
+         locked_at text not null, locked_by text not null, extra text not null)",
+    );
+    let error = place.open().acquire(&claim("job", 1)).unwrap_err();
+    complains(&error, "the column extra of shedlock requires a value, but shedlock writes none", "give it a default");
+}
+
+#[test]
+fn tokens_grow_although_an_older_file_was_restored() {
+    let place = Place::new();
+    let token = |backend: &mut dyn Admin, number: u64| {
+        let claim = claim("job", number);
+        let Acquired::Granted(grant) = backend.acquire(&claim).unwrap().answer else { panic!("held") };
+        let closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
+        backend.release(&claim, Duration::ZERO, closing).unwrap();
+        grant.token.unwrap()
+    };
+    let first = token(&mut *place.open(), 1);
+    // What an older file lacks.
+    place.sql("delete from shedlock_history");
+    let second = token(&mut *place.open(), 2);
+    assert!(second > first);
+    // Ids that are ahead of the clock, as COPY of another file may bring.
+    place.sql("update shedlock_history set id = id + 86400000");
+    assert!(token(&mut *place.open(), 3) > second + 86_400_000);
+}
