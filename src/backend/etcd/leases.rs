@@ -20,6 +20,15 @@ pub(super) struct Granted {
     pub(super) id: i64,
     /// The earliest time at which it can end, by this host's clock: its time begins after the request was sent.
     end: Moment,
+    /// The latest time at which it ends if nobody renews it: its time began before the answer came.
+    latest: Moment,
+}
+
+impl Granted {
+    /// Returns a time from now on that is not over before this lease, and is at least the wanted one.
+    fn outlasted_by(&self, wanted: Duration, now: Moment) -> Duration {
+        wanted.max(self.latest.since(now))
+    }
 }
 
 /// A new lease.
@@ -44,12 +53,19 @@ impl Etcd {
 
     fn note_lease(&mut self, id: i64, sent: Moment, lasting: Duration) {
         self.granted.retain(|lease| lease.id != id && lease.end > sent);
-        self.granted.push(Granted { id, end: sent + lasting });
+        self.granted.push(Granted { id, end: sent + lasting, latest: Moment::now() + lasting });
     }
 
     /// Returns the earliest end of a lease of this process; `None` if it was granted to another.
     pub(super) fn end_of(&self, lease: i64) -> Option<Moment> {
         self.granted.iter().find(|granted| granted.id == lease).map(|granted| granted.end)
+    }
+
+    /// Returns the time for which to grant a lock another lease, so that it does not end before the present one. The answer to
+    /// the present one may have been late, and at-least longer than what is asked for now.
+    pub(super) fn outlasting(&self, lease: i64, wanted: Duration) -> Duration {
+        let present = self.granted.iter().find(|granted| granted.id == lease);
+        present.map_or(wanted, |present| present.outlasted_by(wanted, Moment::now()))
     }
 
     /// Returns whether a lock that was just read lasts until this time already.
@@ -86,5 +102,20 @@ impl Etcd {
                 .map_or(Duration::ZERO, |lease| lease.granted.saturating_sub(lease.left + CUT)),
         };
         Ok(hold.saturating_sub(age))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer came two seconds late, to a taking with an at-least of twelve and a lease of six.
+    #[test]
+    fn a_lease_that_follows_another_does_not_end_before_it() {
+        let at = |seconds| Moment::at(Duration::from_secs(seconds));
+        let first = Granted { id: 1, end: at(112), latest: at(114) };
+        let lease = Duration::from_secs(6);
+        assert_eq!(first.outlasted_by(lease, at(107)), Duration::from_secs(7));
+        assert_eq!(first.outlasted_by(lease, at(110)), lease);
     }
 }

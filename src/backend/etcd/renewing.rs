@@ -28,7 +28,7 @@ impl Etcd {
                 self.known = Some((name.to_owned(), look));
                 return Ok(Kept::Kept);
             }
-            let lease = match self.grant(claim.lease) {
+            let lease = match self.grant(self.outlasting(lock.lease, claim.lease)) {
                 Err(error) if errors::is_of_space(&error) => {
                     // The lock must still be ours; what is known of it is not enough.
                     if is_known {
