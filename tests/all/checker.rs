@@ -238,9 +238,9 @@ fn a_lock_that_nobody_takes_for_long_is_stuck_unless_that_is_explained() {
         let lines: Vec<&str> = run.iter().chain(more).copied().collect();
         proved(over, &lines).violations.iter().any(|violation| violation.starts_with("stuck"))
     };
-    assert!(!stuck(7_000, &[]));
-    assert!(stuck(8_000, &[]));
-    assert!(!stuck(8_000, &["FAULT 3000 0 - kill-server", "HEAL 7000 0 - kill-server"]));
+    assert!(!stuck(10_000, &[]));
+    assert!(stuck(11_000, &[]));
+    assert!(!stuck(11_000, &["FAULT 3000 0 - kill-server", "HEAL 7000 0 - kill-server"]));
     // A run that was killed while it asked may have taken the lock.
     let killed = [
         "FIRE 2000 20 b h2 0,5000,0,200,false,child",
@@ -248,6 +248,6 @@ fn a_lock_that_nobody_takes_for_long_is_stuck_unless_that_is_explained() {
         "HEAL 2100 20 b kill-wrapper",
         "EXIT 2110 20 b signal:9",
     ];
-    assert!(!stuck(12_000, &killed));
-    assert!(stuck(14_000, &killed));
+    assert!(!stuck(15_000, &killed));
+    assert!(stuck(17_000, &killed));
 }

@@ -65,9 +65,9 @@
 //!
 //! | rule | here | in the program |
 //! | --- | --- | --- |
-//! | In etcd the store's lease alone makes a lock end: it counts, is one for all members, and may begin anew with another leader. No time that a member shows decides anything | [`clocks::leased`] | `src/backend/etcd/` |
-//! | A renewal there is left out only by what this process was granted when, on its own boot clock, and never shortens that | [`clocks::rules::Renewal`] | `src/backend/etcd/` |
-//! | A hold there is carried by a lease over what is left of it, counted from the answer to the taking | [`clocks::rules::Hold`] | `src/backend/etcd/` |
+//! | In etcd the store's lease alone makes a lock end: it counts, is one for all members, and may begin anew with another leader. No time that a member shows decides anything | [`clocks::leased`] | `src/backend/etcd/look.rs` |
+//! | A renewal there is left out only by what this process was granted when, on its own boot clock, and never shortens that | [`clocks::rules::Renewal`] | `src/backend/etcd/renewing.rs`, `src/backend/etcd/leases.rs` |
+//! | A hold there is carried by a lease over what is left of it, counted from the answer to the taking | [`clocks::rules::Hold`] | `src/backend/etcd/releasing.rs` |
 //! | Elsewhere a lock ends by the clock of the server that is asked. A release keeps it for the hold after the present at most | [`clocks::dated`] | the statements of SQL, `src/backend/redis/release.lua`, `src/backend/cas/record.rs` |
 //! | A kept lock whose taking, or whose end, lies further ahead than it can is free; a held one is moved to the present by the next taking that meets it | [`clocks::rules::Future`] | the same |
 //!
