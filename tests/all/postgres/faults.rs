@@ -308,8 +308,23 @@ fn a_wait_for_a_standby_that_somebody_cancels_or_ends_starts_no_job() {
         server.psql("select pg_reload_conf()");
     };
     let waiting = "pid from pg_stat_activity where wait_event = 'SyncRep' and application_name = 'shedlock'";
-    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+    // A setting that was read again counts only when the checkpointer has seen it too.
+    let nobody_confirms = || {
         names("set synchronous_standby_names = 'nobody'");
+        wait_until("the server to wait for its standby", || {
+            std::thread::scope(|scope| {
+                let write = scope.spawn(|| server.psql("select pg_logical_emit_message(true, 'probe', '')"));
+                let ended = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+                wait_until("a write to wait or to end", || {
+                    let waits = server.psql(ended).contains('t');
+                    (waits || write.is_finished()).then_some(waits)
+                })
+                .then_some(())
+            })
+        });
+    };
+    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+        nobody_confirms();
         let mut run = Started::new(
             &site.place,
             end,
@@ -326,8 +341,8 @@ fn a_wait_for_a_standby_that_somebody_cancels_or_ends_starts_no_job() {
         assert!(site.is_free("job"), "{end}");
     }
     // As is a renewal: the job is stopped before its lease ends.
-    let job = site.job("job", ["--lease", "2s"]);
-    names("set synchronous_standby_names = 'nobody'");
+    let job = site.job("job", ["--lease", "4s"]);
+    nobody_confirms();
     let mut started = job.started;
     wait_until("the end of the leased run", || {
         server.psql(&format!("select pg_cancel_backend(pid) from (select {waiting}) as waiting"));
