@@ -1,7 +1,9 @@
 //! Judges the columns of a table of locks, no matter what created it. Takes values and returns findings, without
 //! queries.
 
-use crate::backend::{BackendError, Finding};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::backend::BackendError;
+use crate::backend::Finding;
 
 /// Width of the columns in the layout of the Java library ShedLock.
 const NAME: u32 = 64;
@@ -113,6 +115,7 @@ impl Columns<'_> {
 }
 
 /// Explains that the server wants a value for a column that is none of shedlock's.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(in crate::backend) fn value_missing(table: &str, column: &str) -> BackendError {
     BackendError::permanent(format!("the column {column} of {table} requires a value, but shedlock writes none"))
         .hint(format!("give it a default, or name another table with ?table=, if {table} is not a table of locks"))

@@ -18,9 +18,9 @@ use super::{Acquired, Admin, Backend, BackendError, Credentials, Forgotten, Kept
 use crate::lock::{Change, Claim, Closing, Locks, Purpose, Removal, RunList, Runs, Wanted};
 use crate::system::Timestamp;
 pub(super) use check::{Diagnose, Facts};
+pub(super) use columns::Dialect;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(super) use columns::Column;
-pub(super) use columns::{Dialect, value_missing};
+pub(super) use columns::{Column, value_missing};
 pub(super) use database::{Database, Explained, Fault, History, Making, TABLES, Table, Take};
 #[cfg(feature = "postgres")]
 pub(super) use rows::micros;
