@@ -233,6 +233,9 @@ const CASES: &[Case] = &[
         [shorter(Run, TERM, LITTLE), shorter(Run, TERM, LITTLE), EXTENDED]),
     met(&[Take, Ahead(LITTLE), Renew, Back(LITTLE)], Told::Kept,
         [Met::Held(Run, RENEWAL, minutes(19)), RENEWED, RENEWED]),
+    // Two servers that stand for one, and whose clocks differ: what the one that is behind is asked shortens nothing.
+    all(&[Take, Back(LITTLE), Meet, Ahead(LITTLE)], Told::Refused, RUNNING),
+    met(&[Take, Back(LITTLE), Meet], Told::Refused, [Met::Held(Run, LEASE, minutes(14)), RUNNING, RUNNING]),
     // Whatever asks whether a lock is held.
     met(&[Take, Release(HOLD), Back(HOUR), Release(HOLD)], Told::Kept, [Free, Free, KEPT]),
     Case { steps: &[Take, Release(HOLD), Back(YEAR), Unlock],

@@ -23,6 +23,8 @@ use place::Place;
 const MANIFEST: &str = include_str!("../../../packaging/kubernetes/rbac.yaml");
 /// Leases in one answer to a list.
 const PAGE: u32 = 500;
+/// Bytes of a token by which it is recognised; the answer that has it may be cut.
+const TOKEN: usize = 8;
 
 /// The Leases of a namespace.
 pub(super) struct Kubernetes {
@@ -124,8 +126,22 @@ impl Client {
     fn send(&mut self, method: Verb, path: &str, body: Option<&Value>) -> Result<Answer, BackendError> {
         let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
-        self.http.request(&Request { method, path, headers: &headers, body })
+        let answer = self.http.request(&Request { method, path, headers: &headers, body })?;
+        Ok(if answer.status < 300 { answer } else { without_token(answer, self.token.as_deref()) })
     }
+}
+
+/// Ends the words of an error at the token, which a proxy may repeat.
+fn without_token(mut answer: Answer, token: Option<&str>) -> Answer {
+    let Some(token) = token.and_then(|token| token.get(..TOKEN)) else { return answer };
+    let cut = |text: &mut Value| {
+        if let Some((before, _)) = text.as_str().and_then(|text| text.split_once(token)) {
+            *text = json!(format!("{before}..."));
+        }
+    };
+    cut(&mut answer.body);
+    answer.body.get_mut("message").into_iter().for_each(cut);
+    answer
 }
 
 /// Returns the server's clock, which every answer has.
@@ -252,6 +268,18 @@ mod tests {
             owner: "web1:1:00000000000000ff".to_owned(),
             until: Some(Timestamp(9_999_999_999_000)),
             ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_token_that_a_proxy_repeats_is_not_shown() {
+        let token = "eyJhbGciOiJSUzI1NiJ9.secret";
+        for body in [json!(format!("sent: Bearer {token}")), json!({"message": format!("sent: Bearer {token}")})] {
+            for status in [401, 403, 502] {
+                let answer = Answer { status, date: None, retry_after: None, body: body.clone() };
+                let error = told(&without_token(answer, Some(token)), "Lease", Effect::Reads).unwrap_err();
+                assert!(error.message.contains("sent: Bearer ...") && !error.message.contains("eyJ"), "{error:?}");
+            }
         }
     }
 

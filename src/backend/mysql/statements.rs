@@ -31,6 +31,11 @@ const ONLY_WHOLE: &str = ", sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
 /// Condition that the server's clock was ahead when the lock was taken: [`ahead_of`](super::super::ahead_of). An application of
 /// the Java library may write the times of a zone that is up to 14 hours ahead, and would find a lock free that is moved.
 const AHEAD: &str = "locked_at > {now} + INTERVAL IF(locked_by LIKE '%:%:%', 60, 50400) SECOND";
+/// Condition that the times of a held lock are by a clock that was ahead, and count no more: it was ahead by more than the time
+/// that the lock was taken for. The nodes of a cluster each have a clock, and those that differ by less would otherwise shorten
+/// the locks of each other.
+const WRONG: &str =
+    "({ahead} AND TIMESTAMPDIFF(MICROSECOND, {now}, locked_at) > TIMESTAMPDIFF(MICROSECOND, locked_at, lock_until))";
 /// Condition that the lock is held. If the clock was ahead when it was taken, it is held only while its job runs: what was
 /// to be kept after that is in a time that never came.
 const HELD: &str = "(lock_until > {now} AND ({ahead} AND locked_by LIKE '%:ended') IS NOT TRUE)";
@@ -51,10 +56,10 @@ const ACQUIRE: &str = "INSERT INTO {table} (name, lock_until, locked_at, locked_
     locked_by = IF(locked_by = {owner} OR NOT {held}, VALUES(locked_by), locked_by), \
     lock_until = CASE WHEN locked_by = {owner} OR NOT {held} \
                       THEN IF({ahead}, VALUES(lock_until), GREATEST(lock_until, VALUES(lock_until))) \
-                      WHEN {ahead} AND lock_until > locked_at \
+                      WHEN {wrong} AND lock_until > locked_at \
                       THEN lock_until - INTERVAL TIMESTAMPDIFF(MICROSECOND, {now}, locked_at) MICROSECOND \
                       ELSE lock_until END, \
-    locked_at = IF(locked_by = {owner} OR lock_until <= {now} OR {ahead}, VALUES(locked_at), locked_at)";
+    locked_at = IF(locked_by = {owner} OR lock_until <= {now} OR {wrong}, VALUES(locked_at), locked_at)";
 
 /// Writes the record of a taking, and deletes that of the same owner's earlier taking, whose answer was lost. If the
 /// lock is another owner's, the first statement finds no row to search from, and the others do nothing; no id is
@@ -75,8 +80,8 @@ const RECORD: &str = "SELECT MAX(id), MAX(ended_at IS NOT NULL) INTO @shedlock, 
 
 /// Extends the lock. Never shortens it, unless its end is by a clock that was ahead. `locked_at` is assigned to itself to
 /// keep its value: the server may set a column that is not assigned to the current time with every change.
-const RENEW: &str = "UPDATE {table} SET lock_until = IF({ahead}, {end}, GREATEST(lock_until, {end})), \
-    locked_at = {beginning} \
+const RENEW: &str = "UPDATE {table} SET lock_until = IF({wrong}, {end}, GREATEST(lock_until, {end})), \
+    locked_at = IF({wrong}, {now}, locked_at) \
     WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}";
 
 /// Releases the lock, which stays held no longer than hold from now on, since the server's clock may have been set back
@@ -384,7 +389,8 @@ impl Tables {
 
     fn fill(&self, text: &str) -> String {
         let [table, history] = &self.names;
-        let text = text.replace("{held}", HELD).replace("{beginning}", BEGINNING).replace("{ahead}", AHEAD);
+        let text = text.replace("{held}", HELD).replace("{beginning}", BEGINNING).replace("{wrong}", WRONG);
+        let text = text.replace("{ahead}", AHEAD);
         text.replace("{run}", RUN).replace("{table}", table).replace("{history}", history)
     }
 }

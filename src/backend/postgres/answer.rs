@@ -8,7 +8,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::super::sql::micros;
 use crate::backend::{Acquired, FOR_EVER, ahead_of};
-use crate::lock::{Grant, LockState};
+use crate::lock::{Grant, LockState, Owner};
 use crate::system::Timestamp;
 
 /// Hundredth of a second, in microseconds. A column without milliseconds stores only multiples of it.
@@ -47,10 +47,11 @@ pub(super) fn read(row: &Row) -> Result<(Acquired, End), tokio_postgres::Error> 
     Ok((Acquired::Held(record), end))
 }
 
-/// Returns whether the answer to [`ACQUIRE`] is a lock that was taken while the server's clock was ahead.
+/// Returns whether the answer to [`ACQUIRE`] is a lock that was taken while the server's clock was ahead, and is to be moved.
 pub(super) fn is_ahead(row: &Row) -> Result<bool, tokio_postgres::Error> {
-    let (since, now): (f64, f64) = (row.try_get(2)?, row.try_get(4)?);
-    Ok(since > now + ahead_of(row.try_get(1)?).as_secs_f64())
+    let (since, until, now): (f64, f64, f64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(4)?);
+    let (owner, ahead): (&str, f64) = (row.try_get(1)?, since - now);
+    Ok(ahead > ahead_of(owner).as_secs_f64() && (ahead > until - since || owner.ends_with(Owner::ENDED)))
 }
 
 /// Converts a time of the server; `None` for `infinity`.

@@ -28,6 +28,12 @@ const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CUR
 /// Condition that the server's clock was ahead when the lock was taken: [`CLOCK_WAS_AHEAD`](super::super::CLOCK_WAS_AHEAD).
 const AHEAD: &str = "date_part('epoch', lock.locked_at) > date_part('epoch', CURRENT_TIMESTAMP + '60 s'::interval)";
 
+/// Condition that the times of a held lock are by a clock that was ahead, and count no more: it was ahead by more than the time
+/// that the lock was taken for. Servers that stand for one, and whose clocks differ by less, would otherwise shorten the locks
+/// of each other.
+const WRONG: &str = "({ahead} AND date_part('epoch', lock.locked_at) - date_part('epoch', CURRENT_TIMESTAMP) > \
+    date_part('epoch', lock.lock_until) - date_part('epoch', lock.locked_at))";
+
 /// Condition that the lock was to be kept after its job, by a clock that was ahead: it is free, although its end is to come.
 const STRAY: &str = "({ahead} AND lock.locked_by::text LIKE '%:ended') IS TRUE";
 
@@ -95,7 +101,7 @@ pub(super) const MOVE: Statement = Statement {
                          WHEN date_part('epoch', lock.lock_until) > date_part('epoch', lock.locked_at) \
                          THEN lock.lock_until::timestamptz - (lock.locked_at::timestamptz - CURRENT_TIMESTAMP) \
                          ELSE lock.lock_until END \
-        FROM zone WHERE name::text = $1 AND {spelt} AND {held} AND date_part('epoch', lock.locked_at) > \
+        FROM zone WHERE name::text = $1 AND {spelt} AND {held} AND ({wrong} OR {stray}) AND date_part('epoch', lock.locked_at) > \
             date_part('epoch', CURRENT_TIMESTAMP + CASE WHEN lock.locked_by::text LIKE '%:%:%' THEN '60 s'::interval \
                                                    ELSE '14 h'::interval END)",
     history: None,
@@ -106,8 +112,9 @@ pub(super) const MOVE: Statement = Statement {
 pub(super) const RENEW: Statement = Statement {
     lock: "WITH {utc}, \
         renewed AS (UPDATE {table} AS lock \
-                    SET lock_until = CASE WHEN {ahead} THEN CURRENT_TIMESTAMP + $3 \
-                                     ELSE greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) END, locked_at = {since} \
+                    SET lock_until = CASE WHEN {wrong} THEN CURRENT_TIMESTAMP + $3 \
+                                     ELSE greatest(lock.lock_until, CURRENT_TIMESTAMP + $3) END, \
+                        locked_at = CASE WHEN {wrong} THEN CURRENT_TIMESTAMP ELSE lock.locked_at END \
                     FROM zone WHERE name::text = $1 AND locked_by::text = $2 AND {held} \
                     RETURNING true, date_part('epoch', lock.lock_until) AS ends, date_part('epoch', CURRENT_TIMESTAMP) AS now) \
         SELECT * FROM renewed UNION ALL SELECT false, NULL, NULL FROM zone, {table} AS lock \
@@ -456,7 +463,8 @@ impl Tables {
         };
         let filled = statement.replace("{newest}", NEWEST).replace("{utc}", UTC).replace("{held}", HELD);
         let filled = filled.replace("{spelt}", SPELT);
-        let filled = filled.replace("{stray}", STRAY).replace("{since}", SINCE).replace("{ahead}", AHEAD);
+        let filled = filled.replace("{stray}", STRAY).replace("{wrong}", WRONG).replace("{since}", SINCE);
+        let filled = filled.replace("{ahead}", AHEAD);
         let filled =
             filled.replace("{run}", RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
         filled.replace("{table}", &self.locks).replace("{history}", &self.history)

@@ -6,7 +6,7 @@ if value and owner ~= ARGV[1] and not is_over then
   local left = redis.call('PTTL', KEYS[1])
   -- It begins anew, and ends when the time that it was taken for has passed once more. An end before its beginning has
   -- been set since.
-  if is_ahead and left > ahead then
+  if is_wrong(left) and left > ahead then
     left = left - ahead
     value = 'ADDED:' .. iso(now) .. '@' .. owner
     -- A server without memory refuses a script's first write if that one may need memory, but no later write.

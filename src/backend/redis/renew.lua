@@ -2,11 +2,12 @@
 if owner ~= ARGV[1] then
   return 0
 end
-if is_ahead then
+local left = redis.call('PTTL', KEYS[1])
+if is_wrong(left) then
   -- Its end is by a clock that was ahead, and does not count.
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   redis.call('SET', KEYS[1], 'ADDED:' .. iso(now) .. '@' .. owner, 'PX', ARGV[2])
 else
-  redis.call('PEXPIRE', KEYS[1], whole(math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))))
+  redis.call('PEXPIRE', KEYS[1], whole(math.max(left, tonumber(ARGV[2]))))
 end
 return 1
