@@ -21,7 +21,7 @@ use servers::stores::{Run, Store, Stored};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Time after which a wait has failed; nothing takes so long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 const SUCCESS: Closing = Closing::Ended { verdict: RunOutcome::Success, exit_code: Some(0) };
 /// Milliseconds by which a backend may round times.
 const ROUNDING: i64 = 1;

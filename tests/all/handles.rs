@@ -186,7 +186,7 @@ fn a_lock_that_is_another_s_by_now_is_left_alone<S: Store>(site: &Site<S>) {
 }
 
 fn a_lock_whose_time_is_up_is_not_ours<S: Store>(site: &Site<S>) {
-    let acquired = finish(&mut site.shedlock(&["acquire", "--name", "job", "--at-most", "1s"]));
+    let acquired = finish(&mut site.shedlock(&["acquire", "--name", "job", "--at-most", "4s"]));
     let handle = acquired.stdout.trim();
     wait_until("the end of the lock", || (!site.is_held("job")).then_some(()));
     let told = site.tell(&["verify", handle]);

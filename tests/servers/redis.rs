@@ -65,7 +65,7 @@ const KEEPER: [&str; 5] = ["--user", "keeper", "--pass", "keeper", "--no-auth-wa
 const MASTER: &str = "main";
 
 /// How long a cluster or a sentinel may take to know its members.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Redis {
     /// A server of a test's own. Arguments are such as `--appendonly`, `yes`.

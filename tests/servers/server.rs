@@ -15,7 +15,7 @@ use super::directory::Directory;
 use super::program;
 
 /// How long a server may take to start or to stop. Nothing takes so long unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What every server says if somebody else has its port.
 const IN_USE: &str = "ddress already in use";

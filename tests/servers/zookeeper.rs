@@ -41,7 +41,7 @@ const ALWAYS: &str = "tickTime=200\nadmin.enableServer=false\n4lw.commands.white
                       preAllocSize=1024\nforceSync=no\nclientPortAddress=127.0.0.1\n";
 
 /// How long an ensemble may take to choose a leader.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The helper of the tests, which speaks to a server by the Python library Kazoo. A client of the server's own, zkCli.sh,
 /// starts a JVM for each request, which takes a second.

@@ -26,7 +26,7 @@ const SCRIPT: &str = r"
     sub beat {
         note('BEAT');
         select(undef, undef, undef, 0.02);
-        return -e $log && ++$beats < 3000;
+        return -e $log && ++$beats < 15000;
     }
     if ($mode ne 'plain') {
         $SIG{$_} = sub { note('TERM') } for qw(TERM INT HUP);

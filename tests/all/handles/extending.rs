@@ -37,13 +37,13 @@ fn lives_on<S: Store>(site: &Site<S>, name: &str, options: &[&str]) {
 
 fn an_extended_job_lives_on_under_its_lock_with_a_lease_and_without<S: Store>(site: &Site<S>) {
     std::thread::scope(|scope| {
-        scope.spawn(|| lives_on(site, "leased", &["--lease", "1s"]));
+        scope.spawn(|| lives_on(site, "leased", &["--lease", "2s"]));
         lives_on(site, "plain", &[]);
     });
 }
 
 fn an_extension_from_outside_counts_too<S: Store>(site: &Site<S>) {
-    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "3s"]);
+    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "6s"]);
     let holder = Holder::start(&site.place, &mut run, "true");
     let stored = site.stored("job");
     site.tell(&["extend", "1m", &format!("job@{}", stored.owner)]).is_silent_with(0);
@@ -68,7 +68,7 @@ fn a_job_that_was_not_extended_is_stopped_in_time<S: Store>(site: &Site<S>) {
 }
 
 fn a_job_whose_lock_was_taken_away_is_stopped_before_its_time<S: Store>(site: &Site<S>) {
-    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "3s"]);
+    let mut run = site.shedlock(&["run", "--name", "job", "--at-most", "6s"]);
     let holder = Holder::start(&site.place, &mut run, "true");
     site.store.steal("job", "java");
     holder.finish().complains(123, "the lock was lost, so the job is stopped");

@@ -65,7 +65,7 @@ fn what_others_plant_in_the_search_path_is_never_called() {
             let called = database.psql("select is_called from public.called");
             assert_eq!(called, "f", "{kind}: called in {words:?}: {finished:?}");
         };
-        let job = site.job("job", ["--lease", "1s", "--at-least", "1s"]);
+        let job = site.job("job", ["--lease", "3s", "--at-least", "1s"]);
         let until = || database.psql("select lock_until::text from shedlock where name::text = 'job'::text");
         let was = until();
         wait_until("a renewal", || (until() != was).then_some(()));

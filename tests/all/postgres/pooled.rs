@@ -45,7 +45,7 @@ fn what_another_client_left_in_the_session_makes_no_second_job() {
     Site::new(database.url()).works();
     let (_pooler, site, neighbour) = pooled(&database);
     let direct = Site::new(database.url());
-    let job = site.job("job", ["--lease", "1s"]);
+    let job = site.job("job", ["--lease", "3s"]);
     for [what, sql] in REMAINS {
         neighbour.says(sql);
         assert!(!site.is_free("job"), "two jobs with {what}");
@@ -132,7 +132,7 @@ fn a_table_is_not_made_beside_one_of_its_name() {
 fn a_renewal_or_a_release_makes_no_table() {
     let database = servers::postgres().database();
     let site = Site::new(database.url());
-    let job = site.job("job", ["--lease", "1s"]);
+    let job = site.job("job", ["--lease", "3s"]);
     database.psql("alter table shedlock rename to moved");
     let finished = job.started.finish();
     assert_eq!(finished.code(), Some(123), "{finished:?}");

@@ -221,7 +221,7 @@ fn a_lock_that_was_never_taken_is_free_and_unknown<S: Store>(site: &Site<S>) {
 
 fn a_run_that_never_came_back_is_told_from_one_that_runs<S: Store>(site: &Site<S>) {
     let limited =
-        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
+        site.shedlock(&["run", "--name", "job", "--at-most", "4s", "sh", "-c", "echo > began; exec sleep 100"]);
     assert_eq!(site.ran("job", &["sh", "-c", "exit 5"]).code(), Some(5));
     let run = detached(&site.place, "run", &limited);
     site.place.wait_for_lines("began", 1);
@@ -304,7 +304,7 @@ fn the_history_begins_where_it_is_told_to<S: Store>(site: &Site<S>) {
 
 fn a_run_that_never_came_back_is_not_for_ever_one_of_today<S: Store>(site: &Site<S>) {
     let limited =
-        site.shedlock(&["run", "--name", "job", "--at-most", "1s", "sh", "-c", "echo > began; exec sleep 100"]);
+        site.shedlock(&["run", "--name", "job", "--at-most", "4s", "sh", "-c", "echo > began; exec sleep 100"]);
     let run = detached(&site.place, "run", &limited);
     site.place.wait_for_lines("began", 1);
     kill(run.pid(), "KILL");

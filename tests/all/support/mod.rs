@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a sign may take before the test gives up. Nothing waits so long unless something is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A directory of a test's own, with a database in it that nothing else uses.
 pub(crate) struct Place {
