@@ -103,7 +103,8 @@ fn a_lock_that_was_taken_in_the_future_is_remarked_upon() {
     edit(&place, "UPDATE shedlock SET locked_at = '2998-01-01T00:00:00.000Z', lock_until = '2998-01-01T01:00:00.000Z'");
     let status = finish(&mut place.shedlock(["status"]));
     assert!(status.stderr.starts_with("shedlock: the lock `job` was taken "), "{status:?}");
-    assert!(status.stderr.contains(" after now, by the backend's clock: "), "{status:?}");
+    assert!(status.stderr.contains(" after now, by the backend's clock: that clock was ahead "), "{status:?}");
+    assert!(status.stderr.contains("\nhint: A CLOCK THAT WAS AHEAD in shedlock-backends(7) "), "{status:?}");
     holder.end();
 }
 
