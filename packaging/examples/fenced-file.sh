@@ -1,7 +1,9 @@
 #!/bin/sh
 # Replaces FILE with its standard input, unless a run with a newer token has already done so. It runs on the host that has
-# the file, so that it is not paused together with the job. The text is complete before it is sent:
-#   make-report >report.new && ssh files.example fenced-file.sh /srv/report.txt "$SHEDLOCK_LOCK_TOKEN" <report.new
+# the file, so that it is not paused together with the job. The text is complete before it is sent, and its size in bytes
+# tells whether all of it has come: the job may be killed while it sends.
+#   make-report >report.new &&
+#       ssh files.example fenced-file.sh /srv/report.txt "$SHEDLOCK_LOCK_TOKEN" "$(wc -c <report.new)" <report.new
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -26,11 +28,16 @@ reaches() {
 
 file=$1
 token=$(number "${2:?there is no token: shedlock-fencing(7) says why}" "the token")
+size=${3:?the size of the text is missing}
 new=$file.new.$$
 trap 'rm -f "$new"' EXIT
 
 # Reads all of the text first, since it may take long to arrive; nothing waits under the lock.
 cat >"$new"
+if ! [ "$(wc -c <"$new")" -eq "$size" ]; then
+    echo "$file: not all of the text has come, nothing is written" >&2
+    exit 1
+fi
 exec 9>>"$file.lock"
 flock 9
 newest=0

@@ -85,7 +85,8 @@ fn clock_was_ahead(locks: &Locks) -> Option<Finding> {
     Some(Finding::bad(
         "clock",
         format!("the clock was ahead when `{}` was taken, {} after now{more}", shown(&first.name), brief(ahead)),
-        "let every server of the backend get its time from NTP before it starts; if a lock's holder is dead, `shedlock unlock NAME` frees it at once",
+        "let every server of the backend get its time from NTP before it starts; the next run of a lock corrects it, \
+         `shedlock forget` removes one that is not used any more, and `shedlock unlock` frees one whose holder is dead",
     ))
 }
 
@@ -316,6 +317,12 @@ mod tests {
         assert_eq!(told(&[soon.clone(), java.clone(), taken("c", "", 7200)]), None);
         let finding = told(&[soon, java, taken("report", &format!("{owner}:ended"), 7200)]).unwrap();
         assert_eq!(finding.grade, Grade::Bad);
+        // `unlock` refuses what is free, and so may be the lock that is named.
+        assert!(
+            ["next run", "shedlock forget", "shedlock unlock"]
+                .iter()
+                .all(|way| finding.advice.as_ref().is_some_and(|advice| advice.contains(way)))
+        );
         assert_eq!(finding.seen, "the clock was ahead when `report` was taken, 2h after now");
         let finding = told(&[taken("a", owner, 61), taken("b", owner, 61)]).unwrap();
         assert!(finding.seen.ends_with("; and of 1 more"), "{}", finding.seen);

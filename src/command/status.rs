@@ -15,8 +15,7 @@ use crate::config::Mistake;
 use crate::exit::{self, Exit};
 use crate::lock::{Locks, RunList, Runs, Wanted};
 use crate::report::{
-    Exposed, Past, SKEW_HINT, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past,
-    standings,
+    Exposed, Past, Screen, Standing, Zone, exposition, last_success, locks_json, locks_table, past, standings,
 };
 use crate::system::Timestamp;
 use crate::text::shown;
@@ -177,8 +176,8 @@ fn warn(view: &View, answer: &Answer, standings: &[Standing<'_>], operator: &mut
     if standings.is_empty() && !view.json {
         remark(&format!("there is no lock yet in {}", operator.address()), None);
     }
-    for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew()?))) {
-        remark(&format!("the lock `{}` {skew}", shown(name)), Some(SKEW_HINT));
+    for (name, (skew, hint)) in standings.iter().filter_map(|one| Some((one.name, one.skew()?))) {
+        remark(&format!("the lock `{}` {skew}", shown(name)), Some(hint));
     }
     for (name, skew) in standings.iter().filter_map(|one| Some((one.name, one.skew_of_last_run(answer.locks.now)?))) {
         remark(&format!("the last run of the lock `{}` {skew}", shown(name)), None);

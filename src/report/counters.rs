@@ -81,10 +81,13 @@ impl Counters {
     }
 
     /// Corrects the times of a clock that was ahead: until they have come, they would hide every failure. A success then is as
-    /// good as none. The others become the latest that they can be.
+    /// good as none, and counters of that time are not new: a stop that they count would be reported as one of today. The others
+    /// become the latest that they can be.
     pub(super) fn forget_future(&mut self, now: Timestamp) {
-        self.success = self.success.filter(|success| !is_ahead(*success, now));
-        for time in [&mut self.created, &mut self.start, &mut self.end].into_iter().flatten() {
+        for time in [&mut self.success, &mut self.created] {
+            *time = time.filter(|time| !is_ahead(*time, now));
+        }
+        for time in [&mut self.start, &mut self.end].into_iter().flatten() {
             if is_ahead(*time, now) {
                 *time = now;
             }
@@ -255,7 +258,7 @@ mod tests {
         counters.enter(&ran(now.0 + 70_000));
         counters.forget_future(now);
         let times = |counters: &Counters| (counters.created, counters.start, counters.end, counters.success);
-        assert_eq!(times(&counters), (Some(now), Some(now), Some(now), None));
+        assert_eq!(times(&counters), (None, Some(now), Some(now), None));
         assert_eq!(counters.runs[0], 1);
         // As the clocks of a host differ before and after it was set right.
         let mut counters = Counters::new(now);

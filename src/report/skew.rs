@@ -4,25 +4,32 @@
 use std::time::Duration;
 
 use crate::duration::brief;
-use crate::lock::LockState;
+use crate::lock::{Holder, LockState};
 use crate::system::Timestamp;
 
 /// The largest difference between two readings of a backend's clock, for example after a failover, and between the clocks of
 /// hosts that are kept right.
 const CLOCKS: Duration = Duration::from_secs(60);
 
-/// The way out, for whatever [`skew`] returns.
+/// The way out, for whatever [`skew`] returns of another program's lock.
 pub(crate) const SKEW_HINT: &str = "a Java application must use the database's time, or UTC: see shedlock-backends(7)";
+/// The same of a lock that shedlock took: it writes the backend's own time, so no setting of it is wrong.
+const OWN_SKEW_HINT: &str = "A CLOCK THAT WAS AHEAD in shedlock-backends(7) says when the lock is free";
 
 /// Returns the end of a sentence that begins with the lock, if it was taken in the future. A holder whose times are too early
 /// cannot be told from one that was faster: it takes a lock only when that is free by its own times, too.
 pub(crate) fn skew(state: &LockState) -> Option<String> {
     let ahead = ahead(state).filter(|ahead| *ahead > CLOCKS)?;
-    Some(format!(
-        "was taken {} after now, by the backend's clock: {}",
-        brief(ahead),
-        "its holder writes times in another time zone, or the backend's clock was set back"
-    ))
+    let cause = match Holder::of(&state.owner).is_foreign() {
+        true => "its holder writes times in another time zone, or the backend's clock was set back",
+        false => "that clock was ahead then, or was set back since",
+    };
+    Some(format!("was taken {} after now, by the backend's clock: {cause}", brief(ahead)))
+}
+
+/// Returns the hint for what [`skew`] returns.
+pub(crate) fn skew_hint(state: &LockState) -> &'static str {
+    if Holder::of(&state.owner).is_foreign() { SKEW_HINT } else { OWN_SKEW_HINT }
 }
 
 /// Returns whether a time of the backend lies further in the future than two readings of its clock differ.
@@ -83,5 +90,18 @@ mod tests {
         assert_eq!((taken(NOW - 60_000, NOW + 1), taken(NOW - 60_000, NOW - 1)), (None, None));
         let unknown = LockState { owner: String::new(), since: None, until: None, left: Duration::MAX };
         assert_eq!(skew(&unknown), None);
+    }
+
+    #[test]
+    fn only_a_lock_of_another_program_is_said_to_have_the_times_of_a_time_zone() {
+        let told = |owner: &str| {
+            let hour = Duration::from_secs(3600);
+            let (since, until) = (Some(Timestamp(7_200_000)), Some(Timestamp(10_800_000)));
+            let state = LockState { owner: owner.to_owned(), since, until, left: 2 * hour };
+            (skew(&state).is_some_and(|told| told.contains("time zone")), skew_hint(&state).contains("Java"))
+        };
+        assert_eq!(told("java-host"), (true, true));
+        assert_eq!(told("web1:42:00000000000000ff"), (false, false));
+        assert_eq!(told("paused:ada@ops1:::00000000000000ff"), (false, false));
     }
 }

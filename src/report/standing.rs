@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::past::{Past, PastRuns, RunState, text, time};
 use super::pieces::array;
 use super::screen::{Paint, Screen};
-use super::skew::{skew, skew_of_run};
+use super::skew::{skew, skew_hint, skew_of_run};
 use super::table::{Cell, Column, Give, table};
 use super::times::{Zone, ago, finely, roughly};
 use crate::lock::{Holder, Lock, Locks};
@@ -177,9 +177,10 @@ impl<'a> Standing<'a> {
         self.held()?.state.since
     }
 
-    /// Returns the end of a sentence that begins with the lock, if it cannot have been taken when it says so.
-    pub(crate) fn skew(&self) -> Option<String> {
-        skew(&self.lock?.state)
+    /// Returns the end of a sentence that begins with the lock, if it cannot have been taken when it says so, and a hint.
+    pub(crate) fn skew(&self) -> Option<(String, &'static str)> {
+        let state = &self.lock?.state;
+        Some((skew(state)?, skew_hint(state)))
     }
 
     /// Returns the end of a sentence that begins with the last run, if it cannot have been when it says so.
