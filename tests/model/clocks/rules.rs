@@ -42,7 +42,7 @@ pub(crate) enum Terms {
 pub(crate) enum Renewal {
     /// By what this process was granted when, on its own boot clock: the new lease reaches no less far.
     ByBootClock,
-    /// Broken: nothing is written if the stored end, by the clock that answered, seems to reach far enough, as up to issue 29.
+    /// Broken: nothing is written if the stored end, by the clock that answered, seems to reach far enough.
     ByShownTime,
     /// Broken: nothing is written if what was granted surely reaches far enough, and else a lease of `--lease`. The end that is
     /// sure is earlier than the real one by as long as the taking was under way.
@@ -58,7 +58,7 @@ pub(crate) enum Hold {
     Lease,
     /// Broken: counted from before the taking was asked for, which may be earlier than it was.
     LeaseSinceAsked,
-    /// Broken: the stored end, by the clock of the server that is asked for the lock, as up to issue 29.
+    /// Broken: the stored end, by the clock of the server that is asked for the lock.
     ShownTime,
 }
 
@@ -104,7 +104,7 @@ impl Rules {
         ahead: Ahead::ByEndToo,
     };
     pub(crate) const DATED: Self = Self { engine: Engine::Dated, ..Self::LEASED };
-    /// etcd as it was up to issue 29.
+    /// The rules of etcd that let two jobs run.
     pub(crate) const AS_IT_WAS: Self = Self { renewal: Renewal::ByShownTime, hold: Hold::ShownTime, ..Self::LEASED };
 
     /// Whether a time that is stored or shown decides anything. What nothing looks at would only make more worlds.
