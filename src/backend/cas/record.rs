@@ -74,8 +74,8 @@ impl Record {
     /// Returns the record of a held lock with its times by the present clock, if the clock was ahead when the lock was
     /// written, and was set back since: the time for which it is held begins anew.
     ///
-    /// That has to be a minute at least, and more than this time itself. Servers of one store whose clocks differ by less
-    /// would otherwise shorten the locks of each other. Other programs judge by clocks of their own.
+    /// Returns `None` if the clock was ahead by less than a minute, or by less than that time: otherwise servers of one store
+    /// whose clocks differ would shorten locks that live. Locks of other programs stay, since these go by their own clocks.
     pub(super) fn righted(&self, clock: Clock) -> Option<Self> {
         let written = self.set_at.max(self.since);
         let left = self.until?.since(written?);

@@ -270,7 +270,7 @@ struct Story {
     back: u64,
     /// The lock must not be held any more afterwards, unless it is written; `None` if that is not known.
     free_by: Option<u64>,
-    /// It was released without a hold, and stays free whatever the clocks are set to.
+    /// Whether the lock was released without a hold: it then stays free whatever the clocks are set to.
     is_free: bool,
     /// Milliseconds by which any two clocks may differ, and by which all are ahead until they are set right.
     spread: u64,

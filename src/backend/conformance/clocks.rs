@@ -38,10 +38,10 @@ const HOUR: Duration = minutes(60);
 /// By which the clock was ahead when the lock was taken, and set right afterwards.
 const YEAR: Duration = minutes(365 * 24 * 60);
 
-/// What a lease of etcd may be longer, which counts in whole seconds and begins with the answer.
+/// The most by which a lease of etcd is longer than asked for: it counts in whole seconds, from when it is granted.
 const ROUNDED: Duration = Duration::from_secs(3);
 
-/// What happens to the lock.
+/// A step of a case: a request of the run that holds the lock, or a change of the clock.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The run takes it; the second time, because the answer was lost.
@@ -74,7 +74,7 @@ enum Told {
     InUse,
 }
 
-/// What another run meets that asks for the lock.
+/// The answer to another run that asks for the lock.
 #[derive(Debug, Clone, Copy)]
 enum Met {
     Free,
@@ -92,7 +92,7 @@ enum Who {
 
 type Expected = (Told, Met);
 
-/// One case: the steps, and the expectation where a held lock's time is measured by the store's clock, by the clock of
+/// A case of the table: the steps, and the expectation where a held lock's time is measured by the store's clock, by the clock of
 /// the host's boot, and by a lease that the store counts down.
 struct Case {
     steps: &'static [Step],

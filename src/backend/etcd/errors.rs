@@ -78,7 +78,7 @@ fn said(body: &Value) -> &str {
 }
 
 /// Returns what may be shown of the answer to a login: what etcd says. Anything else may have the password or a token in it.
-pub(super) fn of_login(body: &Value) -> Value {
+pub(super) fn shown_of_login(body: &Value) -> Value {
     of_etcd(body).map_or(Value::Null, |said| json!({"message": said, "code": 0}))
 }
 
@@ -237,12 +237,12 @@ mod tests {
     fn what_a_login_was_answered_is_shown_only_in_the_words_of_etcd() {
         for body in [json!("s3cret"), json!({"token": "s3cret"}), json!({"message": "s3cret"}), json!(["s3cret"])] {
             for status in [400, 403, 500, 502] {
-                let error = of_answer(&Answer { status, date: None, retry_after: None, body: of_login(&body) });
+                let error = of_answer(&Answer { status, date: None, retry_after: None, body: shown_of_login(&body) });
                 assert!(!error.message.contains("s3cret"), "{error:?}");
             }
         }
         let words = json!({"error": "etcdserver: user name is empty", "code": 3, "details": ["s3cret"]});
-        let error = of_answer(&Answer { status: 400, date: None, retry_after: None, body: of_login(&words) });
+        let error = of_answer(&Answer { status: 400, date: None, retry_after: None, body: shown_of_login(&words) });
         assert!(error.message.contains("requires a user"), "{error:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::backend::{BackendError, Kept, Remark, Reply};
 use crate::lock::{Claim, Closing};
 use crate::system::{Moment, Timestamp};
 
-/// What the end of a hold may differ by from the time that the taking had by its member's clock, and still be shown as that.
+/// The most by which the end by the present clock may be later than the one by the clock of the taking, for that one to be shown.
 const ROUNDING: Duration = Duration::from_secs(2);
 
 impl Etcd {

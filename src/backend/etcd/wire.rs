@@ -201,7 +201,7 @@ impl Client {
             self.send("/v3/auth/authenticate", &body).map_err(|error| BackendError { ambiguous: false, ..error })?;
         let token = match answer.status {
             200 => answer.body["token"].as_str().map(str::to_owned).ok_or_else(|| self.strange(&Value::Null)),
-            _ => Err(self.refused(&Answer { body: errors::of_login(&answer.body), ..answer })),
+            _ => Err(self.refused(&Answer { body: errors::shown_of_login(&answer.body), ..answer })),
         };
         self.token = Some(token.map_err(|error| BackendError { ambiguous: false, ..error })?);
         Ok(())
