@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest accepted duration: ten years of 365 days.
-pub(crate) const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
+pub(crate) const MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 const MINUTE: u128 = 60 * NANOS_PER_SEC;
@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     } else {
         words(text)?
     };
-    if nanos > LONGEST.as_nanos() {
+    if nanos > MAX.as_nanos() {
         return Err(format!("`{text}` is longer than ten years"));
     }
     let secs = u64::try_from(nanos / NANOS_PER_SEC).expect("ten years of seconds fit");
@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_duration_is_read_back_as_printed(nanos in 0..=LONGEST.as_nanos()) {
+        fn every_duration_is_read_back_as_printed(nanos in 0..=MAX.as_nanos()) {
             let secs = u64::try_from(nanos / NANOS_PER_SEC).unwrap();
             let duration = Duration::new(secs, u32::try_from(nanos % NANOS_PER_SEC).unwrap());
             prop_assert_eq!(parse(&format(duration)), Ok(duration));

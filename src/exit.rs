@@ -26,7 +26,7 @@ pub(crate) enum ExitReason {
     NotFound,
 }
 
-/// The end of our process.
+/// The exit of shedlock's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) code: u8,
@@ -38,7 +38,7 @@ pub(crate) struct Exit {
 pub(crate) const NO: u8 = 1;
 const LOST: u8 = 123;
 const EXPIRED: u8 = 124;
-/// Usage, configuration or backend.
+/// The code of an error in usage, configuration or backend.
 pub(crate) const FAILED: u8 = 125;
 const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;

@@ -1,10 +1,10 @@
 //! shedlock: run a command under a named lock, so that it never runs twice at once.
 //!
 //! The library holds the whole program, so that tests reach every part of it. It is no library for other programs: nothing
-//! but [`main`] is public.
+//! but [`main`] is public, and for the fuzzer its targets.
 
 #[cfg_attr(
-    not(any(feature = "sqlite", feature = "tls")),
+    not(any(test, feature = "sqlite", feature = "tls")),
     expect(dead_code, reason = "a build without backends asks none")
 )]
 mod backend;
@@ -13,15 +13,22 @@ mod command;
 mod config;
 mod duration;
 mod exit;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
+#[cfg(test)]
 mod generate;
+#[cfg(test)]
+mod imports;
 mod job;
 #[cfg_attr(
     not(any(test, feature = "sqlite", feature = "tls")),
     expect(dead_code, reason = "a build without backends asks none")
 )]
 mod lock;
+mod prove;
 mod report;
 mod run;
+mod suggest;
 mod supervise;
 mod system;
 mod text;
@@ -36,28 +43,25 @@ use system::Moment;
 pub fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     let started = Moment::now();
     let arguments = job::arguments(count, words);
-    if arguments == [job::GUARDIAN] {
-        job::guard();
+    if arguments == [job::GUARDIAN_NAME] {
+        job::run_guardian();
     }
-    if let Some((_, words)) = arguments.split_first().filter(|(name, _)| *name == job::NOTIFIER) {
-        job::notify(words);
+    if let Some((_, words)) = arguments.split_first().filter(|(name, _)| *name == job::NOTIFIER_NAME) {
+        job::run_notifier(words);
     }
     job::fill_standard_descriptors();
     std::panic::set_hook(Box::new(|panic| {
         match command::random() {
             // Drivers cannot go on without random numbers.
-            Err(mistake) => report::error(&mistake.message, mistake.hint.as_deref()),
-            Ok(_) => report::error(
+            Err(mistake) => report::print_error(&mistake.message, mistake.hint.as_deref()),
+            Ok(_) => report::print_error(
                 &format!("internal error: {panic}").replace('\n', " "),
                 Some("this is a bug in shedlock; please report it"),
             ),
         }
         // A driver that panics is a backend that does not answer, and the metrics' thread a directory that does not: the job
         // that may be running goes on, and ends as ever.
-        while matches!(
-            std::thread::current().name(),
-            Some(supervise::THREAD | backend::FOLDER | report::METRICS_THREAD)
-        ) {
+        while std::thread::current().name().is_some_and(|name| THREADS_BESIDE_MAIN.contains(&name)) {
             std::thread::park();
         }
         job::exit(exit::FAILED);
@@ -66,7 +70,7 @@ pub fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
         Ok(exit) => exit,
         Err(error) => {
             job::ignore_pipe();
-            command::tell(&error);
+            command::print_failure(&error);
             Exit { code: exit::FAILED, raise: None }
         }
     };
@@ -76,9 +80,23 @@ pub fn main(count: i32, words: *const *const std::ffi::c_char) -> i32 {
     job::exit(exit.code)
 }
 
+/// The threads whose panic does not end the program.
+const THREADS_BESIDE_MAIN: &[&str] = &[
+    supervise::THREAD,
+    #[cfg(feature = "sqlite")]
+    backend::CHECKPOINT_THREAD,
+    report::METRICS_THREAD,
+];
+
+/// Returns the fuzzer's target of this name.
+#[cfg(fuzzing)]
+pub fn fuzz_target(name: &str) -> Option<fn(&[u8])> {
+    fuzzing::target(name)
+}
+
 fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
     if let [_, word, rest @ ..] = arguments
-        && word == command::names::WORD
+        && word == command::names::NAMES_COMMAND
     {
         return command::names::names(rest, started);
     }
@@ -104,6 +122,7 @@ fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
         Some(("extend", matches)) => command::extend::extend(matches),
         Some(("verify", matches)) => command::verify::verify(matches),
         Some(("check", matches)) => command::check::check(matches),
+        Some(("prove", matches)) => command::prove::prove(matches),
         Some(("init", matches)) => command::init::init(matches),
         Some(("schema", matches)) => command::schema::schema(matches),
         _ => unreachable!("clap lets no other command through"),

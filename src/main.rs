@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int};
 
-/// Is called by the C library. Rust's own start would ignore SIGPIPE, which the job must not notice, and spends, on
+/// Starts the program for the C library. Rust's own start would ignore SIGPIPE, which the job must not notice, and spends, on
 /// guarding a stack that this program hardly uses, a tenth of the time that a skip takes.
 #[expect(unsafe_code, reason = "a symbol that the C library looks for")]
 // SAFETY: the program has no other function of this name, and the C library calls it once, as it is declared.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// Escapes control characters, which a path, a command or a row may contain, so that a message stays one line and cannot
 /// control a terminal. Also escapes invisible characters and those that change the direction, which make one name look like
 /// another.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_hidden(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
@@ -19,19 +19,43 @@ pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || unseen || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
+/// The most characters that are shown of a text that others have stored: more than any owner of shedlock has.
+const MAX_SHOWN: usize = 300;
+
+/// Shortens a text that others have stored to what fits into a sentence or a table, and says how long it is. What programs read
+/// is not shortened: there, half an owner would be another one.
+pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_SHOWN) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}… ({} characters)", &text[..end], text.chars().count())),
+    }
+}
+
+/// Begins a text of another program in lower case, as shedlock's messages do, if its first word is an ordinary one: `SCRAM`,
+/// `I/O` and `OpenSSL` stay as they are.
+pub(crate) fn begin_lowercase(text: &str) -> Cow<'_, str> {
+    let word = text.split(' ').next().unwrap_or_default().trim_end_matches([',', ':', '.', ';']);
+    let Some(first) = word.chars().next() else { return Cow::Borrowed(text) };
+    let rest = &word[first.len_utf8()..];
+    match first.is_uppercase() && rest.chars().all(|c| c.is_lowercase() || matches!(c, '\'' | '-' | '/')) {
+        true => Cow::Owned(first.to_lowercase().chain(text[first.len_utf8()..].chars()).collect()),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// Returns the name of a lock as every table and message shows it. Java applications and other programs store names that end
 /// with a space or have a control character in them. Such a name is shown as `$'…'`, which Bash, Zsh and ksh read as exactly
 /// that name, so that it can be copied into a command. A name that begins like this is quoted, too: no two names look alike.
-pub(crate) fn shown(name: &str) -> Cow<'_, str> {
+pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
     let is_plain = !name.contains(is_hidden) && name.trim() == name && !name.is_empty() && !name.starts_with("$'");
-    if is_plain { Cow::Borrowed(name) } else { Cow::Owned(quoted(name)) }
+    if is_plain { Cow::Borrowed(name) } else { Cow::Owned(ansi_c_quoted(name)) }
 }
 
 /// Returns text as one word of a shell's command line.
-pub(crate) fn word(text: &str) -> Cow<'_, str> {
+pub(crate) fn shell_word(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if text.contains(is_hidden) {
-        return Cow::Owned(quoted(text));
+        return Cow::Owned(ansi_c_quoted(text));
     }
     match !text.is_empty() && text.chars().all(is_plain) {
         true => Cow::Borrowed(text),
@@ -41,7 +65,7 @@ pub(crate) fn word(text: &str) -> Cow<'_, str> {
 
 /// Writes text as `$'…'`. Hidden characters, and blanks other than a space, become the octal numbers of their bytes, which
 /// mean the same in every locale.
-fn quoted(text: &str) -> String {
+fn ansi_c_quoted(text: &str) -> String {
     let escaped = |c: char| match c {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
@@ -68,7 +92,7 @@ mod tests {
     #[test]
     fn a_name_is_shown_as_it_is_unless_that_could_mislead() {
         for plain in ["job", "night shift", "it's", "a\\tb", "日本語", "$HOME", "'", "a'$'"] {
-            assert_eq!(shown(plain), plain);
+            assert_eq!(printable_name(plain), plain);
         }
         for (name, text) in [
             ("report ", "$'report '"),
@@ -80,8 +104,36 @@ mod tests {
             ("$'a'", r"$'$\'a\''"),
             ("", "$''"),
         ] {
-            assert_eq!(shown(name), text);
+            assert_eq!(printable_name(name), text);
         }
+    }
+
+    #[test]
+    fn only_an_ordinary_word_begins_in_lower_case() {
+        for (said, begun) in [
+            ("Connection refused", "connection refused"),
+            ("Couldn't connect: no", "couldn't connect: no"),
+            ("Too-many", "too-many"),
+            ("Timeout, again", "timeout, again"),
+            ("A server", "a server"),
+            ("Input/output error", "input/output error"),
+            ("Éteint", "éteint"),
+            ("SCRAM iteration count", "SCRAM iteration count"),
+            ("I/O error", "I/O error"),
+            ("OpenSSL", "OpenSSL"),
+            ("UTF8 text", "UTF8 text"),
+            ("INSERT command denied", "INSERT command denied"),
+            ("no", "no"),
+            ("", ""),
+        ] {
+            assert_eq!(begin_lowercase(said), begun);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_its_length_is_said() {
+        assert_eq!(shorten(&"ä".repeat(300)), "ä".repeat(300));
+        assert_eq!(shorten(&"ä".repeat(400_000)), format!("{}… (400000 characters)", "ä".repeat(300)));
     }
 
     #[test]
@@ -89,7 +141,7 @@ mod tests {
         for (text, written) in
             [("job", "job"), ("night shift", "'night shift'"), ("it's", r"'it'\''s'"), ("a\tb", r"$'a\tb'"), ("", "''")]
         {
-            assert_eq!(word(text), written);
+            assert_eq!(shell_word(text), written);
         }
     }
 
@@ -108,11 +160,11 @@ mod tests {
         fn bash_reads_a_name_as_it_is_stored(
             names in proptest::collection::vec("[ \\t\\n\\x1b\\x7f$'\"\\\\a0-9\u{a0}\u{202e}ä]{0,8}|[^\\x00]{0,80}", 100),
         ) {
-            let quoted: Vec<&String> = names.iter().filter(|name| shown(name) != name.as_str()).collect();
-            let read = read_by_bash(&quoted.iter().map(|name| shown(name).into_owned()).collect::<Vec<_>>());
+            let quoted: Vec<&String> = names.iter().filter(|name| printable_name(name) != name.as_str()).collect();
+            let read = read_by_bash(&quoted.iter().map(|name| printable_name(name).into_owned()).collect::<Vec<_>>());
             prop_assert_eq!(read.iter().collect::<Vec<_>>(), quoted);
-            prop_assert_eq!(&read_by_bash(&names.iter().map(|name| word(name).into_owned()).collect::<Vec<_>>()), &names);
-            let texts: HashSet<_> = names.iter().map(|name| shown(name)).collect();
+            prop_assert_eq!(&read_by_bash(&names.iter().map(|name| shell_word(name).into_owned()).collect::<Vec<_>>()), &names);
+            let texts: HashSet<_> = names.iter().map(|name| printable_name(name)).collect();
             prop_assert_eq!(texts.len(), names.iter().collect::<HashSet<_>>().len());
             prop_assert!(!texts.iter().any(|text| text.contains(is_hidden)));
         }

@@ -1,4 +1,4 @@
-//! The variables that tell a job about its lock. They never set an option.
+//! The environment variables that describe its lock to a job. They never set an option.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(crate) const MESSAGE: &str = "SHEDLOCK_MESSAGE";
 /// The entry in the list of tokens for a lock without a token.
 const NO_TOKEN: &str = "-";
 
-/// The way from a job to the backend of its run, besides a URL without a password. No secret gets into the environment that was
+/// How a job finds the backend of its run, besides a URL without a password. No secret gets into the environment that was
 /// not there, or on the command line, before: a file is named, and read again.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum BackendRef {
@@ -41,23 +41,23 @@ pub(crate) enum BackendRef {
 }
 
 /// Returns name and owner of the lock that this process runs under.
-pub(crate) fn lock() -> Option<(String, String)> {
+pub(crate) fn current_lock() -> Option<(String, String)> {
     let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     Some((text(NAME)?, text(OWNER)?))
 }
 
-/// Returns the URL of that lock's backend, and the reference to it.
-pub(crate) fn backend() -> Option<(String, BackendRef)> {
+/// Returns the URL of the backend whose lock this process runs under, and the reference to it.
+pub(crate) fn current_backend() -> Option<(String, BackendRef)> {
     let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let address = value(BACKEND)?.into_string().ok()?;
     let password = value(PASSWORD).and_then(|password| password.into_string().ok());
-    let way = match (password, value(FILE), value(CONFIG)) {
+    let backend_ref = match (password, value(FILE), value(CONFIG)) {
         (Some(password), _, _) => BackendRef::Password(password),
         (None, Some(path), _) => BackendRef::File(path.into()),
         (None, None, Some(path)) => BackendRef::Config(path.into()),
         (None, None, None) => BackendRef::Plain,
     };
-    Some((address, way))
+    Some((address, backend_ref))
 }
 
 /// Returns the owners of the enclosing runs.
@@ -67,7 +67,7 @@ pub(crate) fn enclosing() -> Vec<String> {
 }
 
 /// Sets the variables of the job's lock, which ends at `until`.
-pub(crate) fn describe(
+pub(crate) fn describe_lock(
     claim: &Claim,
     grant: &Grant,
     until: Timestamp,
@@ -90,20 +90,20 @@ pub(crate) fn describe(
 /// Sets the variables of a lock that an enclosing run holds. If that is the innermost run, they are set already.
 pub(crate) fn describe_enclosing(
     claim: &Claim,
-    record: &LockState,
+    state: &LockState,
     backend: (&str, &BackendRef),
     environment: &mut Environment,
 ) {
-    if text(environment, OWNER) == record.owner {
+    if text(environment, OWNER) == state.owner {
         return;
     }
     let (owners, tokens) = (text(environment, OWNERS), text(environment, TOKENS));
-    let place = owners.split(' ').position(|owner| owner == record.owner);
+    let place = owners.split(' ').position(|owner| owner == state.owner);
     let token = place.and_then(|place| tokens.split(' ').nth(place)).unwrap_or(NO_TOKEN);
     environment.set(NAME, claim.name.as_str());
-    environment.set(OWNER, &record.owner);
+    environment.set(OWNER, &state.owner);
     set_token(token, environment);
-    match record.until {
+    match state.until {
         Some(until) => environment.set(UNTIL, until.to_string()),
         None => environment.remove(UNTIL),
     }
@@ -111,7 +111,7 @@ pub(crate) fn describe_enclosing(
 }
 
 /// Removes an enclosing run's variables from a job without a lock, except the lists of enclosing runs.
-pub(crate) fn forget(environment: &mut Environment) {
+pub(crate) fn remove_lock(environment: &mut Environment) {
     for name in [NAME, OWNER, TOKEN, UNTIL, BACKEND, PASSWORD, FILE, CONFIG] {
         environment.remove(name);
     }
@@ -122,16 +122,21 @@ pub(crate) fn is_notified() -> bool {
     std::env::var_os(EVENT).is_some_and(|event| !event.is_empty())
 }
 
-/// Sets the variables of the command of `--notify`. It gets no way to the lock, which it does not run under: with our owner in
-/// its list, it would be taken for a part of the job.
-pub(crate) fn tell(claim: &Claim, token: Option<u64>, told: &[(&str, Option<String>)], environment: &mut Environment) {
-    forget(environment);
+/// Sets the variables of the command of `--notify`. It gets no reference to the lock, which it does not run under: with the
+/// run's owner in its list, it would count as a part of the job.
+pub(crate) fn describe_event(
+    claim: &Claim,
+    token: Option<u64>,
+    values: &[(&str, Option<String>)],
+    environment: &mut Environment,
+) {
+    remove_lock(environment);
     environment.set(NAME, claim.name.as_str());
     environment.set(OWNER, claim.owner.as_str());
     if let Some(token) = token {
         environment.set(TOKEN, token.to_string());
     }
-    for (name, value) in told {
+    for (name, value) in values {
         match value {
             Some(value) => environment.set(name, value),
             None => environment.remove(name),
@@ -140,12 +145,12 @@ pub(crate) fn tell(claim: &Claim, token: Option<u64>, told: &[(&str, Option<Stri
 }
 
 /// Sets the variables of the lock's backend, and removes those of an enclosing run's backend.
-fn set_backend((address, way): (&str, &BackendRef), environment: &mut Environment) {
+fn set_backend((address, backend_ref): (&str, &BackendRef), environment: &mut Environment) {
     environment.set(BACKEND, address);
     for name in [PASSWORD, FILE, CONFIG] {
         environment.remove(name);
     }
-    match way {
+    match backend_ref {
         BackendRef::Plain => {}
         BackendRef::Password(password) => environment.set(PASSWORD, password),
         BackendRef::File(path) => environment.set(FILE, path),

@@ -86,7 +86,7 @@ def idea():
     picture = Picture(
         900, 372, "One lock, one run",
         "Three hosts start the same job at 02:30. All ask for the lock named backup. web2 gets it and runs the job; web1 and web3 find it "
-        "held and exit with 0 without a word.",
+        "held and exit with 0 and print nothing.",
     )
     picture.text(450, 34, "The same line in the crontab of every host:", "faint", 14, "middle")
     picture.code(450, 58, "30 2 * * *  shedlock run --name backup --at-most 6h --every 1d -- backup", "text", 14, "middle")
@@ -95,7 +95,7 @@ def idea():
     picture.rect(middle, 132, 160, 140, "box edge", 10)
     picture.text(middle + 80, 162, "the lock", "faint", 13, "middle")
     picture.code(middle + 80, 190, "backup", "blue", 20, "middle")
-    for row, words in enumerate(("in PostgreSQL, MySQL,", "Redis, or a file", "on one host")):
+    for row, words in enumerate(("in a database", "that all hosts", "reach")):
         picture.text(middle + 80, 216 + row * 17, words, "faint", 12, "middle")
     for host, y, wins in rows:
         picture.rect(left, y - 28, 170, 56, "box edge", 8)
@@ -112,7 +112,7 @@ def idea():
         else:
             picture.text(right + 20, y - 4, "held: nothing runs", "text", 15)
             picture.text(right + 20, y + 16, "no output, exit code 0", "faint", 13)
-    picture.text(450, 350, "If web2 dies, the lock frees itself. If the job hangs, it is ended before the lock frees.", "text", 14, "middle")
+    picture.text(450, 350, "If web2 dies, its lock expires by itself. If the job hangs, it is stopped before its lock expires.", "text", 14, "middle")
     return picture
 
 

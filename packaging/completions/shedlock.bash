@@ -46,6 +46,9 @@ __shedlock_words() {
             shedlock,pause)
                 cmd="shedlock__subcmd__pause"
                 ;;
+            shedlock,prove)
+                cmd="shedlock__subcmd__prove"
+                ;;
             shedlock,release)
                 cmd="shedlock__subcmd__release"
                 ;;
@@ -97,6 +100,9 @@ __shedlock_words() {
             shedlock__subcmd__help,pause)
                 cmd="shedlock__subcmd__help__subcmd__pause"
                 ;;
+            shedlock__subcmd__help,prove)
+                cmd="shedlock__subcmd__help__subcmd__prove"
+                ;;
             shedlock__subcmd__help,release)
                 cmd="shedlock__subcmd__help__subcmd__release"
                 ;;
@@ -125,7 +131,7 @@ __shedlock_words() {
 
     case "${cmd}" in
         shedlock)
-            opts="-h -V --help --version completions man run status history unlock pause resume forget acquire release extend verify check init schema help"
+            opts="-h -V --help --version completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -139,62 +145,13 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__acquire)
-            opts="-w -E -v -q -h --json --name --at-most --at-least --history-keep --wait --conflict-exit-code --backend --backend-file --backend-timeout --on-backend-error --config --verbose --quiet --log-format --help"
+            opts="-E -w -v -q -h --json --name --backend --backend-file --conflict-exit-code --history-keep --at-most --at-least --wait --backend-timeout --on-backend-error --verbose --quiet --log-format --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --name)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --at-most)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --at-least)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --history-keep)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --wait)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                -w)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --conflict-exit-code)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                -E)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
@@ -223,6 +180,55 @@ __shedlock_words() {
                     fi
                     return 0
                     ;;
+                --conflict-exit-code)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                -E)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --history-keep)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --at-most)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --at-least)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
                 --backend-timeout)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
@@ -232,6 +238,10 @@ __shedlock_words() {
                     ;;
                 --on-backend-error)
                     COMPREPLY=($(compgen -W "fail skip" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 --config)
@@ -247,10 +257,6 @@ __shedlock_words() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
                     fi
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -449,7 +455,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__help)
-            opts="completions man run status history unlock pause resume forget acquire release extend verify check init schema help"
+            opts="completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -589,6 +595,20 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__help__subcmd__pause)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        shedlock__subcmd__help__subcmd__prove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -865,7 +885,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__man)
-            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-forget shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing"
+            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-forget shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-prove shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -957,21 +977,28 @@ __shedlock_words() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        shedlock__subcmd__release)
-            opts="-h --exit-code --history-keep --backend --backend-file --backend-timeout --config --help"
+        shedlock__subcmd__prove)
+            opts="-h --for --clients --seed --json --backend --backend-file --backend-timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --exit-code)
+                --for)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
                     fi
                     return 0
                     ;;
-                --history-keep)
+                --clients)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --seed)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
@@ -997,6 +1024,78 @@ __shedlock_words() {
                     fi
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --backend-timeout)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        shedlock__subcmd__release)
+            opts="-h --exit-code --backend --backend-file --history-keep --backend-timeout --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --exit-code)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --backend)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --backend-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --history-keep)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
                     fi
                     return 0
                     ;;
@@ -1088,7 +1187,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__run)
-            opts="-w -E -s -k -v -q -h --name --at-most --at-least --lease --every --on-failure --history-keep --success-codes --wait --splay --conflict-exit-code --on-expiry --on-lost --wait-for --signal --kill-after --stop-timeout --notify --notify-on --notify-timeout --foreground --new-group --no-die-with-shedlock --backend --backend-file --backend-timeout --on-backend-error --config --dry-run --verbose --quiet --log-format --metrics-dir --help"
+            opts="-h -E -w -s -k -v -q --help --name --backend --backend-file --conflict-exit-code --history-keep --at-most --every --at-least --lease --wait --splay --on-expiry --on-lost --on-failure --signal --kill-after --stop-timeout --wait-for --success-codes --foreground --new-group --no-die-with-shedlock --backend-timeout --on-backend-error --verbose --quiet --log-format --dry-run --notify --notify-on --notify-timeout --metrics-dir --config"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1101,7 +1200,57 @@ __shedlock_words() {
                     fi
                     return 0
                     ;;
+                --backend)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --backend-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --conflict-exit-code)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                -E)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --history-keep)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
                 --at-most)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --every)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
@@ -1116,31 +1265,6 @@ __shedlock_words() {
                     return 0
                     ;;
                 --lease)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --every)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --on-failure)
-                    COMPREPLY=($(compgen -W "at-least release hold" -- "${cur}"))
-                    return 0
-                    ;;
-                --history-keep)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --success-codes)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
@@ -1168,20 +1292,6 @@ __shedlock_words() {
                     fi
                     return 0
                     ;;
-                --conflict-exit-code)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                -E)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
                 --on-expiry)
                     COMPREPLY=($(compgen -W "kill extend ignore" -- "${cur}"))
                     return 0
@@ -1190,8 +1300,8 @@ __shedlock_words() {
                     COMPREPLY=($(compgen -W "kill ignore" -- "${cur}"))
                     return 0
                     ;;
-                --wait-for)
-                    COMPREPLY=($(compgen -W "child group tree" -- "${cur}"))
+                --on-failure)
+                    COMPREPLY=($(compgen -W "at-least release hold" -- "${cur}"))
                     return 0
                     ;;
                 --signal)
@@ -1223,6 +1333,32 @@ __shedlock_words() {
                     fi
                     return 0
                     ;;
+                --wait-for)
+                    COMPREPLY=($(compgen -W "child group tree" -- "${cur}"))
+                    return 0
+                    ;;
+                --success-codes)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --backend-timeout)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --on-backend-error)
+                    COMPREPLY=($(compgen -W "fail skip run" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
                 --notify)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
@@ -1244,37 +1380,11 @@ __shedlock_words() {
                     fi
                     return 0
                     ;;
-                --backend)
-                    COMPREPLY=("${cur}")
+                --metrics-dir)
+                    COMPREPLY=()
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
+                        compopt -o plusdirs
                     fi
-                    return 0
-                    ;;
-                --backend-file)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                --backend-timeout)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --on-backend-error)
-                    COMPREPLY=($(compgen -W "fail skip run" -- "${cur}"))
                     return 0
                     ;;
                 --config)
@@ -1289,17 +1399,6 @@ __shedlock_words() {
                     fi
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                --log-format)
-                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
-                    return 0
-                    ;;
-                --metrics-dir)
-                    COMPREPLY=()
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o plusdirs
                     fi
                     return 0
                     ;;
@@ -1565,7 +1664,7 @@ _shedlock() {
     [[ "${prev}" != "=" ]] || prev="${COMP_WORDS[COMP_CWORD - 2]}"
     case "${COMP_WORDS[1]},${prev}" in
         run,--name | acquire,--name) ;;
-        *,--at-least | *,--at-most | *,--backend | *,--backend-file | *,--backend-timeout | *,--by | *,--config | *,--conflict-exit-code | *,--every | *,--exit-code | *,--for | *,--history-keep | *,--html | *,--kill-after | *,--lease | *,--limit | *,--log-format | *,--max-age | *,--metrics-dir | *,--name | *,--notify | *,--notify-on | *,--notify-timeout | *,--on-backend-error | *,--on-expiry | *,--on-failure | *,--on-lost | *,--reason | *,--signal | *,--since | *,--splay | *,--stop-timeout | *,--success-codes | *,--svg | *,--wait | *,--wait-for) return 0 ;;
+        *,--at-least | *,--at-most | *,--backend | *,--backend-file | *,--backend-timeout | *,--by | *,--clients | *,--config | *,--conflict-exit-code | *,--every | *,--exit-code | *,--for | *,--history-keep | *,--html | *,--kill-after | *,--lease | *,--limit | *,--log-format | *,--max-age | *,--metrics-dir | *,--name | *,--notify | *,--notify-on | *,--notify-timeout | *,--on-backend-error | *,--on-expiry | *,--on-failure | *,--on-lost | *,--reason | *,--seed | *,--signal | *,--since | *,--splay | *,--stop-timeout | *,--success-codes | *,--svg | *,--wait | *,--wait-for) return 0 ;;
         status,* | history,* | unlock,* | pause,* | resume,* | forget,*) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
         *) return 0 ;;
     esac

@@ -1,18 +1,19 @@
-//! The findings that a check of a backend reports.
+//! The findings of `shedlock check`: each is about one thing, and says what to do if it is not good.
 
-use super::{BackendError, ErrorClass};
+use crate::lock::{BackendError, ErrorClass};
 
-/// Says if a check got far enough to try a lock.
+/// Says whether the lock that the command acquires after a backend's own checks can still be tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    Yes,
-    No,
+pub(crate) enum LockTest {
+    Possible,
+    /// The findings so far mean that no lock can be acquired.
+    Pointless,
 }
 
 /// Receives each finding of a check as soon as it is known.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Finding);
+pub(crate) type FindingSink<'a> = &'a mut dyn FnMut(Finding);
 
-/// A result of a check, about one thing.
+/// Says what a check found about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) grade: Grade,
@@ -20,7 +21,7 @@ pub(crate) struct Finding {
     pub(crate) subject: &'static str,
     /// The result.
     pub(crate) seen: String,
-    /// The way out, if the result is not good.
+    /// Names the remedy, if the result is not good.
     pub(crate) advice: Option<String>,
 }
 
@@ -47,7 +48,7 @@ impl Finding {
     }
 
     /// Turns an error into a bad finding, without the name of the backend, which the check has printed already.
-    pub(crate) fn of_trouble(subject: &'static str, error: BackendError) -> Self {
+    pub(crate) fn from_error(subject: &'static str, error: BackendError) -> Self {
         let said = error.message.strip_prefix("backend ").and_then(|rest| rest.split_once(": "));
         let seen = said.map_or(error.message.as_str(), |(_, said)| said).to_owned();
         let advice = error.hint.or_else(|| match error.class {
@@ -61,8 +62,8 @@ impl Finding {
 
     /// Returns the finding for a query that the backend refuses, which leaves the matter open.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-    pub(super) fn refused(subject: &'static str, error: BackendError) -> Self {
-        let seen = format!("it cannot be checked: {}", Self::of_trouble(subject, error).seen);
+    pub(crate) fn refused(subject: &'static str, error: BackendError) -> Self {
+        let seen = format!("it cannot be checked: {}", Self::from_error(subject, error).seen);
         Self::unwise(subject, seen, "the test of a lock below shows whether locks work")
     }
 }

@@ -1,64 +1,68 @@
-//! The pauses before a failed request is repeated, for runs and for other commands. This file neither sends nor
+//! Computes the pauses before a failed request is repeated, for runs and for other commands. This file neither sends nor
 //! sleeps.
 
 use std::time::Duration;
 
-use super::{ErrorClass, Pace};
+use super::Pace;
+use crate::lock::ErrorClass;
 use crate::system::Moment;
 
-/// Time before the deadline that the last try leaves for its answer.
-const RESERVE: Duration = Duration::from_millis(500);
-/// Factor for the pause after a refusal by an overloaded server: this many times the time that the refusal took.
-pub(crate) const RESPITE: u32 = 4;
+/// Time before the deadline that is left for the answer to the last try.
+const LAST_TRY_TIME: Duration = Duration::from_millis(500);
+/// Pause after a refusal by an overloaded server, as a multiple of the time that the refusal took.
+pub(crate) const OVERLOAD_PAUSE_FACTOR: u32 = 4;
 
-/// The pauses between the tries of one request.
+/// Computes the pauses between the tries of one request.
 pub(crate) struct Retry {
     deadline: Moment,
     pause: Duration,
     longest: Duration,
     /// Whether a permanent error is tried again, too.
-    insists: bool,
-    /// The time for which the server that failed the last try wants to be left alone.
-    respite: Option<Duration>,
+    retries_permanent: bool,
+    /// The pause that the server asked for when the last try failed.
+    requested_pause: Option<Duration>,
 }
 
 impl Retry {
     pub(crate) fn new(pace: Pace, deadline: Moment) -> Self {
-        Self { deadline, pause: pace.first, longest: pace.longest, insists: false, respite: None }
+        Self { deadline, pause: pace.first, longest: pace.longest, retries_permanent: false, requested_pause: None }
     }
 
-    /// Makes a permanent error no end of the tries. A lock that is not released blocks its job for as long as it was taken,
+    /// Goes on trying after a permanent error. A lock that is not released blocks its job until its lease ends,
     /// and what looks permanent may pass: a proxy answers while its server restarts, a password is being changed.
-    pub(crate) fn insisting(self) -> Self {
-        Self { insists: true, ..self }
+    pub(crate) fn retrying_permanent(self) -> Self {
+        Self { retries_permanent: true, ..self }
     }
 
-    /// Notes the time for which the server wants to be left alone after the try that has just failed.
-    pub(crate) fn leave_alone(&mut self, respite: Option<Duration>) {
-        self.respite = respite;
+    /// Notes the pause that the server asked for when it refused the last try.
+    pub(crate) fn note_requested_pause(&mut self, requested_pause: Option<Duration>) {
+        self.requested_pause = requested_pause;
     }
 
     /// Returns the pause after a try that was sent at `sent` and failed with this class; `None` if it was the last.
     pub(crate) fn pause(&mut self, met: ErrorClass, sent: Moment, now: Moment) -> Option<Duration> {
         let took = now.since(sent);
         let pause = match met {
-            // Nobody is served by asking often.
-            ErrorClass::Permanent if self.insists => self.longest,
+            // Frequent tries would not help.
+            ErrorClass::Permanent if self.retries_permanent => self.longest,
             ErrorClass::Permanent => return None,
             ErrorClass::Transient => self.pause,
             // A refusal costs a server nearly as much as an answer. A server with too many clients refuses slowly,
             // and clients that do not slow down with it keep it from recovering.
-            ErrorClass::Overloaded => self.pause.max(took * RESPITE),
+            ErrorClass::Overloaded => self.pause.max(took * OVERLOAD_PAUSE_FACTOR),
         };
         self.pause = (self.pause * 2).min(self.longest);
         // The last try is made as late as possible for an answer that takes as long as this one.
         let until = |reserve| (self.deadline - reserve).since(now);
-        let left = until(took.min(RESERVE));
+        let left = until(took.min(LAST_TRY_TIME));
         // Half of every pause is random, so that clients which collided do not collide again. A fully random pause
         // spreads them no better: after a few pauses they are spread anyway, and shorter pauses only cost more tries.
         let own = pause.mul_f64(0.5 + 0.5 * random()).min(left);
         // The server may be well long before that, so there is a last try, and more time for it than a refusal takes.
-        let wanted = self.respite.take().map_or(Duration::ZERO, |respite| respite.min(until(RESERVE)));
+        let wanted = self
+            .requested_pause
+            .take()
+            .map_or(Duration::ZERO, |requested_pause| requested_pause.min(until(LAST_TRY_TIME)));
         (!left.is_zero()).then(|| own.max(wanted))
     }
 }
@@ -92,7 +96,7 @@ mod tests {
     fn who_insists_tries_again_after_an_error_that_looks_permanent_but_not_often() {
         let ms = Duration::from_millis;
         let start = Moment::at(Duration::from_secs(100));
-        let mut retry = Retry::new(Pace { first: ms(1), longest: ms(400) }, start + ms(1000)).insisting();
+        let mut retry = Retry::new(Pace { first: ms(1), longest: ms(400) }, start + ms(1000)).retrying_permanent();
         let pause = retry.pause(ErrorClass::Permanent, start, start).unwrap();
         assert!(pause >= ms(200) && pause <= ms(400), "{pause:?}");
         let late = start + ms(1000);
@@ -104,14 +108,14 @@ mod tests {
         let ms = Duration::from_millis;
         let start = Moment::at(Duration::from_secs(100));
         let mut retry = Retry::new(Pace { first: ms(20), longest: ms(40) }, start + ms(10_000));
-        retry.leave_alone(Some(ms(2_000)));
+        retry.note_requested_pause(Some(ms(2_000)));
         assert_eq!(retry.pause(ErrorClass::Overloaded, start, start + ms(5)), Some(ms(2_000)));
         let soon = retry.pause(ErrorClass::Overloaded, start, start).unwrap();
         assert!(soon <= ms(40), "it was for one try: {soon:?}");
-        retry.leave_alone(Some(ms(30_000)));
+        retry.note_requested_pause(Some(ms(30_000)));
         assert_eq!(retry.pause(ErrorClass::Transient, start + ms(3_000), start + ms(3_005)), Some(ms(6_495)));
         // The last try is refused as well.
-        retry.leave_alone(Some(ms(30_000)));
+        retry.note_requested_pause(Some(ms(30_000)));
         let last = retry.pause(ErrorClass::Overloaded, start + ms(9_500), start + ms(9_505)).unwrap();
         assert!(last <= ms(40), "{last:?}");
         assert_eq!(retry.pause(ErrorClass::Overloaded, start + ms(9_999), start + ms(10_000)), None);

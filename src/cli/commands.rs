@@ -1,7 +1,7 @@
 //! The table of the commands beside `run`, with their arguments and options. They share options of `run` by naming them.
 
-use super::meant::TO_ACQUIRE;
-use super::options::{Kind, Opt, Place};
+use super::options::{Opt, OptionKind, Scope};
+use super::overrides::FOR_ACQUIRE;
 
 /// A command beside `run`.
 pub(crate) struct Sub {
@@ -15,14 +15,14 @@ pub(crate) struct Sub {
     /// The options shared with `run`, by their long names, with their variables and keys.
     pub(crate) shared: &'static [&'static str],
     /// Shared options that have another meaning or default here.
-    pub(crate) meant: &'static [Opt],
+    pub(crate) overrides: &'static [Opt],
     /// An example command line.
     pub(crate) example: &'static str,
     /// Its exit codes and what they mean.
     pub(crate) codes: &'static [(&'static str, &'static str)],
 }
 
-/// A positional argument.
+/// A positional argument of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) name: &'static str,
@@ -39,64 +39,64 @@ pub(crate) enum Count {
     Any,
 }
 
-const SHOW: &str = "Output";
-const DO: &str = "Action";
+/// The heading of a command's own options.
+pub(super) const OWN: &str = "Options";
 
 /// The options that name the backend.
 const BACKEND: &[&str] = &["backend", "backend-file", "backend-timeout", "config"];
 
-const fn own(long: &'static str, kind: Kind, default: &'static str, heading: &'static str, help: &'static str) -> Opt {
-    Opt { long, short: None, kind, default, place: Place::Nowhere, heading, help }
+const fn own(long: &'static str, kind: OptionKind, default: &'static str, help: &'static str) -> Opt {
+    Opt { long, short: None, kind, default, scope: Scope::CommandLine, heading: OWN, help }
 }
 
 const JSON: Opt = own(
     "json",
-    Kind::Flag,
+    OptionKind::Flag,
     "",
-    SHOW,
-    "Print JSON instead of a table, with the fields described in shedlock-json(5) and times in UTC",
+    "Print JSON instead of a table. Times are in UTC; shedlock-json(5) describes the fields",
 );
-const LOCAL: Opt =
-    own("local", Kind::Flag, "", SHOW, "Show times in this process's time zone (TZ, or the system's) instead of UTC");
+const LOCAL: Opt = own(
+    "local",
+    OptionKind::Flag,
+    "",
+    "Show times in local time instead of UTC. The time zone is TZ's or the system's",
+);
 
 const NAME: Word = Word { name: "NAME", count: Count::One, help: "The lock" };
 
-const COULD_NOT: (&str, &str) = ("125", "the backend could not be asked, or the usage was wrong");
+const COULD_NOT: (&str, &str) = ("125", "the backend could not be asked, or the usage is wrong");
 
 pub(crate) const SUBS: &[Sub] = &[
     Sub {
         name: "status",
-        about: "Show locks: who holds them, since when and until when, and how the last run ended",
+        about: "Show who holds which lock, and how the last runs ended",
         usage: "shedlock status [OPTIONS] [NAME]...",
-        words: &[Word { name: "NAME", count: Count::Any, help: "The locks; all locks in the backend if omitted" }],
+        words: &[Word { name: "NAME", count: Count::Any, help: "The locks; all if omitted" }],
         own: &[
             JSON,
             LOCAL,
             own(
                 "exit-code",
-                Kind::Flag,
+                OptionKind::Flag,
                 "",
-                SHOW,
-                "Exit with 1 if any of the locks is held, kept, paused or unknown to the backend",
+                "Exit with 1 unless all are free. A NAME that the backend does not know is not free",
             ),
             own(
                 "max-age",
-                Kind::Value("DURATION"),
+                OptionKind::Value("DURATION"),
                 "off",
-                SHOW,
-                "For a monitor: print a line for each NAME, and exit with 1 unless the last success of each ended no longer than DURATION ago, on any host",
+                "Exit with 1 if a success is too old. For a monitor: print a line for each NAME, and exit with 1 unless the last success of each, on any host, ended no longer than DURATION ago",
             ),
             own(
                 "prometheus",
-                Kind::Flag,
+                OptionKind::Flag,
                 "",
-                SHOW,
-                "Print the locks and their last runs as metrics in the text format of Prometheus",
+                "Print metrics for Prometheus. They describe the locks and their last runs, in its text format",
             ),
-            own("watch", Kind::Flag, "", SHOW, "Refresh the table every two seconds, until interrupted"),
+            own("watch", OptionKind::Flag, "", "Refresh every two seconds until interrupted"),
         ],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock status --local",
         codes: &[
             ("0", "done; with --exit-code: all the locks are free; with --max-age: all have succeeded lately"),
@@ -109,39 +109,36 @@ pub(crate) const SUBS: &[Sub] = &[
     },
     Sub {
         name: "history",
-        about: "Show past runs, newest first, and those that never came back",
+        about: "Show past runs, as a table or a picture",
         usage: "shedlock history [OPTIONS] [NAME]",
-        words: &[Word { name: "NAME", count: Count::AtMostOne, help: "The lock; all locks if omitted" }],
+        words: &[Word { name: "NAME", count: Count::AtMostOne, help: "The lock; all if omitted" }],
         own: &[
             JSON,
             LOCAL,
-            own("limit", Kind::Value("N"), "50; all with --since and in pictures", SHOW, "Show the newest N runs"),
+            own("limit", OptionKind::Value("N"), "50; all with --since and in pictures", "Show the newest N runs"),
             own(
                 "since",
-                Kind::Value("TIME"),
+                OptionKind::Value("TIME"),
                 "",
-                SHOW,
-                "Show runs that had not ended before TIME: a duration before now (2h, 7d) or a time such as 2026-01-31T18:00:00Z, 2026-01-31 18:00 or 2026-01-31. A run that never came back counts as ended when a later run began or, if the backend still knows, when its lock expired",
+                "Show runs that ended later than TIME. Those that have not ended are shown too. TIME is a duration before now (2h, 7d) or a time such as 2026-01-31T18:00:00Z, 2026-01-31 18:00 or 2026-01-31",
             ),
-            own("timeline", Kind::Flag, "", SHOW, "Draw the runs as bars over time, one line for each job or host"),
-            own("svg", Kind::Value("FILE"), "", SHOW, "Write that picture to FILE as SVG; `-` is stdout"),
+            own("timeline", OptionKind::Flag, "", "Draw the runs as bars over time"),
+            own("svg", OptionKind::Value("FILE"), "", "Write that picture as SVG to FILE. `-` is stdout"),
             own(
                 "html",
-                Kind::Value("FILE"),
+                OptionKind::Value("FILE"),
                 "",
-                SHOW,
-                "Write a page to FILE: the locks now, that picture, and the runs that went wrong; `-` is stdout",
+                "Write an HTML page to FILE. It shows the locks now, that picture, and the runs that went wrong; `-` is stdout",
             ),
             own(
                 "by",
-                Kind::Choice(&["job", "host"]),
+                OptionKind::Choice(&["job", "host"]),
                 "job; host if a NAME is given",
-                SHOW,
-                "Draw one line for each job, or for each host",
+                "Draw one line per job or host",
             ),
         ],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock history report --since 7d",
         codes: &[("0", "done"), ("1", "no run of NAME is known"), COULD_NOT],
     },
@@ -150,9 +147,9 @@ pub(crate) const SUBS: &[Sub] = &[
         about: "Free a held lock",
         usage: "shedlock unlock [OPTIONS] NAME",
         words: &[NAME],
-        own: &[own("force", Kind::Flag, "", DO, "Do not ask. Required without a terminal")],
+        own: &[own("force", OptionKind::Flag, "", "Do not ask. Required without a terminal")],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock unlock report --force",
         codes: &[
             ("0", "the lock is free now"),
@@ -166,18 +163,17 @@ pub(crate) const SUBS: &[Sub] = &[
         usage: "shedlock pause [OPTIONS] NAME",
         words: &[NAME],
         own: &[
-            own("for", Kind::Value("DURATION"), "until resumed", DO, "End the pause after DURATION"),
-            own("reason", Kind::Value("TEXT"), "", DO, "The reason that others see: one line of up to 100 characters"),
+            own("for", OptionKind::Value("DURATION"), "until resumed", "End the pause after DURATION"),
+            own("reason", OptionKind::Value("TEXT"), "", "Say why. Others see this line of up to 100 characters"),
             own(
                 "wait",
-                Kind::Value("DURATION"),
+                OptionKind::Value("DURATION"),
                 "0",
-                DO,
-                "If the job is running, wait up to DURATION, or `forever`, for its end. Without --wait, nothing is paused while the job runs",
+                "Wait this long for a running job. DURATION can be `forever`. Without --wait, a job that is running is not paused",
             ),
         ],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock pause report --for 2h --reason 'new disk'",
         codes: &[("0", "the lock is paused"), ("1", "the job is running, or the lock is paused already"), COULD_NOT],
     },
@@ -188,7 +184,7 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[NAME],
         own: &[],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock resume report",
         codes: &[("0", "the pause is over"), ("1", "the lock was not paused"), COULD_NOT],
     },
@@ -199,13 +195,12 @@ pub(crate) const SUBS: &[Sub] = &[
         words: &[Word { name: "NAME", count: Count::AtLeastOne, help: "The locks" }],
         own: &[own(
             "force",
-            Kind::Flag,
+            OptionKind::Flag,
             "",
-            DO,
-            "Remove also a lock whose last holder was not shedlock, such as a Java application, which must not be running. A held lock is never removed",
+            "Remove locks of other programs too. A Java application must not be running. A held lock is never removed",
         )],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock forget report",
         codes: &[
             ("0", "all the locks are removed"),
@@ -215,15 +210,14 @@ pub(crate) const SUBS: &[Sub] = &[
     },
     Sub {
         name: "acquire",
-        about: "Take a lock for a script that cannot be wrapped, and print the handle to release it",
+        about: "Take a lock for a script, and print the handle to release it",
         usage: "shedlock acquire --name NAME --at-most DURATION [OPTIONS]",
         words: &[],
         own: &[own(
             "json",
-            Kind::Flag,
+            OptionKind::Flag,
             "",
-            SHOW,
-            "Print a JSON object with the handle, the token and the times, described in shedlock-json(5)",
+            "Print JSON: handle, token and times. shedlock-json(5) describes the fields",
         )],
         shared: &[
             "name",
@@ -241,7 +235,7 @@ pub(crate) const SUBS: &[Sub] = &[
             "quiet",
             "log-format",
         ],
-        meant: TO_ACQUIRE,
+        overrides: FOR_ACQUIRE,
         example: "handle=$(shedlock acquire --name deploy --at-most 20m)",
         codes: &[
             ("0", "the lock is taken and its handle printed"),
@@ -254,90 +248,106 @@ pub(crate) const SUBS: &[Sub] = &[
         name: "release",
         about: "Release a lock that `acquire` took",
         usage: "shedlock release [OPTIONS] HANDLE",
-        words: &[Word { name: "HANDLE", count: Count::One, help: "The handle that `acquire` printed: NAME@OWNER" }],
+        words: &[Word { name: "HANDLE", count: Count::One, help: "The handle that `acquire` printed" }],
         own: &[own(
             "exit-code",
-            Kind::Value("N"),
+            OptionKind::Value("N"),
             "a success without a code",
-            DO,
-            "The exit code of the work under the lock, for the history: any other than 0 is a failure",
+            "Exit code for the history. That of the work under the lock: any other than 0 is a failure",
         )],
         shared: &["history-keep", "backend", "backend-file", "backend-timeout", "config"],
-        meant: &[],
+        overrides: &[],
         example: r#"shedlock release "$handle""#,
-        codes: &[("0", "the lock is released"), ("1", "the lock was no longer ours"), COULD_NOT],
+        codes: &[("0", "the lock is released"), ("1", "the lock was no longer held by this owner"), COULD_NOT],
     },
     Sub {
         name: "extend",
-        about: "Keep a lock longer: restart its at-most",
+        about: "Give a lock and its job more time",
         usage: "shedlock extend [OPTIONS] DURATION [HANDLE]",
         words: &[
-            Word {
-                name: "DURATION",
-                count: Count::One,
-                help: "The longest time that the lock may be held from now on, at least 1s",
-            },
+            Word { name: "DURATION", count: Count::One, help: "The new time limit from now on, at least 1s" },
             Word {
                 name: "HANDLE",
                 count: Count::AtMostOne,
-                help: "The handle that `acquire` printed; inside a job, the job's own lock if omitted",
+                help: "The handle that `acquire` printed; not needed in a job",
             },
         ],
         own: &[],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: r#"shedlock extend 30m "$handle""#,
-        codes: &[("0", "the lock is ours for that long"), ("1", "the lock is no longer ours"), COULD_NOT],
+        codes: &[("0", "the lock is held for that long"), ("1", "the lock is no longer held by this owner"), COULD_NOT],
     },
     Sub {
         name: "verify",
-        about: "Check before a dangerous step that a lock is still ours",
+        about: "Check before a dangerous step that the lock is still held",
         usage: "shedlock verify [OPTIONS] [HANDLE]",
         words: &[Word {
             name: "HANDLE",
             count: Count::AtMostOne,
-            help: "The handle that `acquire` printed; inside a job, the job's own lock if omitted",
+            help: "The handle that `acquire` printed; not needed in a job",
         }],
         own: &[],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: r#"shedlock verify "$handle""#,
-        codes: &[("0", "the lock is ours"), ("1", "the lock is not ours"), COULD_NOT],
+        codes: &[("0", "the lock is still held by this owner"), ("1", "it is not"), COULD_NOT],
     },
     Sub {
         name: "check",
-        about: "Test whether this host can use the backend, and show what is in the way",
+        about: "Test whether this host can lock, and show what is in the way",
         usage: "shedlock check [OPTIONS]",
         words: &[],
-        own: &[own("json", Kind::Flag, "", SHOW, "Print JSON: an array with an object for each line")],
+        own: &[own("json", OptionKind::Flag, "", "Print JSON. An array with an object for each line")],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock check",
         codes: &[("0", "this host can lock here"), ("1", "something is in the way: a line with ✗"), COULD_NOT],
     },
     Sub {
+        name: "prove",
+        about: "Try whether this backend keeps the rules of a lock",
+        usage: "shedlock prove [OPTIONS]",
+        words: &[],
+        own: &[
+            own("for", OptionKind::Value("DURATION"), "10s", "Try for DURATION. At least 1s"),
+            own(
+                "clients",
+                OptionKind::Value("N"),
+                "8",
+                "Have N connections at most, from 2 to 64. Each client has one, and one is spared for cuts",
+            ),
+            own("seed", OptionKind::Value("N"), "random", "Decide as the report with this seed did"),
+            own("json", OptionKind::Flag, "", "Print JSON. An object with the findings and the figures"),
+        ],
+        shared: BACKEND,
+        overrides: &[],
+        example: "shedlock prove --clients 4",
+        codes: &[("0", "every rule was kept"), ("1", "a rule was broken: a line with ✗"), COULD_NOT],
+    },
+    Sub {
         name: "init",
-        about: "Create the tables or the file that the backend needs; running it again does no harm",
+        about: "Create the tables or the file that the backend needs",
         usage: "shedlock init [OPTIONS]",
         words: &[],
         own: &[],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock init",
         codes: &[("0", "everything is there"), COULD_NOT],
     },
     Sub {
         name: "schema",
-        about: "Print the statements that create what a backend needs, without contacting it",
+        about: "Print the statements that create what a backend needs",
         usage: "shedlock schema [OPTIONS] [BACKEND]",
         words: &[Word {
             name: "BACKEND",
             count: Count::AtMostOne,
-            help: "sqlite, postgres, mysql, redis, etcd, kubernetes, zookeeper, mongodb, or a URL; the configured backend if omitted",
+            help: "A kind of backend, such as postgres, or a URL; the configured backend if omitted",
         }],
         own: &[],
         shared: BACKEND,
-        meant: &[],
+        overrides: &[],
         example: "shedlock schema",
         codes: &[("0", "done"), COULD_NOT],
     },

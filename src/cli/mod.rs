@@ -2,8 +2,8 @@
 //! and the keys of the configuration files.
 
 mod commands;
-mod meant;
 mod options;
+mod overrides;
 
 use std::ffi::OsString;
 
@@ -11,9 +11,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, value_parser};
 
 use crate::exit;
-use commands::Count;
+use commands::{Count, OWN};
 pub(crate) use commands::{SUBS, Sub};
-pub(crate) use options::{Kind, OPTIONS, Opt, Place};
+pub(crate) use options::{OPTIONS, Opt, OptionKind, Scope};
+use options::{RARE, REPORTS};
 
 /// Parses a command line. The first parser has no help texts, because laying them out takes longer than parsing; only after a
 /// mistake or a call for help, a second parser with help reads the line again.
@@ -27,7 +28,8 @@ pub(crate) fn command() -> Command {
     Command::new("shedlock")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Run a command under a named lock, so that it never runs twice at once")
-        .after_help(example(RUN))
+        .override_usage("shedlock COMMAND [OPTIONS] [ARG]...")
+        .after_help(example(RUN) + "\nOptions of a command: shedlock COMMAND -h\nManual: shedlock man | man -l -\n")
         .subcommand_required(true)
         .subcommand(run())
         .subcommands(SUBS.iter().map(sub))
@@ -38,15 +40,24 @@ pub(crate) fn command() -> Command {
 /// Builds the parser of `shedlock run`.
 fn run() -> Command {
     let explain = |argument: Arg| match OPTIONS.iter().find(|option| argument.get_id() == option.long) {
-        Some(option) => explained(argument, option),
+        Some(option) => explained(argument, option).hide_short_help(RARE.contains(&option.long)),
         None => argument
-            .help("The command and its arguments, executed without a shell. Options after COMMAND belong to COMMAND"),
+            .help("The command and its arguments, executed without a shell. Options after COMMAND belong to COMMAND")
+            .hide_short_help(true),
     };
     bare_run()
         .about("Run a command under a lock")
-        .override_usage("shedlock run --name NAME --at-most DURATION [OPTIONS] [--] COMMAND [ARG]...")
-        .disable_help_flag(false)
+        .override_usage("shedlock run --name NAME --at-most DURATION [OPTIONS] [--] COMMAND...")
         .mut_args(explain)
+        .arg(
+            Arg::new("help")
+                .short('h')
+                .long("help")
+                .action(ArgAction::Help)
+                .help_heading(REPORTS)
+                .help("Print this overview; --help prints all options")
+                .long_help("Print all options; -h prints an overview"),
+        )
         .after_help(example(RUN))
         .after_long_help(after_help())
 }
@@ -75,7 +86,15 @@ fn sub(sub: &'static Sub) -> Command {
             Count::Any => argument.num_args(0..),
         }
     });
-    let options = sub.options().map(|option| explained(argument(option), option));
+    let takes_a_lock = sub.shared.contains(&"name");
+    let options = sub.options().map(|option| {
+        let heading = match option.heading {
+            OWN => None,
+            heading if takes_a_lock => Some(heading),
+            _ => Some("Common options"),
+        };
+        explained(argument(option), option).help_heading(heading)
+    });
     Command::new(sub.name)
         .about(sub.about)
         .override_usage(sub.usage)
@@ -90,20 +109,32 @@ impl Sub {
     pub(crate) fn options(&self) -> impl Iterator<Item = &'static Opt> {
         let own: &'static [Opt] = self.own;
         let shared = OPTIONS.iter().filter(|option| self.shared.contains(&option.long));
-        let meant = |option: &'static Opt| self.meant.iter().find(|meant| meant.long == option.long).unwrap_or(option);
-        own.iter().chain(shared.map(meant))
+        let overridden =
+            |option: &'static Opt| self.overrides.iter().find(|other| other.long == option.long).unwrap_or(option);
+        own.iter().chain(shared.map(overridden))
     }
 }
 
-/// Adds the help of an option: its first clause for `-h`, all of it for `--help`.
+impl Opt {
+    /// Returns the first sentence of the help, which is all that `-h` has room for.
+    pub(crate) fn brief(&self) -> &'static str {
+        self.help.split_once(". ").map_or(self.help, |(first, _)| first)
+    }
+}
+
+/// Adds the help of an option: its first sentence for `-h`, all of it for `--help`.
 fn explained(argument: Arg, option: &Opt) -> Arg {
-    let with_default = |text: &str| match option.default {
-        "" => text.to_owned(),
-        default => format!("{text} [default: {default}]"),
+    let brief = match (option.kind, option.default) {
+        (OptionKind::Value(_), default) if !["", "0", "off"].contains(&default) && !default.contains(' ') => {
+            format!("{} [{default}]", option.brief())
+        }
+        _ => option.brief().to_owned(),
     };
-    let end = [". ", ": ", "; "].iter().filter_map(|stop| option.help.find(stop)).min();
-    let short = &option.help[..end.unwrap_or(option.help.len())];
-    argument.help(with_default(short)).long_help(with_default(option.help))
+    let long = match option.default {
+        "" => option.help.to_owned(),
+        default => format!("{} [default: {default}]", option.help),
+    };
+    argument.help(brief).long_help(long)
 }
 
 /// An example of `shedlock run`.
@@ -155,10 +186,10 @@ fn argument(option: &'static Opt) -> Arg {
         None => argument,
     };
     match option.kind {
-        Kind::Value(name) => argument.value_name(name).allow_hyphen_values(true),
-        Kind::Choice(words) => argument.value_name(words.join("|")),
-        Kind::Flag => argument.action(ArgAction::SetTrue),
-        Kind::Count => argument.action(ArgAction::Count),
+        OptionKind::Value(name) => argument.value_name(name).allow_hyphen_values(true),
+        OptionKind::Choice(words) => argument.value_name(words.join("|")),
+        OptionKind::Flag => argument.action(ArgAction::SetTrue),
+        OptionKind::Count => argument.action(ArgAction::Count),
     }
 }
 
@@ -198,19 +229,29 @@ mod tests {
     #[test]
     fn what_an_option_means_to_another_command_is_told_of_an_option_that_it_has() {
         for sub in SUBS {
-            for meant in sub.meant {
-                let of_run =
-                    OPTIONS.iter().find(|option| option.long == meant.long && sub.shared.contains(&meant.long));
-                let of_run = of_run.unwrap_or_else(|| panic!("{} {}", sub.name, meant.long));
-                assert_eq!((meant.short, meant.heading), (of_run.short, of_run.heading), "{}", meant.long);
-                assert!(meant.place == of_run.place && sub.options().any(|option| option.help == meant.help));
+            for other in sub.overrides {
+                let original =
+                    OPTIONS.iter().find(|option| option.long == other.long && sub.shared.contains(&other.long));
+                let original = original.unwrap_or_else(|| panic!("{} {}", sub.name, other.long));
+                assert_eq!((other.short, other.heading), (original.short, original.heading), "{}", other.long);
+                assert!(other.scope == original.scope && sub.options().any(|option| option.help == other.help));
             }
         }
         let help = command().find_subcommand_mut("acquire").unwrap().render_long_help().to_string();
         assert!(
-            help.contains("not 0 [default: 1]") && help.contains("<fail|skip>") && !help.contains("on-expiry"),
+            help.contains("cannot be 0 [default: 1]") && help.contains("<fail|skip>") && !help.contains("on-expiry"),
             "{help}"
         );
+    }
+
+    #[test]
+    fn the_short_help_of_run_fits_a_terminal() {
+        let mut command = command().term_width(80);
+        let help = command.find_subcommand_mut("run").unwrap().render_help().to_string();
+        assert!(help.lines().count() <= 40, "{}:\n{help}", help.lines().count());
+        let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(RARE.iter().all(|long| OPTIONS.iter().any(|option| option.long == *long) && !help.contains(long)));
     }
 
     #[test]

@@ -1,11 +1,9 @@
-//! `shedlock acquire`.
+//! `shedlock acquire`: takes a lock for a script.
 
 use clap::ArgMatches;
-use nix::unistd::{getpid, getsid};
 
-use super::random;
-use super::run::{has_terminal, host};
-use crate::config::{Settings, Surroundings};
+use super::process::{self, host, random};
+use crate::config::Settings;
 use crate::exit::Exit;
 use crate::job;
 use crate::lock::{Claim, Owner, Purpose};
@@ -14,19 +12,14 @@ use crate::run::{Notice, Run};
 use crate::supervise::{Supervisor, Work};
 use crate::system::Moment;
 
-/// Takes a lock as a run does, and prints its handle instead of running a job. `started` is the start of the process.
+/// Acquires a lock as a run does, and prints its handle instead of running a job. `started` is the start of the process.
 pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit> {
     // If the pipe is closed nobody gets the handle, so the lock has to be released.
     job::ignore_pipe();
     let random = random()?;
-    let surroundings = Surroundings {
-        terminal: has_terminal(),
-        session_leader: getsid(None).is_ok_and(|leader| leader == getpid()),
-        // With two handles it would be unclear which one releases the lock.
-        enclosing: Vec::new(),
-        random,
-    };
-    let settings = Settings::of_acquire(matches, &surroundings)?;
+    // With two handles it would be unclear which one releases the lock.
+    let process = process::context(Vec::new(), random);
+    let settings = Settings::for_acquire(matches, &process)?;
     let claim = Claim {
         name: settings.name,
         owner: Owner::new(&host(), std::process::id(), random).with_at_least(settings.policy.at_least),
@@ -34,12 +27,12 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         keep: settings.history_keep,
         purpose: Purpose::Run,
     };
-    let reporter = Reporter::of_acquire(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
+    let reporter = Reporter::for_acquire(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
     if !settings.unknown_variables.is_empty() {
-        reporter.emit(&Notice::Unknown(settings.unknown_variables));
+        reporter.emit(&Notice::UnknownVariables(settings.unknown_variables));
     }
-    let run = Run::new(settings.policy, started);
+    let run = Run::new(settings.policy, settings.backend.name(), started);
     let work = Work::Handover { json: matches.get_flag("json") };
-    let outcome = Supervisor::new(run, claim, work, settings.backend, reporter, None)?.supervise();
-    Ok(outcome.exit(settings.conflict_exit_code))
+    let reason = Supervisor::new(run, claim, work, settings.backend, reporter, None)?.supervise();
+    Ok(reason.exit(settings.conflict_exit_code))
 }

@@ -8,42 +8,44 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use super::operator::Operator;
-use super::random;
-use super::run::host;
-use crate::backend::{Acquired, BackendError, CLOCK_WAS_AHEAD, Finding, Grade, Kept, Reached, Reply};
-use crate::config::is_of_a_service;
+use super::process::{host, random};
+use crate::backend::clock::MIN_CLOCK_LEAD;
+use crate::backend::{Finding, Grade, LockTest};
+use crate::config::is_kubernetes_service;
 use crate::duration::brief;
 use crate::exit::{self, Exit};
 use crate::job;
+use crate::lock::{Acquired, BackendError, Reply, StillHeld};
 use crate::lock::{Claim, Closing, Holder, Lock, LockName, Locks, Owner, Purpose};
 use crate::report::{Findings, SKEW_HINT, skew};
 use crate::system::Moment;
-use crate::text::shown;
+use crate::text::{printable_name, shorten};
 
 /// The lock that a check takes.
-pub(super) const NAME: &str = "shedlock-check";
-/// The lease: a check that dies frees its lock after this time.
+pub(super) const CHECK_LOCK: &str = "shedlock-check";
+/// The lease of the lock that a check takes: a check that dies frees its lock after this time.
 const LEASE: Duration = Duration::from_secs(10);
 /// The extra time, beyond `--backend-timeout`, to wait for the lock of another check, which may have died; and the pause
 /// between tries.
-const MORE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(100);
-/// The number of runs that the history keeps. A check removes its own run; of checks that died, at most the last one stays.
-const KEEP: u32 = 1;
+const EXTRA_WAIT: Duration = Duration::from_secs(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The number of runs that the history keeps of the lock that a check takes. A check removes its own run; of checks that died,
+/// at most the last one stays.
+const HISTORY_KEEP: u32 = 1;
 
-/// Prints each finding as soon as it is known.
+/// Tests whether this host can lock here, and prints each finding as soon as it is known.
 pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let mut operator = Operator::new(matches, None)?;
     job::ignore_pipe();
     let mut findings = Findings::new(matches.get_flag("json"));
-    findings.tell(Finding::good("backend", format!("{}, from {}", operator.address(), operator.source())));
-    findings_of(operator.unknown_variables()).into_iter().for_each(|finding| findings.tell(finding));
-    let reached = operator.backend().check(&mut |finding| findings.tell(finding));
-    if reached == Reached::Yes {
-        Trial { operator: &mut operator, findings: &mut findings, closing: Closing::Unused }.all();
+    findings.add(Finding::good("backend", format!("{}, from {}", operator.address(), operator.source())));
+    about_variables(operator.unknown_variables()).into_iter().for_each(|finding| findings.add(finding));
+    let reached = operator.backend().check(&mut |finding| findings.add(finding));
+    if reached == LockTest::Possible {
+        Trial { operator: &mut operator, findings: &mut findings, closing: Closing::Unused }.run();
         // Locks that cannot be read have been reported before.
         if let Ok(locks) = operator.try_ask(|backend| backend.locks(&[])) {
-            times(&locks.locks).into_iter().chain(clock_was_ahead(&locks)).for_each(|finding| findings.tell(finding));
+            about_times(&locks.locks).into_iter().chain(about_clock(&locks)).for_each(|finding| findings.add(finding));
         }
         operator.backend().disconnect();
     }
@@ -52,12 +54,12 @@ pub(crate) fn check(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 /// Returns the finding about variables that begin like those of options and set nothing.
-fn findings_of(unknown: &[String]) -> Option<Finding> {
+fn about_variables(unknown: &[String]) -> Option<Finding> {
     let seen = || format!("{} set nothing", unknown.join(", "));
     match unknown {
         [] => None,
         // No person has set these.
-        _ if unknown.iter().all(|name| is_of_a_service(name)) => {
+        _ if unknown.iter().all(|name| is_kubernetes_service(name)) => {
             Some(Finding::good("variables", format!("{}: Kubernetes sets them for services", seen())))
         }
         _ => Some(Finding::unwise(
@@ -69,13 +71,13 @@ fn findings_of(unknown: &[String]) -> Option<Finding> {
 }
 
 /// Returns the finding about locks that shedlock took in the future: the backend's clock was ahead, and may be again.
-fn clock_was_ahead(locks: &Locks) -> Option<Finding> {
-    let latest = locks.now + CLOCK_WAS_AHEAD;
-    let is_of_a_future = |lock: &&Lock| {
-        let holder = Holder::of(&lock.state.owner);
+fn about_clock(locks: &Locks) -> Option<Finding> {
+    let latest = locks.now + MIN_CLOCK_LEAD;
+    let is_of_the_future = |lock: &&Lock| {
+        let holder = Holder::parse(&lock.state.owner);
         lock.state.since.is_some_and(|since| since > latest) && !lock.state.owner.is_empty() && !holder.is_foreign()
     };
-    let mut taken = locks.locks.iter().filter(is_of_a_future);
+    let mut taken = locks.locks.iter().filter(is_of_the_future);
     let first = taken.next()?;
     let ahead = first.state.since.unwrap_or(latest).since(locks.now);
     let more = match taken.count() {
@@ -84,18 +86,23 @@ fn clock_was_ahead(locks: &Locks) -> Option<Finding> {
     };
     Some(Finding::bad(
         "clock",
-        format!("the clock was ahead when `{}` was taken, {} after now{more}", shown(&first.name), brief(ahead)),
+        format!(
+            "the clock was ahead when `{}` was taken, {} after now{more}",
+            printable_name(&shorten(&first.name)),
+            brief(ahead)
+        ),
         "let every server of the backend get its time from NTP before it starts; the next run of a lock corrects it, \
          `shedlock forget` removes one that is not used any more, and `shedlock unlock` frees one whose holder is dead",
     ))
 }
 
 /// Returns the finding about the times that other programs have written.
-fn times(locks: &[Lock]) -> Option<Finding> {
+fn about_times(locks: &[Lock]) -> Option<Finding> {
     let of_others: Vec<&Lock> =
-        locks.iter().filter(|lock| lock.is_held() && Holder::of(&lock.state.owner).is_foreign()).collect();
-    let mut wrong =
-        of_others.iter().filter_map(|lock| Some(format!("the lock `{}` {}", shown(&lock.name), skew(&lock.state)?)));
+        locks.iter().filter(|lock| lock.is_held() && Holder::parse(&lock.state.owner).is_foreign()).collect();
+    let mut wrong = of_others
+        .iter()
+        .filter_map(|lock| Some(format!("the lock `{}` {}", printable_name(&shorten(&lock.name)), skew(&lock.state)?)));
     match (wrong.next(), wrong.count(), of_others.len()) {
         (None, _, 0) => None,
         (None, _, held) => Some(Finding::good(
@@ -109,50 +116,54 @@ fn times(locks: &[Lock]) -> Option<Finding> {
     }
 }
 
-/// A trial of a lock, with everything that a run and its rivals do.
+/// Tries a lock out, with everything that a run and its rivals do.
 struct Trial<'a> {
     operator: &'a mut Operator,
     findings: &'a mut Findings,
-    /// The kind of release: without a mark if every request was answered.
+    /// Tells the backend at the release how the run ended: nothing if every request was answered.
     closing: Closing,
 }
 
 impl Trial<'_> {
-    /// Takes a lock, renews it, checks that a second owner is refused, reads it, takes it again and releases it.
-    fn all(&mut self) {
-        let (Ok(ours), Ok(other)) = (claim(), claim()) else {
-            return self.findings.tell(Finding::bad(
+    /// Acquires a lock, renews it, checks that a second owner is refused, reads it, acquires it again and releases it.
+    fn run(&mut self) {
+        let (Ok(own), Ok(other)) = (claim(), claim()) else {
+            return self.findings.add(Finding::bad(
                 "take",
                 "the system returned no random number",
                 "check /dev/urandom",
             ));
         };
-        let Some(token) = self.take(&ours) else { return };
+        let Some(token) = self.take(&own) else { return };
         // After one missing answer, do not wait as long for the others.
-        let _ = self.renew(&ours) && self.refuse(&other) && self.verify(&ours) && self.take_again(&ours, token);
-        self.release(&ours);
+        let _ = self.renew(&own) && self.refuse(&other) && self.verify(&own) && self.take_again(&own, token);
+        self.release(&own);
     }
 
-    /// Takes the lock. The outer `Option` is `None` if that failed, the inner one if there is no token.
+    /// Acquires the lock. The outer `Option` is `None` if that failed, the inner one if there is no token.
     fn take(&mut self, claim: &Claim) -> Option<Option<u64>> {
-        let deadline = Moment::now() + self.operator.timeout() + MORE;
+        let deadline = Moment::now() + self.operator.timeout() + EXTRA_WAIT;
         loop {
             let (reply, took) = self.acquire(claim);
             let finding = match reply.map(|Reply { answer, remark }| (answer, remark.unrecorded)) {
                 Ok((Acquired::Granted(grant), unrecorded)) => {
-                    self.findings.tell(taken(grant.token, unrecorded, took));
+                    self.findings.add(taken(grant.token, unrecorded, took));
                     return Some(grant.token);
                 }
                 Ok((Acquired::Held(_), _)) if Moment::now() < deadline => {
-                    thread::sleep(PAUSE);
+                    thread::sleep(RETRY_PAUSE);
                     continue;
                 }
                 Ok((Acquired::Held(record), _)) => Finding::bad(
                     "take",
-                    format!("the lock {NAME} is held by {} for another {}", record.owner, brief(record.left)),
+                    format!(
+                        "the lock {CHECK_LOCK} is held by {} for another {}",
+                        shorten(&record.owner),
+                        brief(record.left)
+                    ),
                     match record.left <= LEASE {
                         true => "another check is running or has died: check again when that time is over".to_owned(),
-                        false => format!("no job may use this name; free it with `shedlock unlock {NAME}`"),
+                        false => format!("no job may use this name; free it with `shedlock unlock {CHECK_LOCK}`"),
                     },
                 ),
                 Err(error) => {
@@ -160,48 +171,48 @@ impl Trial<'_> {
                         // The lock may have been taken all the same. If it cannot be released either, it frees itself.
                         let _ = self.operator.backend().release(claim, Duration::ZERO, self.closing);
                     }
-                    Finding::of_trouble("take", error)
+                    Finding::from_error("take", error)
                 }
             };
-            self.findings.tell(finding);
+            self.findings.add(finding);
             return None;
         }
     }
 
     fn renew(&mut self, claim: &Claim) -> bool {
         let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.renew(claim)));
-        self.tell("renew", answer, |reply| match reply.answer {
-            Kept::Kept => Ok(format!("renewed it in {}", brief(took))),
-            Kept::Lost => Err("the lock was lost as soon as it was taken".to_owned()),
+        self.report("renew", answer, |reply| match reply.answer {
+            StillHeld::Held => Ok(format!("renewed it in {}", brief(took))),
+            StillHeld::Lost => Err("the lock was lost as soon as it was taken".to_owned()),
         })
     }
 
     /// Checks that a second owner is refused.
     fn refuse(&mut self, other: &Claim) -> bool {
         let (answer, took) = self.acquire(other);
-        self.tell("refuse", answer, |reply| match reply.answer {
+        self.report("refuse", answer, |reply| match reply.answer {
             Acquired::Held(_) => Ok(format!("a second owner was refused in {}", brief(took))),
             Acquired::Granted(_) => Err("a second owner got the lock while the first one held it".to_owned()),
         })
     }
 
     fn verify(&mut self, claim: &Claim) -> bool {
-        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.locks(&[NAME])));
-        self.tell("verify", answer, |locks| match locks.locks.iter().find(|lock| lock.name == NAME) {
+        let (answer, took) = self.timed(|operator| operator.try_ask(|backend| backend.locks(&[CHECK_LOCK])));
+        self.report("verify", answer, |locks| match locks.locks.iter().find(|lock| lock.name == CHECK_LOCK) {
             Some(lock) if lock.is_held() && lock.state.owner == claim.owner.as_str() => {
                 Ok(format!("found it held by us in {}", brief(took)))
             }
-            Some(lock) => Err(format!("the lock's owner is {}", lock.state.owner)),
+            Some(lock) => Err(format!("the lock's owner is {}", shorten(&lock.state.owner))),
             None => Err("the lock is missing after it was taken".to_owned()),
         })
     }
 
-    /// Takes the lock again with the same owner, as after a lost answer: this must succeed, with a larger token.
+    /// Acquires the lock again with the same owner, as after a lost answer: this must succeed, with a larger token.
     fn take_again(&mut self, claim: &Claim, before: Option<u64>) -> bool {
         let (answer, took) = self.acquire(claim);
-        self.tell("again", answer, |reply| match (reply.answer, before) {
+        self.report("again", answer, |reply| match (reply.answer, before) {
             (Acquired::Held(record), _) => {
-                Err(format!("the lock's own owner was refused; the lock is held by {}", record.owner))
+                Err(format!("the lock's own owner was refused; the lock is held by {}", shorten(&record.owner)))
             }
             (Acquired::Granted(grant), Some(before)) if grant.token.is_some_and(|token| token <= before) => {
                 Err(format!("the token {} does not follow {before}", grant.token.unwrap_or_default()))
@@ -218,7 +229,7 @@ impl Trial<'_> {
         let closing = Cell::new(self.closing);
         let note = |error: &BackendError| {
             if error.ambiguous {
-                closing.set(Closing::GivenUp);
+                closing.set(Closing::Undone);
             }
         };
         let answer = self.timed(|operator| operator.try_ask(|backend| backend.acquire(claim).inspect_err(note)));
@@ -231,9 +242,9 @@ impl Trial<'_> {
         let release =
             |operator: &mut Operator| operator.try_ask(|backend| backend.release(claim, Duration::ZERO, closing));
         let (answer, took) = self.timed(release);
-        self.tell("release", answer, |reply| match reply.answer {
-            Kept::Kept => Ok(format!("released it in {}", brief(took))),
-            Kept::Lost => Err("the lock was lost before it was released".to_owned()),
+        self.report("release", answer, |reply| match reply.answer {
+            StillHeld::Held => Ok(format!("released it in {}", brief(took))),
+            StillHeld::Lost => Err("the lock was lost before it was released".to_owned()),
         });
     }
 
@@ -243,49 +254,49 @@ impl Trial<'_> {
         (answer, Moment::now().since(begun))
     }
 
-    /// Prints the finding, and returns whether there was an answer.
-    fn tell<T>(
+    /// Prints what an answer means, and returns whether there was one.
+    fn report<T>(
         &mut self,
         subject: &'static str,
         answer: Result<T, BackendError>,
         judge: impl FnOnce(T) -> Result<String, String>,
     ) -> bool {
         let answered = answer.is_ok();
-        self.findings.tell(match answer.map(judge) {
+        self.findings.add(match answer.map(judge) {
             Ok(Ok(seen)) => Finding::good(subject, seen),
             Ok(Err(seen)) => Finding::bad(
                 subject,
                 seen,
                 "something else writes to this backend, or the backend loses writes; jobs would overlap",
             ),
-            Err(error) => Finding::of_trouble(subject, error),
+            Err(error) => Finding::from_error(subject, error),
         });
         answered
     }
 }
 
-/// Returns a claim with an owner of its own.
+/// Returns a claim of the lock for a new owner.
 fn claim() -> anyhow::Result<Claim> {
-    let name = LockName::new(NAME).map_err(anyhow::Error::msg)?;
+    let name = LockName::new(CHECK_LOCK).map_err(anyhow::Error::msg)?;
     Ok(Claim {
         name,
         owner: Owner::new(&host(), std::process::id(), random()?),
         lease: LEASE,
-        keep: KEEP,
+        keep: HISTORY_KEEP,
         purpose: Purpose::Run,
     })
 }
 
 /// Returns the finding about a lock that was taken. Without a token, nothing is protected from a run that stalled.
 fn taken(token: Option<u64>, unrecorded: Option<BackendError>, took: Duration) -> Finding {
-    let seen = format!("took the lock {NAME} in {}", brief(took));
+    let seen = format!("took the lock {CHECK_LOCK} in {}", brief(took));
     let seen = match token {
         Some(token) => format!("{seen}, with token {token}"),
         None => format!("{seen}, without a token"),
     };
     match (token, unrecorded) {
         (_, Some(why)) => {
-            let why = Finding::of_trouble("take", why);
+            let why = Finding::from_error("take", why);
             Finding { grade: Grade::Unwise, seen: format!("{seen}: {}", why.seen), ..why }
         }
         (Some(_), None) => Finding::good("take", seen),
@@ -311,13 +322,13 @@ mod tests {
                 left: Duration::ZERO,
             },
         };
-        let told = |locks: &[Lock]| clock_was_ahead(&Locks { now, locks: locks.to_vec() });
+        let told = |locks: &[Lock]| about_clock(&Locks { now, locks: locks.to_vec() });
         let owner = "web1:42:00000000000000ff";
         let [soon, java] = [taken("a", owner, 60), taken("b", "java-host", 7200)];
         assert_eq!(told(&[soon.clone(), java.clone(), taken("c", "", 7200)]), None);
         let finding = told(&[soon, java, taken("report", &format!("{owner}:ended"), 7200)]).unwrap();
         assert_eq!(finding.grade, Grade::Bad);
-        // `unlock` refuses what is free, and so may be the lock that is named.
+        // `unlock` refuses a free lock, and the lock that is named may be free.
         assert!(
             ["next run", "shedlock forget", "shedlock unlock"]
                 .iter()

@@ -2,38 +2,40 @@
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, say, suggestion};
-use super::operator::{Operator, asked_names, lock_name};
-use super::refuse;
-use crate::backend::Forgotten;
-use crate::config::Mistake;
+use super::arguments::{lock_arguments, parse_lock};
+use super::inspect::{MAX_READS, Seen, print_lines, suggest_lock};
+use super::operator::Operator;
+use super::output::refuse;
+use crate::config::{Configuration, Mistake};
 use crate::exit::Exit;
-use crate::lock::{Holder, LockName, LockState, Removal, Wanted};
+use crate::lock::Forgotten;
+use crate::lock::{Holder, LockName, LockState, Removal, RunQuery};
 
-/// The last owners whose locks may go.
+/// The locks that may be removed, by their last owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owners {
-    /// Only shedlock's own: another program may rely on the row.
-    Ours,
+    /// Only runs of shedlock: another program may rely on the row.
+    Shedlock,
     All,
 }
 
-/// Removes each lock by itself, in the given order, until the backend cannot be asked.
+/// Removes each named lock by itself, in the given order, until the backend cannot be asked.
 pub(crate) fn forget(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let mut names: Vec<LockName> = Vec::new();
-    for name in asked_names(matches)? {
-        let name = lock_name(&name)?;
+    for name in lock_arguments(matches)? {
+        let name = parse_lock(&name)?;
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let owners = if matches.get_flag("force") { Owners::All } else { Owners::Ours };
+    let owners = if matches.get_flag("force") { Owners::All } else { Owners::Shedlock };
+    let configuration = Configuration::read(matches)?;
     let (mut answer, mut done) = (Exit { code: 0, raise: None }, Vec::new());
     for name in names {
-        match forget_one(matches, &name, owners).map_err(|error| so_far(error, &done))? {
+        match forget_one(&configuration, &name, owners).map_err(|error| with_forgotten(error, &done))? {
             Ok(line) => {
                 done.push(format!("`{name}`"));
-                say(&[line])?;
+                print_lines(&[line])?;
             }
             Err(no) => answer = no,
         }
@@ -42,41 +44,43 @@ pub(crate) fn forget(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 /// Removes one lock, and returns the line that says so, or the exit code after it was refused.
-fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::Result<Result<String, Exit>> {
+fn forget_one(configuration: &Configuration, name: &LockName, owners: Owners) -> anyhow::Result<Result<String, Exit>> {
     // Each lock may have a backend of its own.
-    let mut operator = Operator::new(matches, Some(name))?;
-    let mut seen = Seen::of(&mut operator, name)?;
-    for _ in 0..LOOKS {
+    let mut operator = Operator::with(configuration, Some(name))?;
+    let mut seen = Seen::read(&mut operator, name)?;
+    for _ in 0..MAX_READS {
         if let Some(record) = seen.held() {
             let message = format!("the lock `{name}` {}; it is not forgotten", seen.state());
-            return Ok(Err(refuse(&message, Some(&way_out(name, record, seen.until())))));
+            return Ok(Err(refuse(&message, Some(&hint_if_held(name, record, seen.until())))));
         }
         let owner = seen.owner().unwrap_or_default().to_owned();
-        if owners == Owners::Ours && Holder::of(&owner).is_foreign() {
+        if owners == Owners::Shedlock && Holder::parse(&owner).is_foreign() {
             let message = format!("the lock `{name}` is not forgotten: its last holder, {owner}, was not shedlock");
             let hint = "a Java application that knows the row never runs again once it is gone: stop all of them, then use --force";
             return Ok(Err(refuse(&message, Some(hint))));
         }
         let was_known = seen.owner().is_some() || has_runs(&mut operator, name)?;
-        let removal = Removal { name: name.clone(), seen: owner.clone() };
+        let removal = Removal::new(name.clone(), owner.clone());
         // A table may treat an odd name and another as equal; keys are exact, and a pause may have left one.
-        let is_exact = !name.is_odd() || operator.backend().drops_free_locks();
+        let is_exact = !name.is_invalid_for_run() || operator.backend().drops_free_locks();
         let forgotten = match was_known || is_exact {
             true => operator.ask(|backend| backend.forget(&removal))?,
             false => Forgotten::Gone { lock: false, runs: 0 },
         };
         match forgotten {
             Forgotten::Gone { lock: false, runs: 0 } if !was_known => {
-                let hint = suggestion(&mut operator, name, &seen, |_| true);
+                let hint = suggest_lock(&mut operator, name, &seen, |_| true);
                 return Ok(Err(refuse(
                     &format!("neither the lock `{name}` nor a run of it is known"),
                     hint.as_deref(),
                 )));
             }
-            Forgotten::Gone { lock, runs } => return Ok(Ok(said(name, lock || seen.owner().is_some(), runs))),
+            Forgotten::Gone { lock, runs } => {
+                return Ok(Ok(forgotten_line(name, lock || seen.owner().is_some(), runs)));
+            }
             Forgotten::InUse => {
                 let before = seen;
-                seen = Seen::of(&mut operator, name)?;
+                seen = Seen::read(&mut operator, name)?;
                 if !owner.is_empty() && seen.is_unchanged_since(&before) {
                     return Err(Mistake::new(format!("the backend did not remove the lock `{name}`"))
                         .hint("a trigger or row security on the table may cause this; `shedlock check` looks for them")
@@ -89,25 +93,25 @@ fn forget_one(matches: &ArgMatches, name: &LockName, owners: Owners) -> anyhow::
 }
 
 /// Returns what has to be done before a lock that is held can be forgotten.
-fn way_out(name: &LockName, record: &LockState, until: Option<String>) -> String {
-    let holder = Holder::of(&record.owner);
+fn hint_if_held(name: &LockName, record: &LockState, until: Option<String>) -> String {
+    let holder = Holder::parse(&record.owner);
     if holder.is_paused() {
-        return format!("`shedlock resume {}` ends the pause", name.word());
+        return format!("`shedlock resume {}` ends the pause", name.shell_word());
     }
     match until.filter(|_| holder.has_ended()) {
-        Some(until) => format!("wait until {until}, or free the lock with `shedlock unlock {}`", name.word()),
-        None => format!("wait until the job has ended, or free the lock with `shedlock unlock {}`", name.word()),
+        Some(until) => format!("wait until {until}, or free the lock with `shedlock unlock {}`", name.shell_word()),
+        None => format!("wait until the job has ended, or free the lock with `shedlock unlock {}`", name.shell_word()),
     }
 }
 
 /// Returns whether the history has a run of the lock. Some backends know a free lock only from its history.
 fn has_runs(operator: &mut Operator, name: &LockName) -> anyhow::Result<bool> {
-    let wanted = Wanted { names: vec![name.as_str().to_owned()], limit: Some(1), ..Wanted::default() };
+    let wanted = RunQuery { names: vec![name.as_str().to_owned()], limit: Some(1), ..RunQuery::default() };
     Ok(!operator.ask(|backend| backend.runs(&wanted))?.runs.is_empty())
 }
 
-/// Returns the line that says what was removed.
-fn said(name: &LockName, lock: bool, runs: u64) -> String {
+/// Returns the line that says what was removed of a lock.
+fn forgotten_line(name: &LockName, lock: bool, runs: u64) -> String {
     let runs = match runs {
         0 => None,
         1 => Some("1 run".to_owned()),
@@ -121,8 +125,8 @@ fn said(name: &LockName, lock: bool, runs: u64) -> String {
     }
 }
 
-/// Adds to an error the locks that were removed before it.
-fn so_far(error: anyhow::Error, done: &[String]) -> anyhow::Error {
+/// Adds the locks that were removed before an error to its message.
+fn with_forgotten(error: anyhow::Error, done: &[String]) -> anyhow::Error {
     if done.is_empty() {
         return error;
     }
@@ -144,7 +148,7 @@ mod tests {
             (false, 3, "forgot `job`: 3 runs"),
             (false, 0, "forgot `job`"),
         ] {
-            assert_eq!(said(&name, lock, runs), wanted);
+            assert_eq!(forgotten_line(&name, lock, runs), wanted);
         }
     }
 
@@ -152,8 +156,8 @@ mod tests {
     fn an_error_keeps_its_hint_and_says_what_is_gone() {
         let error = || anyhow::Error::from(Mistake::new("no answer").hint("look"));
         let done = ["`a`".to_owned(), "`b`".to_owned()];
-        let told = so_far(error(), &done).downcast::<Mistake>().unwrap();
+        let told = with_forgotten(error(), &done).downcast::<Mistake>().unwrap();
         assert_eq!(told, Mistake::new("no answer; forgotten before that: `a`, `b`").hint("look"));
-        assert_eq!(so_far(error(), &[]).to_string(), "no answer");
+        assert_eq!(with_forgotten(error(), &[]).to_string(), "no answer");
     }
 }

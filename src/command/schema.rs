@@ -1,32 +1,33 @@
-//! `shedlock schema`.
+//! `shedlock schema`: prints the statements that `init` executes.
 
 use clap::ArgMatches;
 
-use super::operator;
+use super::output::print;
 use crate::backend::{self, Access};
-use crate::config::{Mistake, Reach};
+use crate::config::{BackendAccess, Configuration, Mistake};
 use crate::exit::Exit;
+use crate::suggest::{did_you_mean, nearest};
 
 /// Prints the statements of `init`, for a kind of backend, a URL, or the configured backend.
 pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wrong = |why: String| Mistake::new(format!("BACKEND {why}"));
     let opened = match matches.get_one::<String>("BACKEND") {
-        None => Reach::of(matches, None)?.backend,
+        None => BackendAccess::new(&Configuration::read(matches)?, None)?.backend,
         Some(url) if url.contains(':') => backend::from_url(url, &Access::default()).map_err(wrong)?,
-        Some(word) => match backend::of_kind(word) {
+        Some(word) => match backend::open_kind(word) {
             Some(opened) => opened.map_err(wrong)?,
             None => return Err(unknown(word).into()),
         },
     };
-    super::print(format!("{}\n", opened.backend.schema().trim_end()).as_bytes())
+    print(format!("{}\n", opened.backend.schema().trim_end()).as_bytes())
 }
 
 /// Returns the mistake of an unknown kind of backend.
 fn unknown(word: &str) -> Mistake {
     let kinds = backend::kinds();
     let mistake = Mistake::new(format!("BACKEND `{word}` is not known; known are {}, or a URL", kinds.join(", ")));
-    match operator::nearest(word, kinds.into_iter()) {
-        Some(kind) => mistake.hint(format!("did you mean `{kind}`?")),
+    match nearest(word, kinds.into_iter()) {
+        Some(kind) => mistake.hint(did_you_mean(kind)),
         None => mistake.hint("without BACKEND, `schema` prints the statements for the configured one"),
     }
 }

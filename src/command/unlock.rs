@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::held::{LOOKS, Seen, must_be, say, suggestion};
-use super::operator::{self, Operator};
-use super::refuse;
-use crate::backend::Kept;
+use super::arguments;
+use super::inspect::{MAX_READS, Seen, check_change, print_lines, suggest_lock};
+use super::operator::Operator;
+use super::output::refuse;
 use crate::exit::Exit;
+use crate::lock::StillHeld;
 use crate::lock::{Change, Holder, Lock, LockName, LockState};
 use crate::report;
+use crate::text::shorten;
 
-/// The consent to free the lock.
+/// Says whether the user agrees to free the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consent {
     Forced,
@@ -24,18 +26,18 @@ enum Consent {
 
 /// Frees a lock, but only as it was shown: after a change of hands it belongs to another owner.
 pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
-    let name = operator::name(matches)?;
+    let name = arguments::lock_argument(matches)?;
     let mut operator = Operator::new(matches, Some(&name))?;
     let consent = match matches.get_flag("force") {
         true => Consent::Forced,
         false if stdin().is_terminal() && stderr().is_terminal() => Consent::ToAsk,
         false => Consent::Missing,
     };
-    let mut seen = Seen::of(&mut operator, &name)?;
-    for look in 0..LOOKS {
+    let mut seen = Seen::read(&mut operator, &name)?;
+    for read in 0..MAX_READS {
         let Some(record) = seen.held() else { return Ok(not_held(&mut operator, &name, &seen)) };
         // The user agreed to free the lock that was shown, not the current one.
-        if look > 0 && consent == Consent::ToAsk {
+        if read > 0 && consent == Consent::ToAsk {
             break;
         }
         let (state, effect) = (seen.state(), effect(&name, record));
@@ -57,16 +59,16 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
         // Keeps the owner without the `:ended` mark: a run would take a free lock with that mark for its own release.
         let change = Change { name: name.clone(), from: owner.clone(), to: owner.clone(), left: Duration::ZERO };
         let freed = operator.ask(|backend| backend.change(&change))?;
-        must_be(&mut operator, &name, record, owner, Duration::ZERO)?;
-        if freed == Kept::Lost {
-            seen = Seen::of(&mut operator, &name)?;
+        check_change(&mut operator, &name, record, owner, Duration::ZERO)?;
+        if freed == StillHeld::Lost {
+            seen = Seen::read(&mut operator, &name)?;
         }
         // If the change found another state and the lock is free, the holder released it, or an earlier try freed it and its
         // answer was lost.
-        if freed == Kept::Kept || seen.held().is_none() {
+        if freed == StillHeld::Held || seen.held().is_none() {
             let mut lines = vec![format!("`{name}` is free now; it {}", state.replacen("is ", "was ", 1))];
             lines.extend((consent == Consent::Forced).then_some(effect));
-            return say(&lines);
+            return print_lines(&lines);
         }
     }
     let message =
@@ -75,15 +77,15 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
 }
 
 fn not_held(operator: &mut Operator, name: &LockName, seen: &Seen) -> Exit {
-    let hint = suggestion(operator, name, seen, Lock::is_held);
+    let hint = suggest_lock(operator, name, seen, Lock::is_held);
     refuse(&format!("the lock `{name}` is free"), hint.as_deref())
 }
 
 /// Returns the consequence of freeing the lock, which depends on its holder.
 fn effect(name: &LockName, record: &LockState) -> String {
-    let holder = Holder::of(&record.owner);
+    let holder = Holder::parse(&record.owner);
     if holder.is_paused() {
-        let resume = format!("`shedlock resume {}` ends a pause more gently", name.word());
+        let resume = format!("`shedlock resume {}` ends a pause more gently", name.shell_word());
         return format!("{resume}: it keeps the lock for the rest of its last run's --at-least or --every");
     }
     if holder.has_ended() {
@@ -92,15 +94,16 @@ fn effect(name: &LockName, record: &LockState) -> String {
     match holder.process() {
         Some((host, pid)) => format!(
             "a job without --lease does not notice and runs on until shortly before its --at-most is used up, a \
-             script after `shedlock acquire` for as long as it likes; a job with --lease is stopped within about a third of the lease; find it on {host}, pid {pid}"
+             script after `shedlock acquire` for as long as it likes; a job with --lease is stopped within about a third of the lease; find it on {}, pid {pid}",
+            shorten(host)
         ),
         None => "the application that holds it, such as one in Java, does not notice and runs on".to_owned(),
     }
 }
 
-/// Asks on the terminal; no answer means no.
+/// Asks on the terminal whether to free a lock; no answer means no.
 fn is_agreed(what: &str, effect: &str) -> bool {
-    report::error(what, Some(effect));
+    report::print_error(what, Some(effect));
     let _ = write!(stderr(), "free it? [y/N] ");
     let mut answer = String::new();
     let ended = stdin().read_line(&mut answer).map_or(true, |_| !answer.ends_with('\n'));
@@ -119,7 +122,7 @@ mod tests {
     fn what_comes_of_it_depends_on_who_holds_it() {
         let name = LockName::new("job").unwrap();
         let run = Owner::new("web1", 42, 7);
-        let pause = Owner::of_pause("ada", "web1", 7, None, "");
+        let pause = Owner::for_pause("ada", "web1", 7, None, "");
         for (owner, said) in [
             (run.as_str(), "find it on web1, pid 42"),
             (run.as_str(), "runs on until shortly before its --at-most is used up"),

@@ -1,4 +1,4 @@
-//! Prints the parser's results in our form: help on stdout, a mistake as one line with one hint.
+//! Answers a call for help or the version, and turns a mistake in the arguments into one line with one hint.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Write, stdout};
@@ -6,13 +6,13 @@ use std::io::{Write, stdout};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Error};
 
-use crate::cli::{Kind, OPTIONS, Opt, SUBS, Sub};
-use crate::command::nearest;
+use crate::cli::{OPTIONS, Opt, OptionKind, SUBS, Sub};
 use crate::config::Mistake;
 use crate::exit::Exit;
+use crate::suggest::{did_you_mean, nearest};
 
 /// The characters around an argument's name in the usage.
-const BRACKETS: [char; 4] = ['<', '>', '[', ']'];
+const USAGE_BRACKETS: [char; 4] = ['<', '>', '[', ']'];
 
 /// Prints help or the version, or returns the mistake in these arguments.
 pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Exit> {
@@ -20,7 +20,7 @@ pub(crate) fn answer(error: &Error, arguments: &[OsString]) -> anyhow::Result<Ex
         // Flushed here, so that a full disk is noticed.
         crate::job::ignore_pipe();
         return match error.print().and_then(|()| stdout().flush()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::report::unwritten(&error)),
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(crate::report::stdout_error(&error)),
             _ => Ok(Exit { code: 0, raise: None }),
         };
     }
@@ -35,18 +35,18 @@ pub(crate) fn without_value(matches: &ArgMatches, arguments: &[OsString]) -> Opt
     let command = if has("command") { matches.get_many::<OsString>("command") } else { None };
     let typed = &arguments[..arguments.len().saturating_sub(command.map_or(0, Iterator::count))];
     let taken = |option: &&Opt| {
-        let is_of_text = matches!(option.kind, Kind::Value(_) | Kind::Choice(_)) && has(option.long);
+        let is_of_text = matches!(option.kind, OptionKind::Value(_) | OptionKind::Choice(_)) && has(option.long);
         is_of_text
             && matches.get_one::<String>(option.long).is_some_and(|value| value == "--")
             && !typed.iter().any(|word| attaches(option, word))
     };
     let option = OPTIONS.iter().find(taken)?;
-    let what = if option.kind == Kind::Value("DURATION") { "duration" } else { "value" };
+    let what = if option.kind == OptionKind::Value("DURATION") { "duration" } else { "value" };
     let message = format!("--{} needs a {what}", option.long);
     Some(Mistake::new(message).hint("`--` separates the options from the command"))
 }
 
-/// Returns whether one word has both the option and `--` as its value.
+/// Returns whether one word of the command line has both the option and `--` as its value.
 fn attaches(option: &Opt, word: &OsStr) -> bool {
     let Some(before) = word.to_str().and_then(|word| word.strip_suffix("--")) else { return false };
     match before.strip_prefix("--") {
@@ -55,18 +55,18 @@ fn attaches(option: &Opt, word: &OsStr) -> bool {
     }
 }
 
-/// Returns the given command.
+/// Returns the command on the command line.
 fn command(arguments: &[OsString]) -> Option<&str> {
     let word = arguments.get(1)?.to_str()?;
     commands().any(|command| command == word && word != "help").then_some(word)
 }
 
-/// Returns all commands.
+/// Returns the names of all commands.
 fn commands() -> impl Iterator<Item = &'static str> {
     ["run", "completions", "man", "help"].into_iter().chain(SUBS.iter().map(|sub| sub.name))
 }
 
-/// Other programs' words for our commands.
+/// Words that other programs have for shedlock's commands.
 const SYNONYMS: [(&str, &str); 15] = [
     ("list", "status"),
     ("ls", "status"),
@@ -86,7 +86,7 @@ const SYNONYMS: [(&str, &str); 15] = [
 ];
 
 /// Returns the command that was probably meant.
-fn meant(word: &str) -> Option<&'static str> {
+fn intended_command(word: &str) -> Option<&'static str> {
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
     synonym.or_else(|| nearest(word, commands()))
 }
@@ -134,14 +134,15 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
         ErrorKind::MissingSubcommand => "no command is given".to_owned(),
         ErrorKind::ArgumentConflict => format!("{option} is given twice"),
         ErrorKind::MissingRequiredArgument => {
-            format!("{} is missing", argument.trim_end_matches("...").trim_matches(BRACKETS))
+            format!("{} is missing", argument.trim_end_matches("...").trim_matches(USAGE_BRACKETS))
         }
         ErrorKind::InvalidUtf8 => not_text(arguments),
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).unwrap_or_default().is_empty() => {
             format!("{option} needs a value")
         }
         ErrorKind::InvalidValue => {
-            let (what, value) = (argument.trim_matches(BRACKETS), text(ContextKind::InvalidValue).unwrap_or_default());
+            let (what, value) =
+                (argument.trim_matches(USAGE_BRACKETS), text(ContextKind::InvalidValue).unwrap_or_default());
             format!("{what} `{value}` is not known; known are {}", all(ContextKind::ValidValue).join(", "))
         }
         ErrorKind::TooManyValues => format!("{option} takes no value"),
@@ -149,7 +150,7 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
     };
     let suggestion = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            text(ContextKind::InvalidSubcommand).and_then(|word| meant(&word)).map(str::to_owned)
+            text(ContextKind::InvalidSubcommand).and_then(|word| intended_command(&word)).map(str::to_owned)
         }
         ErrorKind::InvalidValue => text(ContextKind::InvalidValue).and_then(|word| {
             nearest(&word, all(ContextKind::ValidValue).iter().map(|known| short(known))).map(str::to_owned)
@@ -171,7 +172,7 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
             let command = command.unwrap_or_default();
             format!("quote a name of several words, as in 'my job'; see shedlock {command} --help")
         }
-        (_, _, Some(known)) => format!("did you mean `{known}`?"),
+        (_, _, Some(known)) => did_you_mean(&known),
         (_, _, None) => match command {
             Some(command) => format!("see shedlock {command} --help"),
             None => "see shedlock --help and shedlock run --help".to_owned(),

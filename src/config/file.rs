@@ -1,30 +1,39 @@
 //! Reads a configuration file: defaults for every job at the top, settings of one job in `[jobs.NAME]`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Mistake;
-use super::layer::{Given, Layer, Source};
-use crate::cli::{OPTIONS, Opt, Place};
+use super::value::{Given, Layer, Source};
+use crate::cli::{OPTIONS, Scope};
 use crate::lock::LockName;
+use crate::suggest::{did_you_mean, nearest_key};
 
 /// The settings in a file.
 #[derive(Default)]
 pub(super) struct File {
     pub(super) defaults: Layer,
-    pub(super) job: Layer,
+    /// The settings of each job, by the name of its lock.
+    jobs: BTreeMap<String, Layer>,
 }
 
-/// Parses a file. Checks the keys of every job, so that a mistake is found early, and keeps only the settings of the job
-/// `name`.
-pub(super) fn parse(text: &str, path: &Path, name: Option<&LockName>) -> Result<File, Mistake> {
+impl File {
+    /// Returns the settings that the file has for the job of this name alone.
+    pub(super) fn job(&self, name: Option<&LockName>) -> Layer {
+        name.and_then(|name| self.jobs.get(name.as_str())).cloned().unwrap_or_default()
+    }
+}
+
+/// Parses a file. Checks the keys of every job, so that a mistake is found early.
+pub(super) fn parse(text: &str, path: &Path) -> Result<File, Mistake> {
     let reader = Reader { text, path };
     let document = DeTable::parse(text).map_err(|error| {
-        let place = error.span().map_or(0, |span| span.start);
+        let offset = error.span().map_or(0, |span| span.start);
         let message = error.message().lines().next().unwrap_or_default().to_owned();
-        reader.mistake(place, &format!("not valid TOML: {message}"))
+        reader.mistake(offset, &format!("not valid TOML: {message}"))
     })?;
     let mut file = File::default();
     for (key, value) in document.get_ref() {
@@ -39,9 +48,7 @@ pub(super) fn parse(text: &str, path: &Path, name: Option<&LockName>) -> Result<
             for (key, value) in reader.table(job, keys)? {
                 reader.set(&mut layer, key, value)?;
             }
-            if name.is_some_and(|name| job.get_ref() == name.as_str()) {
-                file.job = layer;
-            }
+            file.jobs.insert(job.get_ref().to_string(), layer);
         }
     }
     Ok(file)
@@ -59,22 +66,22 @@ impl Reader<'_> {
         key: &Spanned<impl AsRef<str>>,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<(), Mistake> {
-        let place = key.span().start;
+        let offset = key.span().start;
         let key = key.get_ref().as_ref();
         let Some(option) = OPTIONS.iter().find(|option| option.long == key) else {
-            return Err(self.unknown(place, key));
+            return Err(self.unknown(offset, key));
         };
-        if option.place != Place::Anywhere {
+        if option.scope != Scope::Files {
             let message = format!("`{key}` cannot be set in a file");
             let hint = match key {
                 "name" => "put the settings of one job into [jobs.NAME]".to_owned(),
                 _ => format!("use --{key} or {}", option.variable()),
             };
-            return Err(self.mistake(place, &message).hint(hint));
+            return Err(self.mistake(offset, &message).hint(hint));
         }
         let text = scalar(value.get_ref())
-            .ok_or_else(|| self.mistake(place, &format!("`{key}` must be a string, a number, true or false")))?;
-        let source = Source::File { key: key.to_owned(), path: self.path.to_owned(), line: self.line(place) };
+            .ok_or_else(|| self.mistake(offset, &format!("`{key}` must be a string, a number, true or false")))?;
+        let source = Source::File { key: key.to_owned(), path: self.path.to_owned(), line: self.line(offset) };
         layer.insert(option.long, Given { text, source });
         Ok(())
     }
@@ -93,33 +100,22 @@ impl Reader<'_> {
         }
     }
 
-    fn unknown(&self, place: usize, key: &str) -> Mistake {
-        let mistake = self.mistake(place, &format!("unknown key `{key}`"));
-        match nearest(key) {
-            Some(known) => mistake.hint(format!("did you mean `{known}`?")),
+    fn unknown(&self, offset: usize, key: &str) -> Mistake {
+        let mistake = self.mistake(offset, &format!("unknown key `{key}`"));
+        let settable = OPTIONS.iter().filter(|option| option.scope == Scope::Files).map(|option| option.long);
+        match nearest_key(key, settable.chain(["jobs"])) {
+            Some(known) => mistake.hint(did_you_mean(known)),
             None => mistake.hint("shedlock.toml(5) lists the keys"),
         }
     }
 
-    fn mistake(&self, place: usize, message: &str) -> Mistake {
-        Mistake::new(format!("{}:{}: {message}", self.path.display(), self.line(place)))
+    fn mistake(&self, offset: usize, message: &str) -> Mistake {
+        Mistake::new(format!("{}:{}: {message}", self.path.display(), self.line(offset)))
     }
 
-    fn line(&self, place: usize) -> usize {
-        1 + self.text.as_bytes()[..place.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
     }
-}
-
-/// Returns the key that was probably meant; underscores for dashes are the most likely slip.
-fn nearest(key: &str) -> Option<&'static str> {
-    let key = key.replace('_', "-");
-    let keys = OPTIONS
-        .iter()
-        .filter(|option: &&Opt| option.place == Place::Anywhere)
-        .map(|option| option.long)
-        .chain(["jobs"]);
-    let (distance, known) = keys.map(|known| (strsim::damerau_levenshtein(&key, known), known)).min()?;
-    (distance <= known.len() / 2).then_some(known)
 }
 
 /// Returns a value as it would be typed, a list with commas.
@@ -142,7 +138,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<File, Mistake> {
-        parse(text, Path::new("/etc/x.toml"), Some(&LockName::new("nightly").unwrap()))
+        parse(text, Path::new("/etc/x.toml"))
     }
 
     fn refusal(text: &str) -> (String, String) {
@@ -153,12 +149,13 @@ mod tests {
     #[test]
     fn a_job_has_its_own_table() {
         let file = read("at-most = '1h'\nquiet = true\n[jobs.nightly]\nat-most = 90\nsuccess-codes = [0, 3]\n[jobs.other]\nat-least = 1.5\n").unwrap();
+        let job = file.job(Some(&LockName::new("nightly").unwrap()));
         assert_eq!(file.defaults["at-most"].text, "1h");
         assert_eq!(file.defaults["quiet"].text, "true");
-        assert_eq!(file.job["at-most"].text, "90");
-        assert_eq!(file.job["at-most"].source.to_string(), "/etc/x.toml:4: `at-most`");
-        assert_eq!(file.job["success-codes"].text, "0,3");
-        assert!(!file.job.contains_key("at-least"));
+        assert_eq!(job["at-most"].text, "90");
+        assert_eq!(job["at-most"].source.to_string(), "/etc/x.toml:4: `at-most`");
+        assert_eq!(job["success-codes"].text, "0,3");
+        assert!(!job.contains_key("at-least"));
     }
 
     #[test]

@@ -1,39 +1,40 @@
-//! Judges variables that begin like shedlock's own and set nothing. A name that resembles an option's is a mistake:
+//! Checks variables that begin like those of shedlock and set nothing. A name that resembles an option's is a mistake:
 //! `SHEDLOCK_BACKND` would silently give every host a lock file of its own.
 
 use super::Mistake;
 use crate::cli::{OPTIONS, Opt};
+use crate::suggest::{did_you_mean, nearest_variable};
 
 /// The prefix of the variables of options.
 pub(super) const PREFIX: &str = "SHEDLOCK_";
 
 /// The prefix of the variables that tell a job about its lock.
-const OF_THE_LOCK: &str = "SHEDLOCK_LOCK_";
+const JOB_PREFIX: &str = "SHEDLOCK_LOCK_";
 
 /// The variable with the password for a backend whose URL has none. There is no such option, because every user can read
 /// command lines.
-pub(super) const PASSWORD: &str = "SHEDLOCK_BACKEND_PASSWORD";
+pub(super) const PASSWORD_VARIABLE: &str = "SHEDLOCK_BACKEND_PASSWORD";
 
-/// The longest option name, without the prefix, that counts as short: many other words resemble a short name.
-const SHORT: usize = 5;
-
-/// Returns the name of a variable that sets nothing, for the listing; `None` for shedlock's own. A name that resembles an
+/// Returns the name of a variable that sets nothing, for the listing; `None` for a variable of shedlock. A name that resembles an
 /// option's is a mistake.
-pub(super) fn judge(name: &str) -> Result<Option<String>, Mistake> {
-    if name == PASSWORD || name.starts_with(OF_THE_LOCK) {
+pub(super) fn check_name(name: &str) -> Result<Option<String>, Mistake> {
+    if name == PASSWORD_VARIABLE || name.starts_with(JOB_PREFIX) {
         return Ok(None);
     }
     // POSIX leaves lower-case names to applications.
-    let known = if is_of_a_service(name) || !name.starts_with(PREFIX) { None } else { nearest(name) };
+    let known = match name.strip_prefix(PREFIX) {
+        Some(word) if !is_kubernetes_service(name) => nearest_option(word),
+        _ => None,
+    };
     match known {
         Some(known) => Err(Mistake::new(format!("unknown variable `{name}`"))
-            .hint(format!("did you mean `{known}`? if it is not meant for shedlock, rename it"))),
+            .hint(format!("{} if it is not meant for shedlock, rename it", did_you_mean(&known)))),
         None => Ok(Some(name.to_owned())),
     }
 }
 
 /// Returns whether Kubernetes sets a variable of this form for a service, such as `shedlock-backend`.
-pub(crate) fn is_of_a_service(name: &str) -> bool {
+pub(crate) fn is_kubernetes_service(name: &str) -> bool {
     let of_a_port = |port: &str| {
         let mut words = port.split('_');
         let number = words.next().is_some_and(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()));
@@ -46,28 +47,11 @@ pub(crate) fn is_of_a_service(name: &str) -> bool {
         || name.rsplit_once("_PORT_").is_some_and(|(_, port)| of_a_port(port))
 }
 
-/// Returns the variable that was probably meant: the nearest one, or the longest with which the name begins.
-fn nearest(name: &str) -> Option<String> {
-    let name = name.to_ascii_uppercase();
-    let name = name.strip_prefix(PREFIX)?;
-    let options = OPTIONS.iter().map(Opt::variable).chain([PASSWORD.to_owned()]);
-    let known: Vec<String> = options.filter_map(|known| known.strip_prefix(PREFIX).map(str::to_owned)).collect();
-    let distances = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
-    let slip = distances.filter(|(distance, known)| *distance <= slips(known)).min().map(|(_, known)| known);
-    let begins = known.iter().filter(|known| begins_with(name, known)).max_by_key(|known| known.len());
-    slip.or(begins).map(|known| format!("{PREFIX}{known}"))
-}
-
-/// Returns how many letters a name may differ to count as this one. `HOME`, `DATE` and `MODE` differ from `NAME` in two, and so
-/// does `EVENT` from `EVERY`.
-fn slips(known: &str) -> usize {
-    if known.len() <= SHORT { 1 } else { 2 }
-}
-
-/// Returns whether a name is this one with a suffix. `NAMESPACE` does not count as `NAME`, but `BACKENDURL` counts as
-/// `BACKEND`.
-fn begins_with(name: &str, known: &str) -> bool {
-    name.strip_prefix(known).is_some_and(|more| more.starts_with('_') || known.len() > SHORT)
+/// Returns the variable of an option, or of the password, that was probably meant by the rest of a name after the prefix.
+fn nearest_option(word: &str) -> Option<String> {
+    let variables = OPTIONS.iter().map(Opt::variable).chain([PASSWORD_VARIABLE.to_owned()]);
+    let known: Vec<String> = variables.filter_map(|known| known.strip_prefix(PREFIX).map(str::to_owned)).collect();
+    nearest_variable(word, &known).map(|known| format!("{PREFIX}{known}"))
 }
 
 #[cfg(test)]
@@ -75,7 +59,7 @@ mod tests {
     use super::*;
 
     fn meant(name: &str) -> Option<String> {
-        let hint = judge(name).err()?.hint?;
+        let hint = check_name(name).err()?.hint?;
         hint.split('`').nth(1).map(str::to_owned)
     }
 
@@ -138,10 +122,12 @@ mod tests {
             "SHEDLOCK_MESSAGE",
             "shedlock_name",
         ] {
-            assert_eq!(judge(other), Ok(Some(other.to_owned())));
+            assert_eq!(check_name(other), Ok(Some(other.to_owned())));
         }
-        for ours in ["SHEDLOCK_LOCK_NAME", "SHEDLOCK_LOCK_BACKEND_PASSWORD", "SHEDLOCK_LOCK_OF_TOMORROW", PASSWORD] {
-            assert_eq!(judge(ours), Ok(None));
+        for ours in
+            ["SHEDLOCK_LOCK_NAME", "SHEDLOCK_LOCK_BACKEND_PASSWORD", "SHEDLOCK_LOCK_OF_TOMORROW", PASSWORD_VARIABLE]
+        {
+            assert_eq!(check_name(ours), Ok(None));
         }
     }
 
@@ -163,10 +149,10 @@ mod tests {
                 "_PORT_9_SCTP",
             ] {
                 let name = format!("{service}{end}");
-                assert_eq!(judge(&name), Ok(Some(name.clone())));
+                assert_eq!(check_name(&name), Ok(Some(name.clone())));
             }
             // None of them can be an option's.
-            assert!(!is_of_a_service(&service), "{service}");
+            assert!(!is_kubernetes_service(&service), "{service}");
         }
         for slip in [
             "SHEDLOCK_BACKEND_HOST",
@@ -174,7 +160,7 @@ mod tests {
             "SHEDLOCK_BACKEND_PORT_TCP",
             "SHEDLOCK_BACKEND_PORT_1_TCP_X",
         ] {
-            assert!(judge(slip).is_err(), "{slip}");
+            assert!(check_name(slip).is_err(), "{slip}");
         }
     }
 }

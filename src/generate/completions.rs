@@ -6,14 +6,14 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ValueHint};
 use clap_complete::Shell;
 
-use crate::cli::{self, Kind, OPTIONS, Opt, SUBS, Sub};
+use crate::cli::{self, OPTIONS, Opt, OptionKind, SUBS, Sub};
 use crate::command::names;
 
 /// The word of a command that is the name of a lock.
 const NAME: &str = "NAME";
 
 /// Returns the completions for a shell.
-pub(crate) fn completions(shell: Shell) -> Vec<u8> {
+pub(super) fn completions(shell: Shell) -> Vec<u8> {
     let mut command = cli::command().mut_subcommand("run", |run| {
         let run = OPTIONS.iter().fold(run, |run, option| run.mut_arg(option.long, |argument| hinted(argument, option)));
         run.mut_arg("command", |argument| argument.value_hint(ValueHint::CommandWithArguments))
@@ -37,7 +37,7 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
         Shell::Fish => with_names_in_fish(&script),
         _ => script.into_owned(),
     };
-    script.replace("@WORD@", names::WORD).into_bytes()
+    script.replace("@WORD@", names::NAMES_COMMAND).into_bytes()
 }
 
 /// Returns the commands whose words are names of locks.
@@ -49,7 +49,7 @@ fn naming() -> impl Iterator<Item = &'static str> {
 fn with_names_in_bash(script: &str) -> String {
     let valued = SUBS.iter().flat_map(Sub::options).chain(OPTIONS);
     let valued: BTreeSet<String> = valued
-        .filter(|option| !matches!(option.kind, Kind::Flag | Kind::Count))
+        .filter(|option| !matches!(option.kind, OptionKind::Flag | OptionKind::Count))
         .map(|option| format!("--{}", option.long))
         .collect();
     let any = |words: &mut dyn Iterator<Item = String>| words.collect::<Vec<_>>().join(" | ");
@@ -86,15 +86,15 @@ fn with_names_in_fish(script: &str) -> String {
 fn hinted(argument: Arg, option: &Opt) -> Arg {
     match option.kind {
         // The parser leaves the words to `config`, which names them in its own messages.
-        Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
+        OptionKind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words)),
         // Any other signal works as well; these are the likely ones.
-        Kind::Value("SIGNAL") => {
+        OptionKind::Value("SIGNAL") => {
             argument.value_parser(PossibleValuesParser::new(["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"]))
         }
-        Kind::Value("FILE") => argument.value_hint(ValueHint::FilePath),
-        Kind::Value("DIR") => argument.value_hint(ValueHint::DirPath),
+        OptionKind::Value("FILE") => argument.value_hint(ValueHint::FilePath),
+        OptionKind::Value("DIR") => argument.value_hint(ValueHint::DirPath),
         // Keeps the shell from offering file names.
-        Kind::Value(_) => argument.value_hint(ValueHint::Other),
-        Kind::Flag | Kind::Count => argument,
+        OptionKind::Value(_) => argument.value_hint(ValueHint::Other),
+        OptionKind::Flag | OptionKind::Count => argument,
     }
 }

@@ -10,24 +10,24 @@ use super::tree::{is_visible, shows_all, with_zombies};
 use super::wait;
 
 /// The largest number of processes that a 64-bit kernel can be set to.
-const MOST_PIDS: i32 = 1 << 22;
+const MAX_PIDS: i32 = 1 << 22;
 /// The longest search by number before signals and deadlines get their turn.
-const SEARCH: Duration = Duration::from_millis(100);
+const MAX_SEARCH_TIME: Duration = Duration::from_millis(100);
 
 /// Finds the children that this process has already, from before it became shedlock. A script that starts something in
-/// the background and then `exec`s us leaves us such. One that is not found in time counts as the job's.
+/// the background and then `exec`s shedlock leaves it children. One that is not found in time counts as the job's.
 pub(super) fn children_from_before() -> Vec<i32> {
-    if wait::has_children() { known_children().unwrap_or_else(numbered_children) } else { Vec::new() }
+    if wait::has_children() { known_children().unwrap_or_else(children_by_number) } else { Vec::new() }
 }
 
-/// Returns our children, living or not yet reaped: one that has ended stays until we reap it, and by then its own
-/// children are ours. So when only known children are here, nothing else descends from us. `None` if /proc does not
+/// Returns shedlock's children, living or not yet reaped: one that has ended stays until shedlock reaps it, and by then its own
+/// children are shedlock's. So when only known children are here, nothing else descends from shedlock. `None` if /proc does not
 /// tell.
 pub(super) fn known_children() -> Option<Vec<i32>> {
-    listed_children().or_else(shown_children)
+    listed_children().or_else(children_in_proc)
 }
 
-/// Returns our children, if the kernel has a list of them.
+/// Returns shedlock's children, if the kernel has a list of them.
 pub(super) fn listed_children() -> Option<Vec<i32>> {
     if is_visible() { children_of(i32::try_from(std::process::id()).ok()?) } else { None }
 }
@@ -48,7 +48,7 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
 pub(super) struct ChildList(File);
 
 impl ChildList {
-    /// Opens the list of a process in our pid namespace, if the kernel has such lists.
+    /// Opens the list of a process in shedlock's pid namespace, if the kernel has such lists.
     pub(super) fn open(pid: i32) -> Option<Self> {
         // Orphans become children of the first thread.
         let file = is_visible().then(|| File::open(format!("/proc/{pid}/task/{pid}/children")))?;
@@ -69,20 +69,20 @@ impl ChildList {
     }
 }
 
-/// Searches all processes for our children; `None` if some may be hidden.
-fn shown_children() -> Option<Vec<i32>> {
+/// Searches all processes for shedlock's children; `None` if some may be hidden.
+fn children_in_proc() -> Option<Vec<i32>> {
     let parent = i32::try_from(std::process::id()).ok()?;
     let all = with_zombies()?;
     let children = all.iter().filter(|process| process.parent == parent).map(|process| process.id.pid);
     shows_all(&all).then(|| children.collect())
 }
 
-/// Asks the kernel, number by number, for our children: it needs no /proc, but is bounded, since all numbers take long.
-fn numbered_children() -> Vec<i32> {
+/// Asks the kernel, number by number, for shedlock's children: it needs no /proc. It is bounded: all numbers take long.
+fn children_by_number() -> Vec<i32> {
     let ourselves = i32::try_from(std::process::id()).unwrap_or_default();
     let began = Instant::now();
-    let in_time = |_: &i32| began.elapsed() < SEARCH;
-    // Who was started by this process has a number after ours, mostly.
+    let in_time = |_: &i32| began.elapsed() < MAX_SEARCH_TIME;
+    // A process that this one started has a higher number, mostly.
     (ourselves..=most_pids()).chain(1..ourselves).take_while(in_time).filter(|pid| wait::is_child(*pid)).collect()
 }
 
@@ -91,11 +91,11 @@ fn numbered_children() -> Vec<i32> {
 pub(super) struct Search(Cell<i32>);
 
 impl Search {
-    /// Searches on for a while; true when every number was asked and none but `known` is our child. It holds for all
+    /// Searches on for a while; true when every number was asked and none but `known` is shedlock's child. It holds for all
     /// of the search as long as nothing is reaped in its course.
     pub(super) fn finds_none_but(&self, known: &[i32]) -> bool {
         let (began, most) = (Instant::now(), most_pids());
-        while began.elapsed() < SEARCH {
+        while began.elapsed() < MAX_SEARCH_TIME {
             let pid = self.0.get() + 1;
             if pid > most {
                 return true;
@@ -121,7 +121,7 @@ impl Search {
 /// Returns the largest number that a process may have.
 fn most_pids() -> i32 {
     let most = fs::read_to_string("/proc/sys/kernel/pid_max").ok();
-    most.and_then(|most| most.trim().parse().ok()).unwrap_or(MOST_PIDS)
+    most.and_then(|most| most.trim().parse().ok()).unwrap_or(MAX_PIDS)
 }
 
 #[cfg(test)]
@@ -137,9 +137,9 @@ mod tests {
         while Process::find(pid).is_some() {
             assert!(began.elapsed().as_secs() < 20);
         }
-        let ways = || [listed_children().unwrap(), shown_children().unwrap(), numbered_children()];
+        let ways = || [listed_children().unwrap(), children_in_proc().unwrap(), children_by_number()];
         // The search by number has its time, which a busy machine may take from it.
-        while !numbered_children().contains(&pid) {
+        while !children_by_number().contains(&pid) {
             assert!(began.elapsed().as_secs() < 20);
         }
         assert!(ways()[..2].iter().all(|children| children.contains(&pid)));

@@ -1,4 +1,4 @@
-//! The job's environment: ours, byte by byte, with the lock's variables in it.
+//! The job's environment: shedlock's own, byte by byte, with the lock's variables in it.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,12 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Variables in the form of execve(2): entries that no `=` is in, or that come twice, are kept as they are.
+/// The environment variables of a process, in the form of execve(2): entries that no `=` is in, or that come twice, are kept as
+/// they are.
 pub(crate) struct Environment(Vec<CString>);
 
 impl Environment {
-    /// Copies our own.
+    /// Copies shedlock's own environment.
     pub(crate) fn inherited() -> Self {
         #[expect(unsafe_code, reason = "std drops entries without `=` and reorders the rest")]
         // SAFETY: nothing in this program changes the environment, and the main thread reads it only here.
@@ -41,7 +42,7 @@ impl Environment {
         self.0.iter().find_map(|entry| value_of(entry, name)).map(OsStr::from_bytes)
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     pub(crate) fn remove(&mut self, name: &str) {
         self.0.retain(|entry| value_of(entry, name).is_none());
     }

@@ -1,38 +1,30 @@
-//! Freezes the job while it is not known whether the lock is still ours, and thaws it afterwards.
+//! Freezes the job while it is not known whether the lock is lost, and thaws it afterwards.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use nix::unistd::getpid;
-
 use super::children::ChildList;
+use super::limits::{MAX_HUNT, MAX_REAPED, MAX_SEARCHES};
+use super::running::{Frozen, Job};
+use super::signals;
 use super::tree::{Delivery, Id, Process};
 use super::wait::{Change, next_change};
-use super::{BATCH, CHASE, Job, ROUNDS, signals};
 use crate::system::Signal;
 
-/// The processes that shedlock stopped.
-pub(super) enum Frozen {
-    /// These processes, and no other: a process that stopped itself is not continued.
-    Processes(HashSet<Id>),
-    /// Everything that [`Job::signal_command`] reaches, where there is no /proc.
-    Blindly,
-}
-
 /// The time after which a stopped process has left the processor.
-const PAUSE: Duration = Duration::from_millis(1);
+const STOP_DELAY: Duration = Duration::from_millis(1);
 
 impl Job {
-    /// Stops the command and all that came of it, but for what is stopped already. [`Job::signal_tree`] still reaches
-    /// it.
+    /// Stops the command and all that came of it, except the processes that are stopped already. [`Job::signal_tree`] still
+    /// reaches these.
     pub(crate) fn freeze(&mut self) {
         let mut ours = match self.frozen.replace(Frozen::Processes(HashSet::new())) {
             Some(Frozen::Processes(ids)) => ids,
             _ => HashSet::new(),
         };
-        // A shell that continues us continues the job in the same breath, perhaps after we looked first.
+        // A shell that continues shedlock continues the job in the same breath, perhaps after shedlock looked first.
         let mut quiet = 0;
-        for round in 0..2 * ROUNDS {
+        for round in 0..2 * MAX_SEARCHES {
             let mut is_quiet = self.corner(&mut ours);
             let Some(found) = self.descendants() else {
                 self.frozen = None;
@@ -44,7 +36,7 @@ impl Job {
             };
             for process in found.iter().filter(|process| is_running(process, &ours)).collect::<Vec<_>>() {
                 is_quiet = false;
-                // Again to one that is ours already: it may have been continued meanwhile.
+                // Again to one that was stopped already: it may have been continued meanwhile.
                 if process.id.signal(Signal::STOP) == Delivery::Sent {
                     ours.insert(process.id);
                 }
@@ -53,21 +45,20 @@ impl Job {
             if quiet == 2 {
                 break;
             }
-            // What was born while we looked is stopped at once; the rest takes a moment to stop.
+            // What was born while shedlock looked is stopped at once; the rest takes a moment to stop.
             if round > 0 {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(STOP_DELAY);
             }
         }
         self.frozen = Some(Frozen::Processes(ours));
     }
 
-    /// Stops whatever becomes our child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone
-    /// before a walk through /proc reaches it. Returns whether all of our children stood still from the first look on.
+    /// Stops whatever becomes shedlock's child, as [`Job::chase`] kills it: what forks and ends as fast as it can is gone
+    /// before a walk through /proc reaches it. Returns whether all of shedlock's children stood still from the first look on.
     fn corner(&mut self, ours: &mut HashSet<Id>) -> bool {
-        let Some(list) = ChildList::open(getpid().as_raw()) else { return true };
         let began = Instant::now();
         for look in 0.. {
-            let Some(mut children) = list.read() else { return look == 0 };
+            let Some(mut children) = self.children().and_then(ChildList::read) else { return look == 0 };
             children.retain(|child| !self.unrelated_children.contains(child));
             let mut is_quiet = true;
             for child in children.into_iter().rev() {
@@ -75,16 +66,16 @@ impl Job {
                 // What has ended may have left a child that was not on the list yet.
                 is_quiet &= process.is_some_and(|process| !is_running(&process, ours));
                 if let Some(process) = process.filter(|process| is_running(process, ours)) {
-                    // Nobody else can have the number before we reap.
+                    // No other process can have the number before shedlock reaps.
                     if signals::kill(child, Signal::STOP).is_ok() {
                         ours.insert(process.id);
                     }
                 }
             }
-            if is_quiet || began.elapsed() > CHASE {
+            if is_quiet || began.elapsed() > MAX_HUNT {
                 return is_quiet && look == 0;
             }
-            let reaped: Vec<Change> = std::iter::from_fn(next_change).take(BATCH).collect();
+            let reaped: Vec<Change> = std::iter::from_fn(next_change).take(MAX_REAPED).collect();
             if reaped.is_empty() {
                 std::thread::yield_now();
             }
@@ -104,7 +95,7 @@ impl Job {
             Some(Frozen::Blindly) if !self.reaped => self.signal_command(Signal::CONT),
             Some(Frozen::Blindly) | None => {}
         }
-        if self.continue_later.take() {
+        if self.cont_pending.take() {
             self.signal(Signal::CONT);
         }
     }
@@ -120,70 +111,70 @@ fn is_running(process: &Process, ours: &HashSet<Id>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::{Scene, wait_until};
+    use super::super::test_job::{TestJob, wait_until};
     use super::*;
 
     /// A command that never stops starting others, a daemon of it, and a process that has stopped itself.
     const BUSY: &str = "(setsid sh linger daemon &); (sh -c 'echo $$ > stopped; kill -STOP $$; exec sh linger later' &)
         echo $$ > command; while [ -d \"$HERE\" ]; do sh -c :; done";
 
-    fn busy() -> Scene {
-        let scene = Scene::new("own", BUSY);
-        let _ = ["daemon", "command"].map(|file| scene.process(file));
-        wait_until("it has stopped itself", || scene.process("stopped").is_stopped());
-        scene
+    fn busy() -> TestJob {
+        let test_job = TestJob::new("own", BUSY);
+        let _ = ["daemon", "command"].map(|file| test_job.process(file));
+        wait_until("it has stopped itself", || test_job.process("stopped").is_stopped());
+        test_job
     }
 
-    /// Whether none of the job can do anything.
-    fn stands_still(scene: &Scene) -> bool {
-        scene.rest().iter().all(|process| !process.is_awake())
+    /// Returns whether none of the job can do anything.
+    fn stands_still(test_job: &TestJob) -> bool {
+        test_job.rest().iter().all(|process| !process.is_awake())
     }
 
     #[test]
     fn a_job_that_is_frozen_stands_still_until_it_is_thawed() {
-        let mut scene = busy();
-        scene.say("hold");
-        assert!(stands_still(&scene), "{:?}", scene.rest());
-        assert_eq!(scene.say("reap"), "[]");
-        assert!(scene.has_spared_the_stranger());
-        scene.say("let-go");
+        let mut test_job = busy();
+        test_job.say("hold");
+        assert!(stands_still(&test_job), "{:?}", test_job.rest());
+        assert_eq!(test_job.say("reap"), "[]");
+        assert!(test_job.has_spared_the_unrelated_child());
+        test_job.say("let-go");
         wait_until("it goes on", || {
-            !["daemon", "command"].map(|file| scene.process(file)).iter().any(Process::is_stopped)
+            !["daemon", "command"].map(|file| test_job.process(file)).iter().any(Process::is_stopped)
         });
-        // This was none of our doing.
-        assert!(scene.process("stopped").is_stopped());
+        // This was none of shedlock's doing.
+        assert!(test_job.process("stopped").is_stopped());
     }
 
     #[test]
     fn a_job_that_is_frozen_twice_is_thawed_once() {
-        let mut scene = busy();
-        scene.say("hold");
-        scene.say("hold");
-        assert!(stands_still(&scene), "{:?}", scene.rest());
-        scene.say("let-go");
+        let mut test_job = busy();
+        test_job.say("hold");
+        test_job.say("hold");
+        assert!(stands_still(&test_job), "{:?}", test_job.rest());
+        test_job.say("let-go");
         wait_until("it goes on", || {
-            !["daemon", "command"].map(|file| scene.process(file)).iter().any(Process::is_stopped)
+            !["daemon", "command"].map(|file| test_job.process(file)).iter().any(Process::is_stopped)
         });
     }
 
     #[test]
     fn a_sigcont_for_a_job_that_is_frozen_waits() {
-        let mut scene = busy();
-        scene.say("hold");
-        scene.say("signal 18");
-        assert!(stands_still(&scene), "{:?}", scene.rest());
-        scene.say("let-go");
+        let mut test_job = busy();
+        test_job.say("hold");
+        test_job.say("signal 18");
+        assert!(stands_still(&test_job), "{:?}", test_job.rest());
+        test_job.say("let-go");
         // It goes to the whole group.
-        scene.process("later");
+        test_job.process("later");
     }
 
     #[test]
     fn a_job_that_is_frozen_can_be_ended() {
-        let mut scene = busy();
-        scene.say("hold");
-        scene.say("tree 9");
-        scene.see_the_end();
-        wait_until("nothing is left", || scene.rest().is_empty());
-        scene.say("let-go");
+        let mut test_job = busy();
+        test_job.say("hold");
+        test_job.say("tree 9");
+        test_job.see_the_end();
+        wait_until("nothing is left", || test_job.rest().is_empty());
+        test_job.say("let-go");
     }
 }

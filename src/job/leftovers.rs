@@ -1,8 +1,10 @@
-//! The processes that a job leaves behind: tells whether its group, or its whole tree, is gone.
+//! Checks whether a job's group, or its whole tree, is gone.
 
 use nix::unistd::{getpgrp, getpid};
 
-use super::{Job, children, signals, tree, wait};
+use super::children::{self, ChildList};
+use super::running::Job;
+use super::{signals, tree, wait};
 use crate::run::{Group, Leftovers};
 
 impl Job {
@@ -16,8 +18,8 @@ impl Job {
             }
     }
 
-    /// Returns whether no descendant is left. One that loses its parent becomes our child, so none is left when we
-    /// have no child.
+    /// Returns whether no descendant is left. One that loses its parent becomes shedlock's child, so none is left when
+    /// shedlock has no child.
     fn tree_is_gone(&self) -> bool {
         if !wait::has_children() {
             return true;
@@ -25,7 +27,7 @@ impl Job {
         if self.unrelated_children.is_empty() {
             return false;
         }
-        match children::known_children() {
+        match self.children().and_then(ChildList::read).or_else(children::known_children) {
             Some(children) => children.iter().all(|child| self.unrelated_children.contains(child)),
             None => self.search.finds_none_but(&self.unrelated_children),
         }
@@ -37,18 +39,16 @@ impl Job {
         !signals::group_exists(group) || is_empty(group, || tree::with_zombies().filter(|all| tree::shows_all(all)))
     }
 
-    /// Returns whether nothing of the job's is left in a group that our caller and its pipeline share.
+    /// Returns whether nothing of the job's is left in a group that the caller and its pipeline share.
     fn shared_group_is_gone(&self) -> bool {
         let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.unrelated_children);
-        match tree::is_visible() {
-            true => is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)),
-            false => self.tree_is_gone(),
-        }
+        // Where nothing can be seen, a group of which nothing lives is gone for sure.
+        is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)) || self.tree_is_gone()
     }
 }
 
-/// Returns whether a group has no members left, all of which `look` finds. Our own zombies count: until one is reaped,
-/// what it has left behind may not be our child yet. A second look finds a member that was born behind the back of the
+/// Returns whether a group has no members left, all of which `look` finds. Shedlock's own zombies count: until one is reaped,
+/// what it has left behind may not be shedlock's child yet. A second look finds a member that was born behind the back of the
 /// first.
 fn is_empty(group: i32, look: impl Fn() -> Option<Vec<tree::Process>>) -> bool {
     let ourselves = getpid().as_raw();

@@ -16,26 +16,35 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
 
-use super::guardian::PROGRAM;
+use super::environ::Environment;
 use super::launch::{Launched, execve, launch};
-use super::{Command, Environment, Inherited, Job, Signals, reap, signals, wait};
+use super::process::{self, OWN_PROGRAM};
+use super::running::{Job, reap};
+use super::signals::{self, Inherited, Signals};
+use super::spawn::Command;
+use super::wait;
 use crate::exit::ExitReason;
 use crate::run::{Event, Group, JobEnd, Leftovers};
 use crate::system::{Moment, Signal, error_text};
 
 /// The first of its arguments.
-pub(crate) const NAME: &str = "shedlock-notify";
+pub(crate) const NOTIFIER_NAME: &str = "shedlock-notify";
 /// The time that a command is left after a stop signal.
-pub(crate) const HURRY: Duration = Duration::from_secs(1);
-/// The longest wait for the execution of our own program.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
+/// The variable that brings the command to its shell. Every user of the host can read command lines, and a command may have a
+/// token in it.
+const COMMAND_VARIABLE: &str = "SHEDLOCK_NOTIFIED_COMMAND";
+/// The script that the shell runs. The command does not see the variable.
+const SCRIPT: &str = "eval \"unset SHEDLOCK_NOTIFIED_COMMAND; $SHEDLOCK_NOTIFIED_COMMAND\"";
+/// The longest wait for the execution of shedlock's own program.
+const EXEC_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest wait before everything is checked again.
-const GLANCE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A command that was started. Dropping it leaves it alone.
 pub(crate) struct Notifier(Launched<Plan>);
 
-/// Everything that the child uses until it executes: it must not allocate.
+/// Holds all that the child uses until it executes the notifier: it must not allocate.
 struct Plan {
     null: RawFd,
     argv: Vec<*const libc::c_char>,
@@ -51,12 +60,13 @@ impl Notifier {
     pub(crate) fn start(
         command: &str,
         timeout: Duration,
-        environment: Environment,
+        mut environment: Environment,
         inherited: Inherited,
     ) -> Result<Self, String> {
         let [mask, ignored] = [inherited.mask, inherited.ignored].map(|number| number.to_string());
         let millis = timeout.as_millis().to_string();
-        let words = [NAME, &mask, &ignored, &millis, command].into_iter().map(CString::new);
+        environment.set(COMMAND_VARIABLE, command);
+        let words = [NOTIFIER_NAME, &mask, &ignored, &millis].into_iter().map(CString::new);
         let words = words.collect::<Result<Vec<_>, _>>().map_err(|error| error_text(&error.into()))?;
         let pointers = |strings: &[CString]| strings.iter().map(|one| one.as_ptr()).chain([ptr::null()]).collect();
         let null = OpenOptions::new().read(true).open("/dev/null").map_err(|error| error_text(&error))?;
@@ -67,17 +77,17 @@ impl Notifier {
             _words: words,
             _environment: environment,
         };
-        let launched = launch(become_notifier, plan, PATIENCE).map_err(|error| error_text(&error))?;
+        let launched = launch(become_notifier, plan, EXEC_TIMEOUT).map_err(|error| error_text(&error))?;
         match launched.error() {
             None => Ok(Self(launched)),
             Some(error) => {
-                wait::reap_within(launched.pid, PATIENCE);
+                wait::reap_within(launched.pid, EXEC_TIMEOUT);
                 Err(error_text(&io::Error::from_raw_os_error(error)))
             }
         }
     }
 
-    /// Returns the process that bounds the command. It is our child and none of the job's.
+    /// Returns the process that bounds the command. It is shedlock's child and none of the job's.
     pub(crate) fn pid(&self) -> Pid {
         self.0.pid
     }
@@ -87,19 +97,20 @@ impl Notifier {
         wait::end_of(self.pid())
     }
 
-    /// Has the command end within [`HURRY`].
-    pub(crate) fn hurry(&self) {
+    /// Has the command end within [`STOP_GRACE`].
+    pub(crate) fn stop_soon(&self) {
         let _ = signals::kill(self.pid().as_raw(), Signal::TERM);
     }
 
     /// Ends a process that has not bounded its command: it was stopped, or hangs. The command's shell dies with it.
     pub(crate) fn kill(&self) {
         let _ = signals::kill(self.pid().as_raw(), Signal::KILL);
-        wait::reap_within(self.pid(), PATIENCE);
+        wait::reap_within(self.pid(), EXEC_TIMEOUT);
     }
 }
 
-/// Runs in the child: leaves our session, in which a terminal would stop or interrupt the command. Returns only in failure.
+/// Runs in the child: leaves shedlock's session, in which a terminal would stop or interrupt the command. Returns only in
+/// failure.
 fn become_notifier(plan: &mut Plan) -> i32 {
     let _ = nix::unistd::setsid();
     signals::block_all();
@@ -110,23 +121,24 @@ fn become_notifier(plan: &mut Plan) -> i32 {
             libc::dup2(from, to);
         }
     }
-    execve(PROGRAM.as_ptr(), &plan.argv, &plan.envp)
+    execve(OWN_PROGRAM.as_ptr(), &plan.argv, &plan.envp)
 }
 
-/// Runs the command named by the words after [`NAME`] and exits with its code; or kills it when its time is up, and itself.
-pub(crate) fn notify(words: &[OsString]) -> ! {
+/// Runs the command, for as long as the words after [`NOTIFIER_NAME`] say, and exits with its code; or kills it when its time
+/// is up, and itself.
+pub(crate) fn run_notifier(words: &[OsString]) -> ! {
     let _ = nix::sys::prctl::set_name(c"shedlock-notify");
-    super::exit(run(words).unwrap_or(ExitReason::Failed).exit(0).code)
+    process::exit(run(words).unwrap_or(ExitReason::Failed).exit(0).code)
 }
 
 fn run(words: &[OsString]) -> Option<ExitReason> {
-    let [mask, ignored, millis, command] = words else { return None };
+    let [mask, ignored, millis] = words else { return None };
     let number = |word: &OsString| word.to_str()?.parse::<u64>().ok();
     let inherited = Inherited { mask: number(mask)?, ignored: number(ignored)? };
     let mut until = Moment::now() + Duration::from_millis(number(millis)?);
     let (incoming, _) = Signals::catch().ok()?;
-    let command = Command::new(&["/bin/sh".into(), "-c".into(), command.clone()], Group::Own, true).ok()?;
-    let started = Rc::new(command).start(Environment::inherited(), inherited, None, None);
+    let command = Command::new(&["/bin/sh", "-c", SCRIPT].map(OsString::from), Group::Own, true).ok()?;
+    let started = Job::start(&Rc::new(command), Environment::inherited(), inherited, None, None);
     let mut job = Some(started.ok()?);
     let mut end = None;
     loop {
@@ -147,21 +159,22 @@ fn run(words: &[OsString]) -> Option<ExitReason> {
             job.signal_tree(Signal::KILL);
             let _ = signals::kill(getpid().as_raw(), Signal::KILL);
         }
-        let patience = until.since(now).min(GLANCE) + Duration::from_millis(1);
-        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
-        let _ = poll(&mut [PollFd::new(incoming.bell(), PollFlags::POLLIN)], patience);
+        let timeout = until.since(now).min(MAX_WAIT) + Duration::from_millis(1);
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
+        let _ = poll(&mut [PollFd::new(incoming.ready_fd(), PollFlags::POLLIN)], timeout);
         for received in std::iter::from_fn(|| incoming.next()) {
             if received.signal.asks_to_stop() {
-                until = until.min(Moment::now() + HURRY);
+                until = until.min(Moment::now() + STOP_GRACE);
             }
         }
     }
 }
 
 impl Job {
-    /// Counts this child of ours as none of the job's.
-    pub(crate) fn leave_alone(&mut self, pid: Pid) {
+    /// Excludes a child of shedlock from the job's processes.
+    pub(crate) fn exclude(&mut self, pid: Pid) {
         self.unrelated_children.push(pid.as_raw());
+        self.children();
     }
 
     /// Returns how a child that is none of the job's has ended, if it was reaped since.

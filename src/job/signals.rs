@@ -1,8 +1,8 @@
-//! Signals as the system knows them: what we were started with, what comes in, what goes out.
+//! Signals as the system knows them: those that shedlock was started with, receives, and sends.
 //!
-//! We install no handler. Every signal is blocked and read from a descriptor, except those that were ignored when we
+//! Shedlock installs no handler. Every signal is blocked and read from a descriptor, except those that were ignored when it
 //! started: these stay ignored. So all that has to be undone for the job is the mask and few dispositions: that of SIGCHLD,
-//! which must not be ignored if we are to reap, and those that a C library takes for its threads. (Rust's runtime, which
+//! which must not be ignored if shedlock is to reap, and those that a C library takes for its threads. (Rust's runtime, which
 //! ignores SIGPIPE, is not started.)
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -16,8 +16,8 @@ use nix::unistd::getpid;
 use crate::run::Sender;
 use crate::system::Signal;
 
-/// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from us that it
-/// keeps for itself, and musl 34 too, which glibc calls SIGRTMIN: it would end us and not reach the job.
+/// A set of signals as the kernel has it: the lowest bit is signal 1. Each C library hides the signals from shedlock that it
+/// keeps for itself, and musl 34 too, which glibc calls SIGRTMIN: it would end shedlock and not reach the job.
 type Mask = u64;
 
 /// The size of a set of signals for the kernel, in bytes.
@@ -28,24 +28,24 @@ type Action = [libc::sighandler_t; 8];
 
 /// The signals that the threads of both C libraries need. glibc's posix_spawn(3) leaves them ignored, and its first thread
 /// takes one of them.
-const THREADS: Mask = 0b11 << 31;
+const THREAD_SIGNALS: Mask = 0b11 << 31;
 
 /// The signal that musl unblocks with the first thread, although only the job should receive it.
 const HIDDEN_BY_MUSL: Mask = 1 << 33;
 
 /// A size that no process has memory for.
-const TOO_MUCH: usize = 1 << 60;
+const IMPOSSIBLE_STACK: usize = 1 << 60;
 
-/// The signal state that we were started with, and that the job is to be started with.
+/// The signal state that shedlock was started with, and that the job is to be started with.
 #[derive(Clone, Copy)]
 pub(crate) struct Inherited {
     pub(super) mask: Mask,
-    /// Those signals that were ignored and are not ignored by us.
+    /// Those signals that were ignored and are not ignored by shedlock.
     pub(super) ignored: Mask,
 }
 
 impl Inherited {
-    /// Makes the signals of this process those that we were started with. Async-signal-safe.
+    /// Makes the signals of this process those that shedlock was started with. Async-signal-safe.
     pub(super) fn restore(&self) {
         for signal in signals_of(self.ignored) {
             set_disposition(signal, libc::SIG_IGN);
@@ -70,25 +70,25 @@ impl Signals {
     /// Blocks every signal that is not ignored, for this thread and those it starts, and opens the descriptor that
     /// they are read from.
     pub(crate) fn catch() -> std::io::Result<(Self, Inherited)> {
-        let changed = signals_of(THREADS).chain([Signal::CHLD]);
+        let changed = signals_of(THREAD_SIGNALS).chain([Signal::CHLD]);
         let ignored = changed.filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
         if ignored & bit(Signal::CHLD) != 0 {
-            // The kernel reaps the children of a process that ignores it, and we would never learn how the job ended.
+            // The kernel reaps the children of a process that ignores it, and shedlock would never learn how the job ended.
             set_disposition(Signal::CHLD, libc::SIG_DFL);
         }
         let (signals, mask) = Self::block(Signal::all())?;
         Ok((signals, Inherited { mask, ignored }))
     }
 
-    /// Blocks what would end us, the stop signals, until they are let in again, and opens the descriptor that tells of
-    /// them.
-    pub(crate) fn hold_back() -> std::io::Result<(Self, Inherited)> {
+    /// Blocks the signals that ask shedlock to stop, until [`Signals::unblock`], and opens the descriptor from which they are
+    /// read.
+    pub(crate) fn block_stop_signals() -> std::io::Result<(Self, Inherited)> {
         let (signals, mask) = Self::block(Signal::all().filter(|signal| signal.asks_to_stop()))?;
         Ok((signals, Inherited { mask, ignored: 0 }))
     }
 
-    /// Lets in what was held back.
-    pub(crate) fn let_in(self, inherited: &Inherited) {
+    /// Lets the blocked signals in again.
+    pub(crate) fn unblock(self, inherited: &Inherited) {
         inherited.restore();
     }
 
@@ -98,7 +98,7 @@ impl Signals {
         let mask = set_mask(libc::SIG_BLOCK, &watched)?;
         if cfg!(target_env = "musl") && watched & HIDDEN_BY_MUSL != 0 {
             // It does so once and for all when the first thread is asked for, also if there is no memory for its stack.
-            let _ = std::thread::Builder::new().stack_size(TOO_MUCH).spawn(|| ());
+            let _ = std::thread::Builder::new().stack_size(IMPOSSIBLE_STACK).spawn(|| ());
             set_mask(libc::SIG_BLOCK, &watched)?;
         }
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
@@ -113,7 +113,7 @@ impl Signals {
     }
 
     /// Returns the descriptor that is readable once a signal has come.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+    pub(crate) fn ready_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
@@ -130,16 +130,16 @@ impl Signals {
         let signal = Signal::from_number(i32::try_from(info.ssi_signo).ok()?);
         let from_us = info.ssi_pid == std::process::id();
         if matches!(signal, Signal::PIPE | Signal::XFSZ) && from_us {
-            // Our own write to a stderr that nobody reads, or that may not grow; the job has nothing to do with it.
+            // Shedlock's own write to a stderr that nobody reads, or that may not grow; the job has nothing to do with it.
             return self.next();
         }
-        // In a container the sender's pid can be 0, so only the code tells who it was.
+        // In a container the sender's pid can be 0, so only the code says what sent it.
         let sender = if info.ssi_code > 0 { Sender::Terminal } else { Sender::Process };
         Some(Received { signal, sender })
     }
 }
 
-/// Lets writes to a closed pipe, or beyond the limit of a file's size, fail instead of killing us. For a process that
+/// Lets writes to a closed pipe, or beyond the limit of a file's size, fail instead of killing shedlock. For a process that
 /// will start no job; one that does has the signals blocked, to the same effect.
 pub(crate) fn ignore_pipe() {
     set_disposition(Signal::PIPE, libc::SIG_IGN);
@@ -149,7 +149,7 @@ pub(crate) fn ignore_pipe() {
 /// Sends a signal to a process, or to the group `-target`. That it is gone already is seldom news.
 pub(super) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
     #[expect(unsafe_code, reason = "the libraries' signals have no real-time signals")]
-    // SAFETY: kill(2) takes two numbers and touches no memory of ours.
+    // SAFETY: kill(2) takes two numbers and touches no memory.
     let result = unsafe { libc::kill(target, signal.number()) };
     Errno::result(result).map(drop)
 }
@@ -157,7 +157,7 @@ pub(super) fn kill(target: i32, signal: Signal) -> nix::Result<()> {
 /// Returns whether any process is in the group, living or not yet reaped.
 pub(super) fn group_exists(group: i32) -> bool {
     #[expect(unsafe_code, reason = "as above")]
-    // SAFETY: kill(2) takes two numbers and touches no memory of ours.
+    // SAFETY: kill(2) takes two numbers and touches no memory.
     let result = unsafe { libc::kill(-group, 0) };
     Errno::result(result) != Err(Errno::ESRCH)
 }
@@ -165,7 +165,7 @@ pub(super) fn group_exists(group: i32) -> bool {
 /// Stops this process as `signal` does by default, and returns once it is continued.
 ///
 /// The kernel does not let the terminal's stop signals stop a group that no shell watches. SIGSTOP, which it would,
-/// becomes SIGTSTP for that reason: nobody might ever continue us.
+/// becomes SIGTSTP for that reason: nobody might ever continue shedlock.
 pub(crate) fn stop_ourselves(signals: &Signals, signal: Signal) {
     let signal = if signal == Signal::STOP { Signal::TSTP } else { signal };
     if signals.watched & bit(signal) != 0 {
@@ -174,7 +174,7 @@ pub(crate) fn stop_ourselves(signals: &Signals, signal: Signal) {
 }
 
 /// Ends this process by `signal`, without a core dump. Returns if that is impossible: as PID 1, or where the signal
-/// was ignored when we started.
+/// was ignored when shedlock started.
 pub(crate) fn raise_and_die(signal: Signal) {
     if getpid().as_raw() == 1 || is_ignored(signal) {
         return;
@@ -186,10 +186,10 @@ pub(crate) fn raise_and_die(signal: Signal) {
     }
 }
 
-/// Sends `signal` to ourselves, lets it in, and shuts the door again.
+/// Sends `signal` to this process, lets it in, and blocks it again.
 fn raise(signal: Signal) {
     let _ = kill(getpid().as_raw(), signal);
-    // Neither call can fail on a valid set; if one did, we would merely go on.
+    // Neither call can fail on a valid set; if one did, shedlock would merely go on.
     if let Ok(before) = set_mask(libc::SIG_UNBLOCK, &bit(signal)) {
         let _ = set_mask(libc::SIG_SETMASK, &before);
     }
@@ -229,7 +229,7 @@ fn set_mask(how: i32, set: &Mask) -> std::io::Result<Mask> {
 
 /// Blocks every signal for the calling thread. Async-signal-safe.
 pub(super) fn block_all() {
-    let _ = set_mask(libc::SIG_SETMASK, &!THREADS);
+    let _ = set_mask(libc::SIG_SETMASK, &!THREAD_SIGNALS);
 }
 
 /// Returns the signals of a set.

@@ -1,4 +1,4 @@
-//! Starting the command.
+//! The command of a run, and how it is started.
 //!
 //! `std::process::Command` would reset SIGPIPE, cannot run a script without `#!`, forks in the slow way as soon as
 //! something is to be done in the child, and waits for as long as the execution takes. What the child does here before it
@@ -16,10 +16,9 @@ use nix::libc;
 use nix::unistd::Pid;
 
 use super::environ::Environment;
-use super::guardian::Guardian;
-use super::launch::{Launched, STACK, execve, launch};
+use super::launch::{Launched, STACK_SIZE, execve, launch};
 use super::signals::Inherited;
-use super::{Job, children, tree, wait};
+use super::{tree, wait};
 use crate::run::{Group, SpawnError, SpawnErrorKind};
 use crate::system::Moment;
 use crate::system::error_text;
@@ -30,27 +29,27 @@ const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 const NAME_MAX: usize = 255;
 /// The interpreter of a script that names none.
 const SHELL: &std::ffi::CStr = c"/bin/sh";
-/// Stands for a lock that is over; execve(2) has no such error.
+/// The error of a command whose lock was over before it began; execve(2) has no such error.
 const TOO_LATE: i32 = libc::ETIME;
 /// Commands of the shell that are no files, or of no use as one, and that people write into crontabs.
 const BUILTINS: [&str; 14] =
     [".", ":", "alias", "cd", "eval", "exec", "exit", "export", "read", "set", "source", "ulimit", "umask", "unset"];
 /// The time within which a child executes its program, unless the file hangs or the machine is overloaded.
-const PATIENCE: Duration = Duration::from_millis(100);
+const EXEC_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest wait for the end of a child that could not execute its file.
-const FAREWELL: Duration = Duration::from_millis(100);
+const REAP_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A command to start.
 pub(crate) struct Command {
     arguments: Vec<CString>,
     name: OsString,
     group: Group,
-    die_with_us: bool,
-    /// Memory for the start, until that begins.
+    die_with_shedlock: bool,
+    /// Memory that is kept for the start, until that begins.
     reserve: Cell<Vec<u8>>,
 }
 
-/// All that the child needs, laid out beforehand: it must not allocate.
+/// Holds all that the child needs to become the command: it must not allocate.
 pub(super) struct Plan {
     /// The files to try, in the order of PATH.
     files: Vec<CString>,
@@ -62,12 +61,12 @@ pub(super) struct Plan {
     command: Rc<Command>,
     _environment: Environment,
     inherited: Inherited,
-    die_with: Option<i32>,
+    die_with_parent: Option<i32>,
     /// The moment at which the lock is over, from which the command must not begin.
-    before: Option<Moment>,
+    start_before: Option<Moment>,
 }
 
-/// Has the C library keep memory that is freed: it would give it back to the system, and may get it there no more.
+/// Has the C library keep freed memory: the system would get it back, and may have none when shedlock needs it again.
 fn keep_what_is_freed() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "no library of ours has it")]
@@ -78,8 +77,8 @@ fn keep_what_is_freed() {
 }
 
 impl Command {
-    /// Takes the command line as it was given; the error names what cannot be passed on.
-    pub(crate) fn new(words: &[OsString], group: Group, die_with_us: bool) -> Result<Self, String> {
+    /// Checks the command line as it was given; the error names what cannot be passed on.
+    pub(crate) fn new(words: &[OsString], group: Group, die_with_shedlock: bool) -> Result<Self, String> {
         let arguments = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<Vec<_>, _>>();
         let arguments = arguments.map_err(|_| "an argument of the command contains a NUL byte".to_owned())?;
         let name = words.first().cloned().ok_or("no command is given")?;
@@ -87,8 +86,8 @@ impl Command {
         // What the start needs most is the child's stack; if it cannot be had then, this much is free again.
         keep_what_is_freed();
         let mut reserve = Vec::new();
-        reserve.try_reserve_exact(STACK).map_err(|_| "there is too little memory to start a command")?;
-        Ok(Self { arguments, name, group, die_with_us, reserve: Cell::new(reserve) })
+        reserve.try_reserve_exact(STACK_SIZE).map_err(|_| "there is too little memory to start a command")?;
+        Ok(Self { arguments, name, group, die_with_shedlock, reserve: Cell::new(reserve) })
     }
 
     /// Frees the memory that was kept for the start, which follows.
@@ -96,18 +95,18 @@ impl Command {
         drop(self.reserve.take());
     }
 
-    /// Starts the command with `environment`, and with the signals as we found them. A guardian is told of it. If it
-    /// takes long to execute, that it cannot be comes as the job's end.
-    pub(crate) fn start(
+    /// Returns whose process group the command joins.
+    pub(super) fn group(&self) -> Group {
+        self.group
+    }
+
+    /// Launches the child that becomes the command, and waits a moment until it has.
+    pub(super) fn launch(
         self: &Rc<Self>,
         environment: Environment,
         inherited: Inherited,
-        before: Option<Moment>,
-        guardian: Option<&Guardian>,
-    ) -> Result<Job, SpawnError> {
-        tree::adopt_orphans();
-        // Nobody else has started anything since the guardian looked.
-        let unrelated_children = guardian.map_or_else(children::children_from_before, Guardian::unrelated_children);
+        start_before: Option<Moment>,
+    ) -> Result<Launched<Plan>, SpawnError> {
         let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
@@ -122,20 +121,16 @@ impl Command {
             command: Rc::clone(self),
             _environment: environment,
             inherited,
-            die_with: self.die_with_us.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
-            before,
+            die_with_parent: self.die_with_shedlock.then(|| i32::try_from(std::process::id()).unwrap_or_default()),
+            start_before,
         };
         let launched =
-            launch(execute, plan, PATIENCE).map_err(|error| self.explain(SpawnErrorKind::NoProcess, &error))?;
-        // Nobody else is interested in how it ended.
-        if let Some(error) = launched.spawn_error().filter(|_| wait::reap_within(launched.pid, FAREWELL)) {
-            return Err(error);
+            launch(execute, plan, EXEC_TIMEOUT).map_err(|error| self.explain(SpawnErrorKind::NoProcess, &error))?;
+        // How it ended says no more than the error.
+        match launched.spawn_error().filter(|_| wait::reap_within(launched.pid, REAP_TIMEOUT)) {
+            Some(error) => Err(error),
+            None => Ok(launched),
         }
-        let job = Job::new(launched, self.group, unrelated_children);
-        if let Some(guardian) = guardian {
-            guardian.watch(&job);
-        }
-        Ok(job)
     }
 
     fn not_executed(&self, error: i32) -> SpawnError {
@@ -227,22 +222,22 @@ impl Launched<Plan> {
 fn execute(plan: &mut Plan) -> i32 {
     // A host that stands still for long between the grant and this has no lock any more. Signals are still blocked: once
     // they are not, the job may be stopped for as long as anybody likes while its lock is renewed.
-    if plan.before.is_some_and(|before| Moment::now() >= before) {
+    if plan.start_before.is_some_and(|before| Moment::now() >= before) {
         return TOO_LATE;
     }
     if plan.command.group == Group::Own {
         // It cannot fail: a new child leads no session and has executed nothing yet.
         let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     }
-    if let Some(parent) = plan.die_with {
+    if let Some(parent) = plan.die_with_parent {
         tree::die_with_parent();
         if nix::unistd::getppid().as_raw() != parent {
-            // We were killed before the kernel knew that the child was to go with us.
+            // Shedlock was killed before the kernel knew that the child was to die with it.
             return libc::ESRCH;
         }
     }
     plan.inherited.restore();
-    let mut verdict = libc::ENOENT;
+    let mut final_error = libc::ENOENT;
     for index in 0..plan.files.len() {
         let file = plan.files[index].as_ptr();
         let mut error = execve(file, &plan.argv, &plan.envp);
@@ -250,9 +245,9 @@ fn execute(plan: &mut Plan) -> i32 {
             plan.script_argv[1] = file;
             error = execve(SHELL.as_ptr(), &plan.script_argv, &plan.envp);
         }
-        if verdict != libc::EACCES {
+        if final_error != libc::EACCES {
             // That a file must not be executed says more than that it is in no other directory, as execvp(3) has it.
-            verdict = error;
+            final_error = error;
         }
         match error {
             // Not here; perhaps in the next directory.
@@ -266,7 +261,7 @@ fn execute(plan: &mut Plan) -> i32 {
             _ => return error,
         }
     }
-    verdict
+    final_error
 }
 
 #[cfg(test)]

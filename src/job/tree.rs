@@ -1,6 +1,6 @@
-//! All that came of the job: every living descendant of this process, found in /proc.
+//! Finds the processes that came of the job in /proc: every living descendant of shedlock.
 //!
-//! As a child subreaper we stay the ancestor of a daemon that has left its parent, its group and its session behind.
+//! As a child subreaper shedlock stays the ancestor of a daemon that has left its parent, its group and its session behind.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -41,7 +41,7 @@ pub(super) enum Delivery {
     Sent,
     /// The process has ended.
     Gone,
-    /// We may not signal the process.
+    /// Shedlock may not signal the process.
     Refused,
 }
 
@@ -90,25 +90,25 @@ pub(super) fn holder_of(pid: i32) -> Option<Id> {
     Some(read(&fs::read(format!("/proc/{pid}/stat")).ok()?)?.id)
 }
 
-/// Makes orphaned descendants our children instead of init's.
+/// Makes orphaned descendants shedlock's children instead of init's.
 pub(crate) fn adopt_orphans() {
     // Kernels since 3.4 can; without it, daemons of the job are out of reach, and nothing else is lost.
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Returns whether /proc is of our pid namespace. In another, the numbers are those of other processes.
+/// Returns whether /proc is of shedlock's pid namespace. In another, the numbers are those of other processes.
 pub(super) fn is_visible() -> bool {
     let shown = fs::read_link("/proc/self").ok();
     shown.is_some_and(|link| link.to_str().and_then(|pid| pid.parse().ok()) == Some(std::process::id()))
 }
 
-/// Returns every living process that we can see. Zombies are dead, and threads are no processes. `None` if /proc is of
+/// Returns every living process that shedlock can see. Zombies are dead, and threads are no processes. `None` if /proc is of
 /// no use.
 pub(super) fn all() -> Option<Vec<Process>> {
     Some(with_zombies()?.into_iter().filter(|process| !process.dead).collect())
 }
 
-/// Returns every process that we can see, zombies too.
+/// Returns every process that shedlock can see, zombies too.
 pub(super) fn with_zombies() -> Option<Vec<Process>> {
     if !is_visible() {
         return None;
@@ -124,12 +124,12 @@ pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
     Some(below(&all()?, &[ourselves], except))
 }
 
-/// Returns the number that the kernel has given last to a process or a thread, in our pid namespace.
+/// Returns the number that the kernel has given last to a process or a thread, in shedlock's pid namespace.
 pub(super) fn newest() -> Option<i32> {
     fs::read_to_string("/proc/loadavg").ok()?.trim_end().rsplit(' ').next()?.parse().ok()
 }
 
-/// Returns whether /proc shows every process, and not only those that we may look into: then it shows init.
+/// Returns whether /proc shows every process, and not only those that shedlock may look into: then it shows init.
 pub(super) fn shows_all(all: &[Process]) -> bool {
     all.iter().any(|process| process.id.pid == 1)
 }

@@ -1,4 +1,4 @@
-//! Waiting for children, by number: the libraries' types have no room for a death by a real-time signal.
+//! Waits for children, by number: the libraries' types have no room for a death by a real-time signal.
 
 use std::time::{Duration, Instant};
 
@@ -11,34 +11,34 @@ use crate::run::JobEnd;
 use crate::system::Signal;
 
 /// How often a wait that was interrupted is tried again before the next glance at the children.
-const TRIES: usize = 10;
-/// Between two looks whether a child has ended that is about to.
-const PAUSE: Duration = Duration::from_micros(50);
+const MAX_INTERRUPTS: usize = 10;
+/// The interval at which a child that is about to end is checked.
+const CHECK_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A child that changed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     pub(super) pid: i32,
-    pub(super) what: What,
+    pub(super) kind: ChangeKind,
 }
 
-/// What became of it.
+/// How a child changed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What {
+pub(super) enum ChangeKind {
     Ended(JobEnd),
     Stopped(Signal),
 }
 
-/// Returns a child of ours that ended or stopped, and reaps it; `None` if there is no more.
+/// Returns a child of shedlock that ended or stopped, and reaps it; `None` if there is no more.
 pub(super) fn next_change() -> Option<Change> {
     change_of(-1, libc::WUNTRACED)
 }
 
 /// Returns how this child has ended, and reaps it; `None` while it lives.
 pub(super) fn end_of(pid: Pid) -> Option<JobEnd> {
-    match change_of(pid.as_raw(), 0)?.what {
-        What::Ended(end) => Some(end),
-        What::Stopped(_) => None,
+    match change_of(pid.as_raw(), 0)?.kind {
+        ChangeKind::Ended(end) => Some(end),
+        ChangeKind::Stopped(_) => None,
     }
 }
 
@@ -50,28 +50,28 @@ fn change_of(child: i32, options: i32) -> Option<Change> {
         let pid = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG | options) };
         Errno::result(pid)
     };
-    let pid = (0..TRIES).map(wait).find(|pid| *pid != Err(Errno::EINTR))?.ok()?;
-    (pid > 0).then(|| Change { pid, what: read(status) })
+    let pid = (0..MAX_INTERRUPTS).map(wait).find(|pid| *pid != Err(Errno::EINTR))?.ok()?;
+    (pid > 0).then(|| Change { pid, kind: read(status) })
 }
 
 /// Reaps this child if it ends soon.
-pub(super) fn reap_within(pid: Pid, patience: Duration) -> bool {
+pub(super) fn reap_within(pid: Pid, timeout: Duration) -> bool {
     let began = Instant::now();
     while waitpid(pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) {
-        if began.elapsed() > patience {
+        if began.elapsed() > timeout {
             return false;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     true
 }
 
-/// Whether we have any child, living or not yet reaped.
+/// Returns whether shedlock has any child, living or not yet reaped.
 pub(super) fn has_children() -> bool {
     exists(Id::All)
 }
 
-/// Whether a process is our child, living or not yet reaped.
+/// Returns whether a process is shedlock's child, living or not yet reaped.
 pub(super) fn is_child(pid: i32) -> bool {
     exists(Id::Pid(Pid::from_raw(pid)))
 }
@@ -81,12 +81,12 @@ fn exists(child: Id<'_>) -> bool {
     waitid(child, only_look) != Err(Errno::ECHILD)
 }
 
-fn read(status: i32) -> What {
+fn read(status: i32) -> ChangeKind {
     if libc::WIFSTOPPED(status) {
-        What::Stopped(Signal::from_number(libc::WSTOPSIG(status)))
+        ChangeKind::Stopped(Signal::from_number(libc::WSTOPSIG(status)))
     } else if libc::WIFSIGNALED(status) {
-        What::Ended(JobEnd::Killed(Signal::from_number(libc::WTERMSIG(status))))
+        ChangeKind::Ended(JobEnd::Killed(Signal::from_number(libc::WTERMSIG(status))))
     } else {
-        What::Ended(JobEnd::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX)))
+        ChangeKind::Ended(JobEnd::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX)))
     }
 }

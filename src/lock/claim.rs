@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{LockName, Owner};
 use crate::system::Timestamp;
 
+/// The time that a lock without an end counts as held: ten years. Only people and other programs make such locks.
+pub(crate) const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// The request for a lock: its name, the owner, and the lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
@@ -58,10 +61,22 @@ pub(crate) struct Removal {
     pub(crate) name: LockName,
     /// The last owner as listed; empty if no owner is known.
     #[cfg_attr(
-        not(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "cas")),
+        not(any(test, feature = "postgres", feature = "mysql", feature = "sqlite", feature = "record")),
         expect(dead_code, reason = "Redis and etcd delete the key of a free lock, and its owner with it")
     )]
     pub(crate) seen: String,
+    /// The age from which on the marks of undone acquisitions are removed, too: the time that a request may still be on its way.
+    #[cfg_attr(
+        not(any(test, feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "elsewhere the marks go by themselves, or there are none")
+    )]
+    pub(crate) mark_age: Duration,
+}
+
+impl Removal {
+    pub(crate) fn new(name: LockName, seen: String) -> Self {
+        Self { name, seen, mark_age: Duration::from_secs(3600) }
+    }
 }
 
 /// A lock that was granted, in the backend's time.
@@ -77,11 +92,11 @@ pub(crate) struct Grant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// The run ended with this outcome. A lock released by its handle may have no exit code.
-    Ended { verdict: RunOutcome, exit_code: Option<u8> },
+    Ended { outcome: RunOutcome, exit_code: Option<u8> },
     /// No job ran under the lock: the record is removed.
     Unused,
-    /// The same, but a request may still be in flight: a mark makes the backend refuse it when it arrives.
-    GivenUp,
+    /// The acquisition is undone while a request may still be in flight: a mark makes the backend refuse it when it arrives.
+    Undone,
 }
 
 /// How a run ended, in the words of the history.

@@ -19,7 +19,7 @@ impl Handle {
             text.rsplit_once('@').ok_or("is not a handle; `shedlock acquire` prints one, NAME@OWNER")?;
         let owner = Owner::parse(owner).or_else(|why| {
             let mut pauses = text.match_indices('@').map(|(at, _)| Owner::parse(&text[at + 1..]));
-            pauses.find(|found| *found == Err(Owner::IS_PAUSE.to_owned())).unwrap_or(Err(why))
+            pauses.find(|found| *found == Err(Owner::PAUSE_REFUSAL.to_owned())).unwrap_or(Err(why))
         })?;
         Ok(Self { name: LockName::new(name)?, owner })
     }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_no_handle_says_why() {
-        let pause = Owner::of_pause("ada", "web1", 7, None, "disk @ 90:%");
+        let pause = Owner::for_pause("ada", "web1", 7, None, "disk @ 90:%");
         let owner = "web1:1:0123456789abcdef";
         for (text, why) in [
             ("", "is not a handle"),

@@ -1,7 +1,11 @@
 //! The holder of a lock, parsed from the stored owner.
 
-use super::Owner;
 use crate::system::Timestamp;
+
+/// The suffix of the stored owner of a lock that is still held although its run has ended.
+pub(super) const ENDED_SUFFIX: &str = ":ended";
+/// The prefix of a pause's owner.
+pub(super) const PAUSE_PREFIX: &str = "paused:";
 
 /// A parsed owner. A Java application's is its host's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +27,8 @@ pub(crate) struct Pause<'a> {
 }
 
 impl<'a> Holder<'a> {
-    pub(crate) fn of(stored: &'a str) -> Self {
-        let owner = stored.strip_suffix(Owner::ENDED);
+    pub(crate) fn parse(stored: &'a str) -> Self {
+        let owner = stored.strip_suffix(ENDED_SUFFIX);
         Self { owner: owner.unwrap_or(stored), ended: owner.is_some() }
     }
 
@@ -40,7 +44,7 @@ impl<'a> Holder<'a> {
 
     /// Returns the pause, which holds the lock or has ended.
     pub(crate) fn pause(&self) -> Option<Pause<'a>> {
-        let (by, rest) = self.owner.strip_prefix(Owner::PAUSED)?.split_once(':')?;
+        let (by, rest) = self.owner.strip_prefix(PAUSE_PREFIX)?.split_once(':')?;
         let (rest, _random) = rest.rsplit_once(':')?;
         let (reason, kept_until) = rest.rsplit_once(':')?;
         by.contains('@').then(|| Pause { by, reason, kept_until: kept_until.parse().ok().map(Timestamp) })
@@ -56,7 +60,7 @@ impl<'a> Holder<'a> {
     pub(crate) fn process(&self) -> Option<(&'a str, &'a str)> {
         let mut parts = self.owner.split(':');
         let (host, pid, random) = (parts.next()?, parts.next()?, parts.next()?);
-        // The at-least of a lock taken by `acquire` may follow.
+        // The at-least of a lock from `acquire` may follow.
         let ours = parts.nth(1).is_none() && pid.parse::<u32>().is_ok();
         (ours && random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some((host, pid))
     }
@@ -78,6 +82,7 @@ impl<'a> Holder<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Owner;
     use super::*;
 
     #[test]
@@ -85,44 +90,44 @@ mod tests {
         for (reason, kept_until) in
             [("disk: replaced :ended", Some(Timestamp(1_234))), ("", None), (":::", Some(Timestamp(0)))]
         {
-            let owner = Owner::of_pause("ada", "web1", 7, kept_until, reason);
-            let holder = Holder::of(owner.as_str());
+            let owner = Owner::for_pause("ada", "web1", 7, kept_until, reason);
+            let holder = Holder::parse(owner.as_str());
             assert_eq!(holder.pause(), Some(Pause { by: "ada@web1", reason, kept_until }));
             assert!(holder.is_paused() && owner.is_pause());
             assert_eq!(holder.host(), "web1");
             let ended = owner.ended();
-            assert!(!Holder::of(&ended).is_paused());
-            assert_eq!(Holder::of(&ended).pause(), holder.pause());
+            assert!(!Holder::parse(&ended).is_paused());
+            assert_eq!(Holder::parse(&ended).pause(), holder.pause());
         }
     }
 
     #[test]
     fn a_run_on_a_host_of_that_name_is_no_pause() {
         let owner = Owner::new("paused", 1, 2);
-        assert!(!owner.is_pause() && Holder::of(owner.as_str()).pause().is_none());
-        assert_eq!(Holder::of(owner.as_str()).host(), "paused");
+        assert!(!owner.is_pause() && Holder::parse(owner.as_str()).pause().is_none());
+        assert_eq!(Holder::parse(owner.as_str()).host(), "paused");
     }
 
     #[test]
     fn only_a_run_has_a_process() {
-        assert_eq!(Holder::of("web1:42:00000000000000ff").process(), Some(("web1", "42")));
-        assert_eq!(Holder::of("web1:42:00000000000000ff:ended").process(), Some(("web1", "42")));
-        assert_eq!(Holder::of("web1:42:00000000000000ff:30s").process(), Some(("web1", "42")));
+        assert_eq!(Holder::parse("web1:42:00000000000000ff").process(), Some(("web1", "42")));
+        assert_eq!(Holder::parse("web1:42:00000000000000ff:ended").process(), Some(("web1", "42")));
+        assert_eq!(Holder::parse("web1:42:00000000000000ff:30s").process(), Some(("web1", "42")));
         for other in ["java-host", "", "a:b:00000000000000ff", "web1:42:ff", "web1:42:00000000000000ff:30s:x"] {
-            assert_eq!(Holder::of(other).process(), None, "{other}");
+            assert_eq!(Holder::parse(other).process(), None, "{other}");
         }
-        assert_eq!(Holder::of(Owner::of_pause("a", "b", 1, None, "").as_str()).process(), None);
+        assert_eq!(Holder::parse(Owner::for_pause("a", "b", 1, None, "").as_str()).process(), None);
     }
 
     #[test]
     fn an_owner_of_another_form_is_foreign() {
         let run = Owner::new("web1", 42, 7);
-        let pause = Owner::of_pause("ada", "web1", 7, None, "disk: full");
+        let pause = Owner::for_pause("ada", "web1", 7, None, "disk: full");
         for ours in ["", run.as_str(), &run.ended(), pause.as_str(), &pause.ended()] {
-            assert!(!Holder::of(ours).is_foreign(), "{ours}");
+            assert!(!Holder::parse(ours).is_foreign(), "{ours}");
         }
         for foreign in ["java-host", "unknown", "web1:42", ":ended", "paused:"] {
-            assert!(Holder::of(foreign).is_foreign(), "{foreign}");
+            assert!(Holder::parse(foreign).is_foreign(), "{foreign}");
         }
     }
 
@@ -136,7 +141,7 @@ mod tests {
             (":ended", "", true),
             ("paused:", "paused", false),
         ] {
-            let holder = Holder::of(stored);
+            let holder = Holder::parse(stored);
             assert_eq!((holder.host(), holder.has_ended()), (host, ended), "{stored}");
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::text::{shown, word};
+use crate::text::{printable_name, shell_word};
 
 /// A lock's name. That of a job has 1 to 64 characters, no control characters, and no space at either end.
 ///
@@ -14,14 +14,14 @@ use crate::text::{shown, word};
 pub(crate) struct LockName(String);
 
 impl LockName {
-    const LONGEST: usize = 64;
+    const MAX_LENGTH: usize = 64;
 
     /// Checks the name of a job's lock; the error is the end of a sentence that begins with the name's source.
     pub(crate) fn new(name: &str) -> Result<Self, String> {
         let length = name.chars().count();
-        let checked = Self::stored(name)?;
-        if length > Self::LONGEST {
-            return Err(format!("has {length} characters; a lock's name has at most {}", Self::LONGEST));
+        let checked = Self::from_stored(name)?;
+        if length > Self::MAX_LENGTH {
+            return Err(format!("has {length} characters; a lock's name has at most {}", Self::MAX_LENGTH));
         }
         if name.contains(char::is_control) {
             return Err(format!("{name:?} contains a control character"));
@@ -33,7 +33,7 @@ impl LockName {
     }
 
     /// Accepts the name of a lock as a store may hold it, for an operator.
-    pub(crate) fn stored(name: &str) -> Result<Self, String> {
+    pub(crate) fn from_stored(name: &str) -> Result<Self, String> {
         match name.is_empty() {
             true => Err("is empty; a lock needs a name".to_owned()),
             false => Ok(Self(name.to_owned())),
@@ -41,14 +41,14 @@ impl LockName {
     }
 
     /// Returns whether no job may have this name.
-    pub(crate) fn is_odd(&self) -> bool {
+    pub(crate) fn is_invalid_for_run(&self) -> bool {
         Self::new(&self.0).is_err()
     }
 
     /// Returns the name as one word of a command line: as it is shown, or in quotes where a shell would split or expand that.
-    pub(crate) fn word(&self) -> Cow<'_, str> {
-        let name = shown(&self.0);
-        if name == self.0 { word(&self.0) } else { name }
+    pub(crate) fn shell_word(&self) -> Cow<'_, str> {
+        let name = printable_name(&self.0);
+        if name == self.0 { shell_word(&self.0) } else { name }
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -59,7 +59,7 @@ impl LockName {
 /// Formats the name for people; [`LockName::as_str`] is the name itself.
 impl fmt::Display for LockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.0))
+        f.write_str(&printable_name(&self.0))
     }
 }
 
@@ -78,9 +78,9 @@ mod tests {
     fn control_characters_and_outer_blanks_are_refused() {
         for bad in ["a\nb", "a\0", "\u{7f}", " a", "a ", "\u{a0}a"] {
             assert!(LockName::new(bad).is_err(), "{bad:?}");
-            assert!(LockName::stored(bad).unwrap().is_odd(), "{bad:?}");
+            assert!(LockName::from_stored(bad).unwrap().is_invalid_for_run(), "{bad:?}");
         }
-        assert!(LockName::stored("").is_err());
+        assert!(LockName::from_stored("").is_err());
         for good in ["a b", "a:b/c#d", "Überweisung", "{x}", "-v"] {
             assert_eq!(LockName::new(good).unwrap().as_str(), good);
         }
@@ -94,8 +94,8 @@ mod tests {
             ("report ", "$'report '", "$'report '"),
             ("a\tb", r"$'a\tb'", r"$'a\tb'"),
         ] {
-            let name = LockName::stored(name).unwrap();
-            assert_eq!((name.to_string().as_str(), &*name.word()), (text, word));
+            let name = LockName::from_stored(name).unwrap();
+            assert_eq!((name.to_string().as_str(), &*name.shell_word()), (text, word));
         }
     }
 }

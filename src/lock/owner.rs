@@ -3,25 +3,23 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Holder;
+use super::holder::{self, Holder};
 use crate::duration;
 use crate::system::Timestamp;
 
-/// One run's identity, `HOST:PID:RANDOM`. Unique per run, so that no run can free another's lock, not even one on the same host
-/// with a recycled pid. The owner of a lock taken by `acquire` also contains its at-least, `HOST:PID:RANDOM:30s`, since no
-/// process remembers it.
+/// The identity of one run, `HOST:PID:RANDOM`. It is unique per run, so that no run can free another's lock, not even one on
+/// the same host with a recycled pid. The owner of a lock from `acquire` also contains its at-least, `HOST:PID:RANDOM:30s`,
+/// since no process remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 impl Owner {
     /// The suffix of the stored owner of a lock that is still held although its run has ended.
-    pub(crate) const ENDED: &str = ":ended";
-    /// The prefix of a pause's owner.
-    pub(super) const PAUSED: &str = "paused:";
-    pub(super) const IS_PAUSE: &str = "belongs to a pause, which `shedlock resume` ends";
+    pub(crate) const ENDED_SUFFIX: &str = holder::ENDED_SUFFIX;
+    pub(super) const PAUSE_REFUSAL: &str = "belongs to a pause, which `shedlock resume` ends";
     /// The width of the column in the Java library's tables.
     #[cfg(test)]
-    const LONGEST: usize = 255;
+    const MAX_LENGTH: usize = 255;
 
     /// Creates the owner for a run on `host`. Spaces and colons in the host's name, which no real host name has, would break
     /// the form and become `_`; a very long name is cut.
@@ -46,10 +44,10 @@ impl Owner {
 
     /// Parses the owner of a run; the error is the end of a sentence that begins with the owner's source.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if Holder::of(text).pause().is_some() {
-            return Err(Self::IS_PAUSE.to_owned());
+        if Holder::parse(text).pause().is_some() {
+            return Err(Self::PAUSE_REFUSAL.to_owned());
         }
-        if text.ends_with(Self::ENDED) {
+        if text.ends_with(Self::ENDED_SUFFIX) {
             return Err("belongs to a run that has ended; its lock frees when its time is up".to_owned());
         }
         let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
@@ -77,14 +75,14 @@ impl Owner {
 
     /// Creates the owner of a pause, `paused:USER@HOST:REASON:KEPT_UNTIL:RANDOM`, readable in any tool that shows the lock.
     /// `kept_until` is the end of the last run's at-least or every.
-    pub(crate) fn of_pause(user: &str, host: &str, random: u64, kept_until: Option<Timestamp>, reason: &str) -> Self {
+    pub(crate) fn for_pause(user: &str, host: &str, random: u64, kept_until: Option<Timestamp>, reason: &str) -> Self {
         let (user, host) = (part(user, 32), part(host, 64));
         let kept_until = kept_until.map(|until| until.0.to_string()).unwrap_or_default();
-        Self(format!("{}{user}@{host}:{reason}:{kept_until}:{random:016x}", Self::PAUSED))
+        Self(format!("{}{user}@{host}:{reason}:{kept_until}:{random:016x}", holder::PAUSE_PREFIX))
     }
 
     /// The most characters of a pause's reason.
-    pub(crate) const LONGEST_REASON: usize = 100;
+    pub(crate) const MAX_REASON: usize = 100;
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -92,12 +90,12 @@ impl Owner {
 
     /// Returns whether this is the owner of a pause.
     pub(crate) fn is_pause(&self) -> bool {
-        Holder::of(&self.0).is_paused()
+        Holder::parse(&self.0).is_paused()
     }
 
     /// Returns the owner to store once the run has ended and the lock stays held.
     pub(crate) fn ended(&self) -> String {
-        format!("{}{}", self.0, Self::ENDED)
+        format!("{}{}", self.0, Self::ENDED_SUFFIX)
     }
 }
 
@@ -121,7 +119,7 @@ mod tests {
     fn an_owner_is_host_pid_and_random() {
         assert_eq!(Owner::new("web1.example", 42, 255).as_str(), "web1.example:42:00000000000000ff");
         assert_eq!(Owner::new("a:b c", 1, 0).as_str(), "a_b_c:1:0000000000000000");
-        assert_eq!(Holder::of(Owner::new("a:b c", 1, 0).as_str()).host(), "a_b_c");
+        assert_eq!(Holder::parse(Owner::new("a:b c", 1, 0).as_str()).host(), "a_b_c");
     }
 
     #[test]
@@ -133,9 +131,9 @@ mod tests {
             let at_least = Duration::from_millis(millis);
             let kept = owner.clone().with_at_least(at_least);
             assert_eq!(Owner::parse(kept.as_str()), Ok(kept.clone()));
-            assert_eq!((kept.at_least(), Holder::of(kept.as_str()).host()), (at_least, "web1"));
-            assert_eq!(Holder::of(&kept.ended()).owner(), kept.as_str());
-            assert!(Holder::of(&kept.ended()).has_ended() && !kept.is_pause());
+            assert_eq!((kept.at_least(), Holder::parse(kept.as_str()).host()), (at_least, "web1"));
+            assert_eq!(Holder::parse(&kept.ended()).owner(), kept.as_str());
+            assert!(Holder::parse(&kept.ended()).has_ended() && !kept.is_pause());
         }
     }
 
@@ -164,7 +162,7 @@ mod tests {
         }
         assert!(Owner::parse(&format!("{good}:ended")).unwrap_err().contains("has ended"));
         assert!(Owner::parse(&format!("{good}:30s:ended")).unwrap_err().contains("has ended"));
-        let pause = Owner::of_pause("ada", "web1", 7, None, "disk");
+        let pause = Owner::for_pause("ada", "web1", 7, None, "disk");
         assert!(Owner::parse(pause.as_str()).unwrap_err().contains("shedlock resume"));
     }
 
@@ -172,11 +170,11 @@ mod tests {
     fn an_owner_fits_the_column_of_255_characters() {
         let longest = Duration::new(10 * 365 * 86_400 - 1, 999_999_999);
         let handed_over = Owner::new(&"h".repeat(300), u32::MAX, u64::MAX).with_at_least(longest);
-        assert!(handed_over.ended().len() <= Owner::LONGEST, "{}", handed_over.ended().len());
-        assert!(Owner::new(&"h".repeat(300), u32::MAX, u64::MAX).ended().len() < Owner::LONGEST);
+        assert!(handed_over.ended().len() <= Owner::MAX_LENGTH, "{}", handed_over.ended().len());
+        assert!(Owner::new(&"h".repeat(300), u32::MAX, u64::MAX).ended().len() < Owner::MAX_LENGTH);
         let long = "x".repeat(300);
-        let reason = "r".repeat(Owner::LONGEST_REASON);
-        let pause = Owner::of_pause(&long, &long, u64::MAX, Some(Timestamp(9_999_999_999_999)), &reason);
-        assert!(pause.ended().len() <= Owner::LONGEST, "{}", pause.ended().len());
+        let reason = "r".repeat(Owner::MAX_REASON);
+        let pause = Owner::for_pause(&long, &long, u64::MAX, Some(Timestamp(9_999_999_999_999)), &reason);
+        assert!(pause.ended().len() <= Owner::MAX_LENGTH, "{}", pause.ended().len());
     }
 }

@@ -1,46 +1,34 @@
-//! Output for people and tools: lines on stderr as text or as JSON, metrics in a file, and tables, JSON and pictures on stdout.
+//! Output for people and tools, made of values: what a run says on stderr ([`run_log`]), locks and runs as tables and JSON
+//! ([`tables`]), as pictures ([`timeline`]) and as one page ([`page`]), and metrics for Prometheus ([`metrics`]).
+//!
+//! It asks no backend and decides nothing about a run or a lock.
 
-mod counters;
-mod events;
-mod exposition;
-mod findings;
+mod dry_run;
 mod holding;
-mod line;
+mod messages;
 mod metrics;
 mod page;
-mod past;
-mod picture;
-mod pieces;
-mod rehearsal;
-mod reporter;
+mod run_log;
 mod screen;
+mod secrets;
 mod skew;
-mod standing;
-mod success;
-mod svg;
-mod table;
-mod textfile;
+mod tables;
 mod timeline;
 mod times;
-mod verbosity;
 
-#[cfg(test)]
-pub(crate) use events::schema;
-pub(crate) use events::{COMMON, EVENTS, Event, FIELDS, Field};
-pub(crate) use exposition::{Exposed, exposition};
-pub(crate) use findings::Findings;
-pub(crate) use holding::{holding, until};
-pub(crate) use metrics::{Metrics, THREAD as METRICS_THREAD};
+pub(crate) use dry_run::{Setting, dry_run, shell_words};
+pub(crate) use holding::{describe_holder, held_until};
+pub(crate) use messages::{escaped_json, print_error, printable, stdout_error};
+pub(crate) use metrics::{LockMetrics, METRICS_THREAD, Metrics, prometheus_text};
 pub(crate) use page::Page;
-pub(crate) use past::{Past, past, runs_json, runs_table};
-pub(crate) use picture::{By, Picture};
-pub(crate) use rehearsal::{Setting, quoted, rehearsal};
-pub(crate) use reporter::{Format, Reporter, error, harmless, unwritten};
+#[cfg(test)]
+pub(crate) use run_log::{COMMON, EVENTS, EventKind, FIELDS, Field, schema};
+pub(crate) use run_log::{Format, Reporter, Verbosity};
 pub(crate) use screen::Screen;
 pub(crate) use skew::{SKEW_HINT, skew};
-pub(crate) use standing::{Standing, locks_json, locks_table, standings};
-pub(crate) use success::{Succeeded, last_success};
-pub(crate) use svg::drawn;
-pub(crate) use timeline::timeline;
+pub(crate) use tables::{
+    Findings, LockView, ProofReport, RecentSuccess, ShownRun, last_success, lock_views, locks_json, locks_table,
+    runs_json, runs_table, shown_runs,
+};
+pub(crate) use timeline::{GroupBy, Timeline, timeline_svg, timeline_text};
 pub(crate) use times::Zone;
-pub(crate) use verbosity::Verbosity;

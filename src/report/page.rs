@@ -7,12 +7,12 @@ use std::fmt::Display;
 use svg::node::element::{Element, Style};
 use svg::node::{Node, Text};
 
-use super::past::{Past, PastRuns, RunState, runs_columns};
-use super::picture::Picture;
 use super::screen::Paint;
-use super::standing::{Standing, locks_columns};
-use super::svg::{Layout, drawing};
-use super::table::{Cell, Column};
+use super::tables::locks::{LockView, locks_columns};
+use super::tables::runs::{RunState, ShownRun, ShownRuns, runs_columns};
+use super::tables::table::{Cell, Column};
+use super::timeline::layout::Timeline;
+use super::timeline::svg::{SvgForm, svg_document};
 use super::times::Zone;
 use crate::system::Timestamp;
 
@@ -21,24 +21,24 @@ use crate::system::Timestamp;
 pub(crate) struct Page<'a> {
     /// The backend's URL, without a password.
     pub(crate) backend: &'a str,
-    /// The backend's clock.
+    /// The time by the backend's clock.
     pub(crate) now: Timestamp,
-    pub(crate) standings: &'a [Standing<'a>],
+    pub(crate) views: &'a [LockView<'a>],
     /// The runs of the picture, newest first.
-    pub(crate) runs: &'a PastRuns<'a>,
-    /// `None` if there are no runs.
-    pub(crate) picture: Option<&'a Picture<'a>>,
+    pub(crate) runs: &'a ShownRuns<'a>,
+    /// The picture of the runs; `None` if there are none.
+    pub(crate) timeline: Option<&'a Timeline<'a>>,
 }
 
 /// The most runs in the table of those that went wrong.
-const MOST: usize = 50;
+const MAX_FAILURES: usize = 50;
 
 /// The drawing for a desk, and the one for a telephone. Only one of them is shown.
-const WIDE: Layout = Layout { width: 1100.0, titled: false, above: false, id: "wide" };
-const NARROW: Layout = Layout { width: 360.0, titled: false, above: true, id: "narrow" };
+const WIDE: SvgForm = SvgForm { width: 1100.0, titled: false, above: false, id: "wide" };
+const NARROW: SvgForm = SvgForm { width: 360.0, titled: false, above: true, id: "narrow" };
 
-/// The page's looks. On a telephone the cells of a row follow each other, the name first.
-const LOOKS: &str = "
+/// The style sheet. On a telephone the cells of a row follow each other, the name first.
+const CSS: &str = "
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --line: #d0d7de; --faint: #59636e;
   --good: #0a6b4a; --bad: #a83c00; --warning: #7a4d00; --live: #005a94; }
 @media (prefers-color-scheme: dark) {
@@ -80,64 +80,65 @@ td[data-heading='NAME'], td[data-heading='JOB'], td[data-heading='HOLDER'], td[d
 }
 ";
 
-/// Allows the page its own looks, and nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// The policy for the browser: the page's own style sheet, and nothing else.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Page<'_> {
-    /// Returns the text of the page.
+    /// Formats the page as HTML.
     pub(crate) fn text(&self, zone: &Zone) -> String {
-        let head = of("head")
-            .with(of("meta").set("charset", "utf-8"))
-            .with(of("meta").set("http-equiv", "Content-Security-Policy").set("content", POLICY))
-            .with(of("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
+        let head = element("head")
+            .with(element("meta").set("charset", "utf-8"))
+            .with(element("meta").set("http-equiv", "Content-Security-Policy").set("content", CONTENT_SECURITY_POLICY))
+            .with(element("meta").set("name", "viewport").set("content", "width=device-width, initial-scale=1"))
             .with(line("title", "", "Jobs"))
-            .with(Style::new(LOOKS));
-        let body = of("body")
+            .with(Style::new(CSS));
+        let body = element("body")
             .with(line("h1", "", "Jobs"))
             .with(line("p", "faint", format!("{}, {}", self.backend, zone.stamp(self.now))))
             .with(line("p", "", self.counts()))
             .with(line("h2", "", "Locks now"));
-        let body = match self.standings.is_empty() {
+        let body = match self.views.is_empty() {
             true => body.with(line("p", "", "The backend has no locks.")),
-            false => body.with(table(|| self.standings.iter(), locks_columns(self.now, zone, true))),
+            false => body.with(table(|| self.views.iter(), locks_columns(self.now, zone, true))),
         };
         let body = self.failures(self.drawings(body, zone), zone);
-        format!("<!DOCTYPE html>\n{}\n", of("html").set("lang", "en").with(head).with(body))
+        format!("<!DOCTYPE html>\n{}\n", element("html").set("lang", "en").with(head).with(body))
     }
 
-    /// Counts the locks by their states.
+    /// Counts the locks of the page by their states.
     fn counts(&self) -> String {
         let mut states: Vec<(&str, usize)> = Vec::new();
-        for word in self.standings.iter().map(Standing::word) {
+        for word in self.views.iter().map(LockView::word) {
             match states.iter_mut().find(|(known, _)| *known == word) {
                 Some((_, number)) => *number += 1,
                 None => states.push((word, 1)),
             }
         }
-        let bad = self.standings.iter().filter_map(Standing::last_run).filter(went_wrong).count();
+        let bad = self.views.iter().filter_map(LockView::last_run).filter(went_wrong).count();
         let states = states.iter().map(|(word, number)| format!("{number} {word}"));
         let all: Vec<String> = states.chain([format!("last run went wrong: {bad}")]).collect();
         all.join(", ")
     }
 
     fn drawings(&self, body: Element, zone: &Zone) -> Element {
-        let Some(picture) = self.picture else {
+        let Some(timeline) = self.timeline else {
             return body.with(line("h2", "", "Runs")).with(line("p", "", "There are no runs to show."));
         };
-        let drawn = |layout: &Layout| of("div").set("class", layout.id).with(drawing(picture, zone, layout));
-        body.with(line("h2", "", picture.title(zone))).with(drawn(&WIDE)).with(drawn(&NARROW))
+        let drawing = |form: &SvgForm| element("div").set("class", form.id).with(svg_document(timeline, zone, form));
+        body.with(line("h2", "", timeline.title(zone))).with(drawing(&WIDE)).with(drawing(&NARROW))
     }
 
     /// Adds the table of the runs that went wrong, newest first.
     fn failures(&self, body: Element, zone: &Zone) -> Element {
-        let Some(picture) = self.picture else { return body };
-        let seen = |past: &Past| past.run.ended_at.or(past.run.started_at).is_none_or(|time| time >= picture.from);
+        let Some(timeline) = self.timeline else { return body };
+        let seen =
+            |run: &ShownRun| run.record.ended_at.or(run.record.started_at).is_none_or(|time| time >= timeline.from);
         let mut all = self.runs.iter().filter(went_wrong).filter(seen);
-        let bad: Vec<Past> = all.by_ref().take(MOST).collect();
+        let bad: Vec<ShownRun> = all.by_ref().take(MAX_FAILURES).collect();
         let more = all.count();
         let body = body.with(line("h2", "", "Runs that went wrong"));
         let body = match bad.is_empty() {
-            true => body.with(line("p", "", format!("None since {}.", zone.stamp(picture.from)))),
+            true => body.with(line("p", "", format!("None since {}.", zone.stamp(timeline.from)))),
             false => body.with(table(|| bad.iter(), runs_columns(self.now, zone))),
         };
         match more {
@@ -148,20 +149,20 @@ impl Page<'_> {
 }
 
 /// Returns whether a person should look at the run.
-fn went_wrong(past: &Past) -> bool {
-    matches!(past.fate, RunState::Failure | RunState::Stopped | RunState::Gone)
+fn went_wrong(run: &ShownRun) -> bool {
+    matches!(run.state, RunState::Failure | RunState::Stopped | RunState::Gone)
 }
 
 /// Builds a table without the columns that are empty.
 fn table<T: Borrow<R>, R, I: Iterator<Item = T>>(rows: impl Fn() -> I, columns: Vec<Column<'_, R>>) -> Element {
     let is_empty = |column: &Column<'_, R>| rows().all(|row| column.whole(row.borrow()).text().is_empty());
     let columns: Vec<Column<'_, R>> = columns.into_iter().filter(|column| !is_empty(column)).collect();
-    let heading = columns.iter().fold(of("tr"), |row, column| row.with(line("th", "", column.heading())));
-    let body = rows().fold(of("tbody"), |body, row| {
+    let heading = columns.iter().fold(element("tr"), |row, column| row.with(line("th", "", column.heading())));
+    let body = rows().fold(element("tbody"), |body, row| {
         let cells = columns.iter().map(|column| data(column.heading(), &column.whole(row.borrow())));
-        body.with(cells.fold(of("tr"), Build::with))
+        body.with(cells.fold(element("tr"), Build::with))
     });
-    of("table").with(of("thead").with(heading)).with(body)
+    element("table").with(element("thead").with(heading)).with(body)
 }
 
 fn data(heading: &'static str, cell: &Cell) -> Element {
@@ -176,13 +177,13 @@ fn data(heading: &'static str, cell: &Cell) -> Element {
     line("td", class, cell.text()).set("data-heading", heading)
 }
 
-fn of(name: &'static str) -> Element {
+fn element(name: &'static str) -> Element {
     Element::new(name)
 }
 
 /// Returns an element with a text, which may be empty.
 fn line(name: &'static str, class: &'static str, text: impl Display) -> Element {
-    let element = of(name).with(Text::new(text.to_string()));
+    let element = element(name).with(Text::new(text.to_string()));
     if class.is_empty() { element } else { element.set("class", class) }
 }
 
@@ -213,18 +214,18 @@ mod tests {
 
     use super::*;
     use crate::lock::{Locks, RunList};
-    use crate::report::past::past;
-    use crate::report::past::tests::{NOW, list, lock, locks, run};
-    use crate::report::picture::By;
-    use crate::report::picture::tests::runs;
-    use crate::report::standing::standings;
+    use crate::report::tables::locks::lock_views;
+    use crate::report::tables::runs::shown_runs;
+    use crate::report::tables::runs::tests::{NOW, list, lock, locks, run};
+    use crate::report::timeline::layout::GroupBy;
+    use crate::report::timeline::layout::tests::runs;
     use crate::report::times::tests::at;
 
     fn page(locks: &Locks, runs: &RunList, since: Option<&str>) -> String {
-        let past = past(runs, locks);
-        let picture = Picture::new(&past, By::Job, since.map(at), at(NOW));
-        let standings = &standings(&[], locks, &past)[..];
-        let page = Page { backend: "sqlite:/x.db", now: at(NOW), standings, runs: &past, picture: picture.as_ref() };
+        let shown = shown_runs(runs, locks);
+        let timeline = Timeline::new(&shown, GroupBy::Job, since.map(at), at(NOW));
+        let views = &lock_views(&[], locks, &shown)[..];
+        let page = Page { backend: "sqlite:/x.db", now: at(NOW), views, runs: &shown, timeline: timeline.as_ref() };
         page.text(&Zone::utc())
     }
 
@@ -263,7 +264,7 @@ mod tests {
         let runs: RunList =
             (0..60).rev().map(|number| run(number, "a", "h", &minute(number), Some(5), "failure")).collect();
         let all = page(&locks(&[]), &runs, None);
-        assert_eq!(part(&all, "Runs that went wrong").matches("<tr>").count(), 1 + MOST);
+        assert_eq!(part(&all, "Runs that went wrong").matches("<tr>").count(), 1 + MAX_FAILURES);
         assert!(all.contains("data-heading=\"TOKEN\">59</td>") && !all.contains("data-heading=\"TOKEN\">9</td>"));
         assert!(all.contains("10 older ones are not in this table."), "{all}");
         let late = page(&locks(&[]), &runs, Some("2026-01-31T10:58:00Z"));
@@ -304,10 +305,10 @@ mod tests {
     }
 
     fn store(name: &str, host: &str, reason: &str, outcome: &str) -> (Locks, RunList) {
-        let pause = crate::lock::Owner::of_pause("ada", "ops1", 7, None, reason);
+        let pause = crate::lock::Owner::for_pause("ada", "ops1", 7, None, reason);
         let locks = locks(&[lock(name, pause.as_str(), NOW, 60), lock("other", host, NOW, 60)]);
-        let past = |token, outcome| run(token, name, host, "2026-01-31T12:00:00Z", Some(9), outcome);
-        (locks, list(&[past(2, outcome), past(1, "failure")]))
+        let one_run = |token, outcome| run(token, name, host, "2026-01-31T12:00:00Z", Some(9), outcome);
+        (locks, list(&[one_run(2, outcome), one_run(1, "failure")]))
     }
 
     /// Returns the elements of the page, each with the names of its attributes.

@@ -1,4 +1,4 @@
-//! The output device: a terminal of some width, with or without colours, or a program.
+//! The device that output goes to: a terminal of some width, with or without colours, or a program.
 
 use std::env;
 use std::io::{IsTerminal, stdout};
@@ -16,10 +16,9 @@ pub(crate) struct Screen {
 pub(crate) enum Paint {
     Plain,
     Heading,
-    /// Good.
     Good,
     Bad,
-    /// Failed, or in the way.
+    /// Failed, or needs attention.
     Warning,
     /// In progress.
     Live,
@@ -28,16 +27,16 @@ pub(crate) enum Paint {
 }
 
 /// The width of a terminal that does not report one.
-const USUAL: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 
 impl Screen {
     /// Returns the device that stdout leads to.
-    pub(crate) fn of_stdout() -> Self {
+    pub(crate) fn for_stdout() -> Self {
         let terminal = stdout().is_terminal();
         let size = terminal_size::terminal_size_of(stdout()).map(|(width, _)| usize::from(width.0));
         let variable = |name| env::var_os(name).unwrap_or_default().into_string().unwrap_or_default();
         Self {
-            width: terminal.then(|| size.filter(|width| *width > 0).unwrap_or(USUAL)),
+            width: terminal.then(|| size.filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH)),
             colour: terminal && has_colours(&variable("NO_COLOR"), &variable("TERM")),
         }
     }
@@ -63,7 +62,7 @@ fn has_colours(no_color: &str, term: &str) -> bool {
 }
 
 impl Paint {
-    /// Returns its escape sequence. The colours are of the 256 that can be read on black and on white.
+    /// Returns the escape sequence of the colour. The colours are of the 256 that can be read on black and on white.
     fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -93,7 +92,7 @@ mod tests {
         assert_eq!(Screen { colour: true, ..plain }.painted("a", Paint::Plain), "a");
     }
 
-    /// The contrast of WCAG between a colour of xterm's cube and a background.
+    /// Returns the contrast of WCAG between a colour of xterm's cube and a background.
     fn contrast(colour: u32, background: f64) -> f64 {
         let level = |digit: u32| if digit == 0 { 0.0 } else { f64::from(55 + 40 * digit) / 255.0 };
         let linear = |level: f64| if level <= 0.03928 { level / 12.92 } else { ((level + 0.055) / 1.055).powf(2.4) };
@@ -107,7 +106,7 @@ mod tests {
     fn every_colour_can_be_read_on_black_and_on_white() {
         for paint in [Paint::Good, Paint::Bad, Paint::Warning, Paint::Live] {
             let colour = paint.code().unwrap().rsplit(';').next().unwrap().parse().unwrap();
-            // Large text needs 3, and what is bold counts as large.
+            // Large text needs 3, and bold text counts as large.
             assert!(contrast(colour, 0.0) > 3.5 && contrast(colour, 1.0) > 3.5, "{paint:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Describes times of a lock that cannot be. They give away a holder that writes its times in another time zone or by another
+//! Describes impossible times of a lock. They reveal a holder that writes its times in another time zone or by another
 //! clock, so that it does not exclude others.
 
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::system::Timestamp;
 
 /// The largest difference between two readings of a backend's clock, for example after a failover, and between the clocks of
 /// hosts that are kept right.
-const CLOCKS: Duration = Duration::from_secs(60);
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
 
-/// The way out, for whatever [`skew`] returns of another program's lock.
+/// The remedy for what [`skew`] returns about another program's lock.
 pub(crate) const SKEW_HINT: &str = "a Java application must use the database's time, or UTC: see shedlock-backends(7)";
-/// The same of a lock that shedlock took: it writes the backend's own time, so no setting of it is wrong.
-const OWN_SKEW_HINT: &str = "A CLOCK THAT WAS AHEAD in shedlock-backends(7) says when the lock is free";
+/// The remedy for a lock that shedlock took: shedlock writes the backend's own time, so no setting of it is wrong.
+const SHEDLOCK_SKEW_HINT: &str = "A CLOCK THAT WAS AHEAD in shedlock-backends(7) says when the lock is free";
 
-/// Returns the end of a sentence that begins with the lock, if it was taken in the future. A holder whose times are too early
-/// cannot be told from one that was faster: it takes a lock only when that is free by its own times, too.
+/// Describes a lock that was taken in the future, as the end of a sentence that begins with the lock. A holder whose times are
+/// too early cannot be told from one that was faster: it takes a lock only when that is free by its own times, too.
 pub(crate) fn skew(state: &LockState) -> Option<String> {
-    let ahead = ahead(state).filter(|ahead| *ahead > CLOCKS)?;
-    let cause = match Holder::of(&state.owner).is_foreign() {
+    let ahead = ahead(state).filter(|ahead| *ahead > MAX_CLOCK_DIFFERENCE)?;
+    let cause = match Holder::parse(&state.owner).is_foreign() {
         true => "its holder writes times in another time zone, or the backend's clock was set back",
         false => "that clock was ahead then, or was set back since",
     };
@@ -29,17 +29,17 @@ pub(crate) fn skew(state: &LockState) -> Option<String> {
 
 /// Returns the hint for what [`skew`] returns.
 pub(crate) fn skew_hint(state: &LockState) -> &'static str {
-    if Holder::of(&state.owner).is_foreign() { SKEW_HINT } else { OWN_SKEW_HINT }
+    if Holder::parse(&state.owner).is_foreign() { SKEW_HINT } else { SHEDLOCK_SKEW_HINT }
 }
 
 /// Returns whether a time of the backend lies further in the future than two readings of its clock differ.
-pub(super) fn is_ahead(time: Timestamp, now: Timestamp) -> bool {
-    time > now + CLOCKS
+pub(super) fn is_in_future(time: Timestamp, now: Timestamp) -> bool {
+    time > now + MAX_CLOCK_DIFFERENCE
 }
 
-/// Returns the end of a sentence that begins with a run, if it began or ended in the future.
+/// Describes a run that began or ended in the future, as the end of a sentence that begins with the run.
 pub(super) fn skew_of_run(began: Option<Timestamp>, ended: Option<Timestamp>, now: Timestamp) -> Option<String> {
-    let ahead = |time: &Timestamp| is_ahead(*time, now);
+    let ahead = |time: &Timestamp| is_in_future(*time, now);
     let (word, time) = match (began.filter(ahead), ended.filter(ahead)) {
         (_, Some(ended)) => ("ended", ended),
         (Some(began), None) => ("began", began),

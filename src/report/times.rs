@@ -3,19 +3,20 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use tz::{DateTime, TimeZone};
+use tz::{DateTime, TimeZone, TimeZoneSettings};
 
 use crate::duration;
 use crate::system::Timestamp;
+use crate::system::file::Input;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 /// The last second of the year 9999.
-const LAST: i64 = 253_402_300_799;
+const LAST_SECOND: i64 = 253_402_300_799;
 
-const FORMS: &str = "write for example 2h, 7d, 2026-01-31, `2026-01-31 18:00` or 2026-01-31T18:00:00Z";
+const TIME_FORMS: &str = "write for example 2h, 7d, 2026-01-31, `2026-01-31 18:00` or 2026-01-31T18:00:00Z";
 
 /// The time zone for output and input.
 #[derive(Debug, Clone)]
@@ -24,14 +25,14 @@ pub(crate) struct Zone {
     utc: bool,
 }
 
-/// A local date and time.
+/// A date and time in a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Civil {
+pub(super) struct LocalTime {
     pub(super) date: (i32, u8, u8),
     pub(super) hour: u8,
     pub(super) minute: u8,
     pub(super) second: u8,
-    /// Seconds east of Greenwich.
+    /// The distance from UTC in seconds, eastwards.
     offset: i32,
 }
 
@@ -43,11 +44,16 @@ impl Zone {
     /// Returns the zone named by `variable`, the value of TZ, or else the system's; UTC if the host has none. The error is the
     /// end of a sentence that begins with the option.
     pub(crate) fn local(variable: Option<&str>) -> Result<Self, String> {
+        let settings = TimeZoneSettings::new(TimeZoneSettings::DEFAULT_DIRECTORIES, |path| {
+            let input = Input::open(path.as_ref()).ok().filter(Input::is_regular).ok_or("no such file")?;
+            Ok(input.read(Duration::ZERO)?)
+        });
         let zone = match variable {
             Some("") => return Ok(Self::utc()),
-            Some(name) => TimeZone::from_posix_tz(name)
+            Some(name) => settings
+                .parse_posix_tz(name)
                 .map_err(|_| format!("cannot be used: TZ is `{name}`, which is not a time zone on this host"))?,
-            None => match TimeZone::local() {
+            None => match settings.parse_local() {
                 Ok(zone) => zone,
                 Err(_) => return Ok(Self::utc()),
             },
@@ -55,14 +61,14 @@ impl Zone {
         Ok(Self { zone, utc: false })
     }
 
-    /// Returns the local date and time.
-    pub(super) fn civil(&self, time: Timestamp) -> Civil {
-        let seconds = i64::try_from(time.0 / 1000).unwrap_or(LAST).min(LAST - DAY as i64);
+    /// Returns the date and time in the zone.
+    pub(super) fn local_time(&self, time: Timestamp) -> LocalTime {
+        let seconds = i64::try_from(time.0 / 1000).unwrap_or(LAST_SECOND).min(LAST_SECOND - DAY as i64);
         // A zone may have no rule for the far future.
         let shown = DateTime::from_timespec(seconds, 0, self.zone.as_ref())
             .or_else(|_| DateTime::from_timespec(seconds, 0, tz::TimeZoneRef::utc()))
             .expect("every second before the year 10000 has a date");
-        Civil {
+        LocalTime {
             date: (shown.year(), shown.month(), shown.month_day()),
             hour: shown.hour(),
             minute: shown.minute(),
@@ -73,7 +79,7 @@ impl Zone {
 
     /// Formats a time as `18:00:03Z`, or on another day than `now` with the date and without seconds.
     pub(super) fn clock(&self, time: Timestamp, now: Timestamp) -> String {
-        let (then, now) = (self.civil(time), self.civil(now));
+        let (then, now) = (self.local_time(time), self.local_time(now));
         let minute = format!("{:02}:{:02}", then.hour, then.minute);
         match then.date == now.date {
             true => format!("{minute}:{:02}{}", then.second, self.mark(&then)),
@@ -83,13 +89,13 @@ impl Zone {
 
     /// Formats a time as `2026-01-31 18:00:03Z`, or in a local zone as `2026-01-31 19:00:03+01:00`.
     pub(crate) fn stamp(&self, time: Timestamp) -> String {
-        let then = self.civil(time);
+        let then = self.local_time(time);
         format!("{} {:02}:{:02}:{:02}{}", then.day(), then.hour, then.minute, then.second, self.mark(&then))
     }
 
     /// Returns the suffix of a time, `Z` or the distance from UTC, without which the hour repeated in autumn would be
     /// ambiguous.
-    fn mark(&self, then: &Civil) -> String {
+    fn mark(&self, then: &LocalTime) -> String {
         if self.utc { "Z".to_owned() } else { then.distance() }
     }
 
@@ -100,7 +106,7 @@ impl Zone {
 
     /// Returns the distance from UTC at that time, in seconds.
     pub(super) fn offset(&self, time: Timestamp) -> i64 {
-        self.civil(time).offset.into()
+        self.local_time(time).offset.into()
     }
 
     /// Parses a time: a duration before `now`, or a date and time in this zone unless the text names another. The error is the
@@ -108,14 +114,14 @@ impl Zone {
     pub(crate) fn read(&self, text: &str, now: Timestamp) -> Result<Timestamp, String> {
         let text = text.trim();
         if text.get(4..5) == Some("-") {
-            return self.calendar(text).ok_or_else(|| format!("`{text}` is not a time; {FORMS}"));
+            return self.calendar(text).ok_or_else(|| format!("`{text}` is not a time; {TIME_FORMS}"));
         }
         match duration::parse(text) {
             Ok(before) => {
                 let millis = u64::try_from(before.as_millis()).unwrap_or(u64::MAX);
                 Ok(Timestamp(now.0.saturating_sub(millis)))
             }
-            Err(_) => Err(format!("`{text}` is neither a time nor a duration; {FORMS}")),
+            Err(_) => Err(format!("`{text}` is neither a time nor a duration; {TIME_FORMS}")),
         }
     }
 
@@ -154,8 +160,8 @@ impl Zone {
     }
 }
 
-impl Civil {
-    /// `2026-01-31`.
+impl LocalTime {
+    /// Formats the date as `2026-01-31`.
     pub(super) fn day(&self) -> String {
         let (year, month, day) = self.date;
         format!("{year:04}-{month:02}-{day:02}")
@@ -190,13 +196,13 @@ pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     let distance = Duration::from_millis(then.0.abs_diff(now.0) + 500);
     match distance.as_secs() {
         0 => "now".to_owned(),
-        _ if then > now => format!("in {}", roughly(distance)),
-        _ => format!("{} ago", roughly(distance)),
+        _ if then > now => format!("in {}", in_largest_unit(distance)),
+        _ => format!("{} ago", in_largest_unit(distance)),
     }
 }
 
 /// Formats a duration in its largest unit, rounded down: `59s`, `5m`, `23h`, `41d`.
-pub(super) fn roughly(duration: Duration) -> String {
+pub(super) fn in_largest_unit(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..MINUTE => format!("{seconds}s"),
         seconds @ MINUTE..HOUR => format!("{}m", seconds / MINUTE),
@@ -206,7 +212,7 @@ pub(super) fn roughly(duration: Duration) -> String {
 }
 
 /// Formats a duration in its two largest units, rounded down: `420ms`, `4.2s`, `42s`, `5m12s`, `1h3m`, `2d4h`.
-pub(super) fn finely(duration: Duration) -> String {
+pub(super) fn in_two_units(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| {
         let mut text = format!("{}{one}", seconds / large);
@@ -236,7 +242,7 @@ pub(crate) mod tests {
         Timestamp::parse(text).unwrap()
     }
 
-    /// Middle Europe as POSIX writes it, so that the test needs no files of the host.
+    /// Returns the zone of Middle Europe as POSIX writes it, so that the test needs no files of the host.
     pub(crate) fn berlin() -> Zone {
         Zone::local(Some("CET-1CEST,M3.5.0,M10.5.0/3")).unwrap()
     }
@@ -292,7 +298,7 @@ pub(crate) mod tests {
             (3_780_000, "1h3m"),
             (187_200_000, "2d4h"),
         ] {
-            assert_eq!(finely(Duration::from_millis(millis)), text);
+            assert_eq!(in_two_units(Duration::from_millis(millis)), text);
         }
     }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::notice::{Notice, SpawnError, SpawnErrorKind};
+use super::notify::NotifyEvent;
 use super::policy::{Leftovers, Sender, Term};
-use crate::backend::{Acquired, BackendError, Kept};
 use crate::exit::ExitReason;
-use crate::lock::{Closing, Grant, LockState};
+use crate::lock::{Acquired, BackendError, StillHeld};
+use crate::lock::{Closing, Grant, LockState, RunOutcome};
 use crate::system::Signal;
 use crate::system::{Moment, Timestamp};
 
@@ -21,26 +22,30 @@ pub(crate) enum Event {
     /// `ambiguous` the answer to this request or to one before it was lost, and what was asked for may yet be carried
     /// out.
     Acquired { answer: Result<Acquired, BackendError>, sent: Moment, ambiguous: bool },
+    /// A connection to the backend was opened: a request may have come to it.
+    BackendReached,
+    /// The connection was closed, and every request so far was answered: the next one has to reach the backend anew.
+    BackendLeft,
     /// The request that is answered next failed for this reason, and is tried again.
     Tried(BackendError),
-    /// The taking that is answered next is not recorded, for this reason. It may have a token.
-    Unrecorded(BackendError, Option<u64>),
+    /// The acquisition that is answered next is not recorded, for this reason. It may have a token.
+    RunNotRecorded(BackendError, Option<u64>),
     /// The release that is answered next did not close its record, for this reason.
-    Unclosed(BackendError),
-    /// The lock whose taking, renewal or release is answered next ends at this time, the last that the backend can
+    RecordNotClosed(BackendError),
+    /// The lock whose acquisition, renewal or release is answered next ends at this time, the last that the backend can
     /// store.
-    Cut(Timestamp),
-    /// The backend is being asked for what [`Action::Renew`] wants, since this moment.
+    EndShortened(Timestamp),
+    /// The worker sent the request of [`Action::Renew`] at this moment.
     Renewing(Moment),
     /// The backend's answer to [`Action::Renew`].
-    Renewed { answer: Result<Kept, BackendError>, sent: Moment },
+    Renewed { answer: Result<StillHeld, BackendError>, sent: Moment },
     /// The backend's answer to [`Action::QueryLock`].
     Queried { answer: Result<Ownership, BackendError>, sent: Moment },
     /// The backend's answer to [`Action::Release`].
-    Released(Result<Kept, BackendError>),
+    Released(Result<StillHeld, BackendError>),
     /// The command was started.
     Spawned,
-    /// The command could not be started. This may come while the run already counts it as running, since an execution
+    /// The command could not be started. This may come while the run already counts it as running, because an execution
     /// can take long.
     SpawnFailed(SpawnError),
     /// The handle of the lock was written: its reader is responsible for the lock from now on.
@@ -51,7 +56,7 @@ pub(crate) enum Event {
     JobStopped(Signal),
     /// The command ended and was reaped.
     JobEnded(JobEnd),
-    /// Some other process that had become our child ended and was reaped.
+    /// Another process that had become shedlock's child ended and was reaped.
     OrphanEnded(JobEnd),
     /// [`Action::CheckLeftovers`] found no process.
     LeftoversGone,
@@ -78,12 +83,12 @@ pub(crate) enum JobEnd {
     NotStarted(SpawnErrorKind),
 }
 
-/// Says whether the lock is still ours, by the backend.
+/// Says whether the run still owns its lock, by the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The lock is ours for `left`, until `until` by the backend's clock if that is a time.
-    Ours { until: Option<Timestamp>, left: Duration },
-    /// Another owner holds the lock, or nobody does.
+    /// The run owns the lock for `left`, until `until` by the backend's clock if that is a time.
+    Held { until: Option<Timestamp>, left: Duration },
+    /// Another owner holds the lock, or none does.
     Gone,
 }
 
@@ -100,12 +105,12 @@ pub(crate) enum WhenFull {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Under {
     Nothing,
-    /// Our own lock; at-most is used up at `until`, by the backend's clock.
+    /// Shedlock's own lock; at-most is used up at `until`, by the backend's clock.
     Lock {
         grant: Grant,
         until: Timestamp,
     },
-    /// The lock of a run that we are part of.
+    /// The lock of an enclosing run.
     Enclosing(LockState),
 }
 
@@ -114,22 +119,23 @@ pub(crate) enum Under {
 pub(crate) enum Action {
     /// Ask the backend for the lock, trying again until `deadline`.
     Acquire { deadline: Moment, when_full: WhenFull },
-    /// Ask the backend to make the lock ours for this term.
+    /// Ask the backend to extend the lock by this term.
     Renew { term: Term, deadline: Moment },
     /// Ask the backend for the lock's end.
     QueryLock { deadline: Moment },
-    /// Give the lock back, to stay held until `hold` after it was taken, and close the history's record.
+    /// Release the lock, to stay held until `hold` after its acquisition, and close the record. The guardian is dismissed before,
+    /// because it would end what the job left behind.
     Release { hold: Duration, closing: Closing, deadline: Moment },
     /// Let the request that is in flight be the last try.
     StopTrying,
-    /// Have the job killed when we are dead, and at this moment also if we live: we may be stopped. It replaces the
-    /// moment that was named before.
+    /// Have the guardian kill the job when shedlock is dead, and at this moment also if shedlock lives: it may be stopped. The
+    /// moment replaces the one before.
     Guard(Option<Moment>),
     /// Start the command, or hand the lock over.
     Spawn(Under),
     /// Send a signal to the job's group, or on a terminal to the command.
     Forward(Signal),
-    /// Send a signal to the command and all that came of it, as a beginning of its end.
+    /// Send a signal to the command and all its descendants, to begin the end of the job.
     SignalTree(Signal),
     /// Send SIGKILL to all of the job, and check whether anything is left.
     KillTree,
@@ -139,10 +145,37 @@ pub(crate) enum Action {
     Freeze,
     /// Continue what [`Action::Freeze`] stopped.
     Thaw,
-    /// Stop ourselves as this signal does, until we are continued.
+    /// Stop shedlock as this signal does, until it is continued.
     StopOurselves(Signal),
-    /// Report to the user.
+    /// Report to the user, as text or JSON.
     Emit(Notice),
+    /// Record the run in the metrics, if there are any.
+    RecordMetrics(RunMetrics),
+    /// Wait a moment until the metrics are written.
+    FinishMetrics,
+    /// Run the command of `--notify`, if it is wanted for this event; at the end of a run wait for it.
+    Notify(Notification),
     /// End the process.
     Exit(ExitReason),
+}
+
+/// Says what the metrics record of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunMetrics {
+    /// The job was started just now.
+    Started,
+    /// The job, or a run without one, has ended just now. A run that found the lock held has no outcome.
+    Ended { outcome: Option<RunOutcome>, exit_code: u8 },
+}
+
+/// Describes an event for the command of `--notify`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notification {
+    pub(crate) event: NotifyEvent,
+    /// The token of the lock that was granted.
+    pub(crate) token: Option<u64>,
+    /// How the run ended, and how long its job ran; `None` for the start.
+    pub(crate) end: Option<(ExitReason, Duration)>,
+    /// The notice that says how the run began or ended.
+    pub(crate) explanation: Option<Notice>,
 }

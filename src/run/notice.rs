@@ -1,12 +1,12 @@
-//! What a run has to tell its user, as values; `report` makes lines of them.
+//! What a run reports to its user, as values; `report` makes text and JSON of them, and nothing else.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use super::notify::NotifyEvent;
 use super::policy::{OnBackendError, OnLost};
-use crate::backend::BackendError;
 use crate::exit::ExitReason;
+use crate::lock::BackendError;
 use crate::lock::{Grant, LockState};
 use crate::system::{Moment, Timestamp};
 
@@ -14,56 +14,56 @@ use crate::system::{Moment, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// These variables begin like those of options, and set nothing.
-    Unknown(Vec<String>),
+    UnknownVariables(Vec<String>),
     Granted(Grant),
     /// The run has no record, and only on some backends a token.
-    Unrecorded(BackendError, Option<u64>),
+    RunNotRecorded(BackendError, Option<u64>),
     /// The record of this run was not closed, and the oldest ones have not gone.
-    Unclosed(BackendError),
+    RecordNotClosed(BackendError),
     /// The lock ends at this time, sooner than requested: the backend can store no later one.
-    Cut(Timestamp),
+    EndShortened(Timestamp),
     Held(LockState),
     Waiting(LockState),
-    /// A run that we are part of holds the lock.
+    /// An enclosing run holds the lock.
     Nested(LockState),
     /// No guardian could be started, for this reason.
-    Unguarded(String),
+    GuardianNotStarted(String),
     /// The guardian was lost, for this reason, and another was started.
-    Reguarded(String),
+    GuardianReplaced(String),
     /// The guardian was lost, and was not replaced, for this reason.
     GuardianLost(String),
     /// The job is frozen after a stall, while the lock is checked.
-    Checking,
-    /// The server is full, and we wait for room.
-    Full(BackendError),
-    /// The backend could not be asked; and how long a lock is held from when it is taken, if a request may have taken
-    /// it, or may yet take it, that could not be given back.
+    JobFrozen,
+    /// The server is full, and shedlock waits for room.
+    ServerFull(BackendError),
+    /// The backend could not be asked; and how long a lock may be held, if a request may have acquired it, or may yet acquire
+    /// it, and that could not be undone.
     Backend(BackendError, OnBackendError, Option<Duration>),
     NotStarted(SpawnError),
     /// The handle of the lock could not be written, for this reason.
     NotHandedOver(String),
     /// At-most is used up; and until when it was extended, if it was.
     Expired(Duration, Option<Timestamp>),
-    /// The same, and the job runs on.
-    RunsOn(Duration, Option<Timestamp>),
-    /// At-most was extended until this time, by the backend's clock.
+    /// At-most is used up, and the job runs on; and until when it was extended, if it was.
+    ExpiredButRunning(Duration, Option<Timestamp>),
     /// The run begins after a random part of --splay.
     Splaying(Duration),
+    /// At-most was extended until this time, by the backend's clock.
     Extended(Timestamp),
     StopTimeout(Duration),
     Renewed,
     NotRenewed(BackendError),
-    Lost(NoticeKind, OnLost),
+    Lost(LossCause, OnLost),
     /// The lock was found lost only when it was to be released.
-    LostUnnoticed(NoticeKind),
+    FoundLost(LossCause),
     /// SIGKILL has not ended the job.
     Unkillable,
     /// How the job ended, and how long it ran.
     Ended(ExitReason, Duration),
     Released,
     NotReleased(BackendError),
-    /// A lock that an unanswered request may have taken, or may yet take for so long, could not be given back.
-    NotGivenBack(BackendError, Duration),
+    /// The acquisition of a lock was not answered and could not be undone: the lock may be held for so long.
+    NotUndone(BackendError, Duration),
     Metrics(MetricsError),
     /// The command of `--notify` has ended.
     Notified(NotifyEvent),
@@ -79,15 +79,15 @@ pub(crate) enum MetricsError {
     /// The metrics were not written in time in this directory.
     TooSlow(String),
     /// The file held something else, so the counters begin anew.
-    Foreign(String),
+    CountersReset(String),
 }
 
 /// The way in which a lock was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoticeKind {
-    /// The backend says that it is not ours, and its time was not up.
+pub(crate) enum LossCause {
+    /// The backend says that another owner or none holds it, and its time was not up.
     Gone,
-    /// The backend says that it is not ours, and its time was up before that answer: shedlock was too late.
+    /// The backend says that another owner or none holds it, and its time was up before that answer: shedlock was too late.
     Late,
     /// The backend was asked in time to renew it and did not, with the last trouble that it answered; without any it
     /// was silent.
@@ -96,9 +96,9 @@ pub(crate) enum NoticeKind {
     NotAsked(Duration),
 }
 
-impl NoticeKind {
+impl LossCause {
     /// Returns the meaning of the answer *lost*, for a lock that lasted until `end`.
-    pub(super) fn of_lost(end: Moment, now: Moment) -> Self {
+    pub(super) fn from_end(end: Moment, now: Moment) -> Self {
         if now >= end { Self::Late } else { Self::Gone }
     }
 }
@@ -118,13 +118,13 @@ pub(crate) struct SpawnError {
 pub(crate) enum SpawnErrorKind {
     NotFound,
     CannotExecute,
-    /// The system gave us no process.
+    /// The system gave shedlock no process.
     NoProcess,
 }
 
 impl SpawnErrorKind {
     /// Returns how the run ends.
-    pub(super) fn outcome(self) -> ExitReason {
+    pub(super) fn exit_reason(self) -> ExitReason {
         match self {
             Self::NotFound => ExitReason::NotFound,
             Self::CannotExecute => ExitReason::CannotExecute,

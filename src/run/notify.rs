@@ -1,9 +1,7 @@
-//! The events of a run of which `--notify` tells.
+//! The settings of `--notify`, and the events that it can name.
 
 use std::time::Duration;
 
-use super::Run;
-use crate::exit::ExitReason;
 use crate::lock::RunOutcome;
 
 /// The settings of `--notify`.
@@ -40,17 +38,6 @@ impl NotifyEvent {
             Self::Start => "start",
             Self::Ended(outcome) => outcome.as_str(),
             Self::Skipped => "skipped",
-        }
-    }
-}
-
-impl Run {
-    /// Returns the event of a run that ended in this way; `None` for one that was stopped before its job started.
-    pub(crate) fn notify_event(&self, outcome: ExitReason) -> Option<NotifyEvent> {
-        match outcome {
-            ExitReason::Stopped(_) => None,
-            ExitReason::Skipped => Some(NotifyEvent::Skipped),
-            outcome => Some(NotifyEvent::Ended(self.verdict(outcome))),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::lock::{Closing, RunOutcome};
 use crate::system::Moment;
 use crate::system::Signal;
 
-/// Bounds what a renewal asks for: `lease` from when it is sent, but not beyond `limit`.
+/// The time that a renewal asks for: `lease` from when it is sent, but not beyond `limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) lease: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Returns for how long a renewal that is sent at `start` makes the lock ours.
+    /// Returns for how long a renewal that is sent at `start` extends the lock.
     pub(crate) fn from(self, start: Moment) -> Duration {
         self.limit.map_or(self.lease, |limit| self.lease.min(limit.since(start)))
     }
@@ -26,18 +26,18 @@ impl Term {
 pub(crate) struct Policy {
     pub(crate) at_most: Duration,
     pub(crate) at_least: Duration,
-    /// The duration for which the lock is taken and renewed; `None` takes it for at-most.
+    /// The duration for which the lock is acquired and renewed; `None` acquires it for at-most.
     pub(crate) lease: Option<Duration>,
     pub(crate) every: Option<Every>,
-    pub(crate) wait: Patience,
+    pub(crate) wait: WaitLimit,
     /// The random delay before the run, already drawn.
     pub(crate) splay: Duration,
     pub(crate) on_expiry: OnExpiry,
     pub(crate) on_lost: OnLost,
     pub(crate) wait_for: WaitFor,
-    /// A guardian process ends the job if we die or are stopped.
+    /// A guardian process ends the job if shedlock dies or is stopped.
     pub(crate) guarded: bool,
-    /// The owners of the runs that we are part of.
+    /// The owners of the enclosing runs.
     pub(crate) enclosing: Vec<String>,
     pub(crate) signal: Signal,
     pub(crate) kill_after: Duration,
@@ -46,20 +46,18 @@ pub(crate) struct Policy {
     pub(crate) success_codes: Vec<u8>,
     pub(crate) on_backend_error: OnBackendError,
     pub(crate) backend_timeout: Duration,
-    /// The backend's name in messages.
-    pub(crate) backend: String,
     pub(crate) placement: Placement,
     /// The seed of the random delays.
     pub(crate) seed: u64,
 }
 
 impl Policy {
-    /// Returns for how long the lock is ours unless it is renewed.
+    /// Returns for how long the lock is held unless it is renewed.
     pub(crate) fn lease(&self) -> Duration {
         self.lease.unwrap_or(self.at_most).min(self.at_most)
     }
 
-    /// Returns for how long the lock is taken at first: until at-least no other run gets in, whatever becomes of this
+    /// Returns for how long the lock is acquired at first: until at-least no other run gets in, whatever becomes of this
     /// one.
     pub(crate) fn first_lease(&self) -> Duration {
         self.lease().max(self.at_least)
@@ -72,7 +70,7 @@ impl Policy {
 
     /// Returns how long one request to the backend may take. A renewal that meets silence must leave the time for
     /// another try, and it is not begun before a third of the lease is over.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn request_timeout(&self) -> Duration {
         match self.renews() {
             true => self.backend_timeout.min(self.lease() / 5),
             false => self.backend_timeout,
@@ -89,23 +87,23 @@ impl Policy {
         (self.on_expiry != OnExpiry::Extend).then(|| start + self.at_most)
     }
 
-    /// Returns whether the user counts this outcome as a success.
-    pub(super) fn is_success(&self, outcome: ExitReason) -> bool {
-        matches!(outcome, ExitReason::Exited(code) if self.success_codes.contains(&code))
+    /// Returns whether the user counts this end of a run as a success.
+    pub(super) fn is_success(&self, reason: ExitReason) -> bool {
+        matches!(reason, ExitReason::Exited(code) if self.success_codes.contains(&code))
     }
 
-    /// Returns how the history records a run that came to `outcome`.
-    pub(super) fn closing(&self, outcome: ExitReason) -> Closing {
-        Closing::Ended { verdict: self.verdict(outcome), exit_code: Some(outcome.exit(0).code) }
+    /// Returns how the history records a run that came to `reason`.
+    pub(super) fn closing(&self, reason: ExitReason) -> Closing {
+        Closing::Ended { outcome: self.run_outcome(reason), exit_code: Some(reason.exit(0).code) }
     }
 
-    /// Returns the word that the history has for `outcome`.
-    pub(super) fn verdict(&self, outcome: ExitReason) -> RunOutcome {
-        match outcome {
+    /// Returns the word that the history has for `reason`.
+    pub(super) fn run_outcome(&self, reason: ExitReason) -> RunOutcome {
+        match reason {
             ExitReason::Lost => RunOutcome::Lost,
             ExitReason::Expired => RunOutcome::Expired,
             ExitReason::NotFound | ExitReason::CannotExecute | ExitReason::Failed => RunOutcome::Error,
-            _ if self.is_success(outcome) => RunOutcome::Success,
+            _ if self.is_success(reason) => RunOutcome::Success,
             _ => RunOutcome::Failure,
         }
     }
@@ -120,7 +118,7 @@ impl Policy {
             at_least: Duration::ZERO,
             lease: None,
             every: None,
-            wait: Patience::UpTo(Duration::ZERO),
+            wait: WaitLimit::UpTo(Duration::ZERO),
             splay: Duration::ZERO,
             on_expiry: OnExpiry::Kill,
             on_lost: OnLost::Kill,
@@ -134,7 +132,6 @@ impl Policy {
             success_codes: vec![0],
             on_backend_error: OnBackendError::Fail,
             backend_timeout: Duration::from_secs(10),
-            backend: "test:".to_owned(),
             placement: Placement { group: Group::Own, terminal: false, session_leader: false },
             seed: 1,
         }
@@ -143,12 +140,12 @@ impl Policy {
 
 /// Says how long to wait for a lock that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     UpTo(Duration),
     Forever,
 }
 
-impl Patience {
+impl WaitLimit {
     /// Returns whether the run waits at all.
     pub(crate) fn waits(self) -> bool {
         self != Self::UpTo(Duration::ZERO)
@@ -163,7 +160,7 @@ pub(crate) enum OnExpiry {
     Ignore,
 }
 
-/// Says what happens to a job whose lock is not ours any more.
+/// Says what happens to a job whose lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Kill,
@@ -209,9 +206,9 @@ pub(crate) enum OnBackendError {
 pub(crate) struct Every(pub(crate) Duration);
 
 impl Every {
-    /// Returns how long the lock stays held after it was taken, `waited` after the firing. A tenth of the duration is left
-    /// out, so that the next firing finds the lock free although it comes early: this one came late, the clocks of two hosts
-    /// differ, or the night has 23 hours.
+    /// Returns how long the lock stays held after its acquisition, which was `waited` after the firing. A tenth of the duration
+    /// is left out, so that the next firing finds the lock free although it comes early: this one came late, the clocks of two
+    /// hosts differ, or the night has 23 hours.
     pub(crate) fn hold(self, waited: Duration) -> Duration {
         (self.0 - self.0 / 10).saturating_sub(waited)
     }
@@ -220,7 +217,7 @@ impl Every {
 /// Says whose process group the job is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Our own group, which we share with our caller and its pipeline.
+    /// Shedlock's own group, which it shares with its caller and the caller's pipeline.
     Shared,
     Own,
 }
@@ -239,7 +236,7 @@ pub(crate) struct Placement {
     pub(crate) group: Group,
     /// There is a controlling terminal.
     pub(crate) terminal: bool,
-    /// We lead the session, so a hang-up comes to us alone.
+    /// Shedlock leads the session, so a hang-up comes to shedlock alone.
     pub(crate) session_leader: bool,
 }
 
@@ -249,7 +246,7 @@ impl Placement {
     /// The terminal sends ^C, ^\, ^Z and changes of its size to the whole foreground group. In a shared group the job
     /// has got them already, and a second one would not be the same (many programs take the second ^C as "now!"). A
     /// hang-up, and the CONT that comes with it, goes to the session's leader alone. Whatever else the kernel sends,
-    /// such as the alarm that our caller set before it became us, has nothing to do with the terminal.
+    /// such as the alarm that the caller set before it became shedlock, has nothing to do with the terminal.
     pub(crate) fn passes_on(self, signal: Signal, sender: Sender) -> bool {
         let wanted = signal.terminates()
             || matches!(signal, Signal::WINCH | Signal::CONT | Signal::TSTP | Signal::TTIN | Signal::TTOU);
@@ -290,7 +287,7 @@ mod tests {
         let day = Every(24 * hour);
         // At 02:30 in the night in which the clocks go forward, and again the day after: 23 hours.
         assert!(day.hold(Duration::ZERO) < 23 * hour);
-        // A pod of the last firing was started half an hour late, and its taking waited for a minute.
+        // A pod of the last firing was started half an hour late, and its acquisition waited for a minute.
         let minute = hour / 60;
         assert!(30 * minute + minute + day.hold(minute) < 24 * hour);
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::*;
-use crate::backend::{Acquired, ErrorClass, Kept};
+use crate::lock::{Acquired, ErrorClass, StillHeld};
 use crate::lock::{Grant, LockState};
 use crate::system::Timestamp;
 
@@ -20,7 +20,7 @@ const DAWN: Moment = Moment::at(Duration::from_secs(1_000));
 /// More steps than any run here takes, unless it turns in circles.
 const STEPS: usize = 50_000;
 
-/// What happens in a world; what depends on the run follows from it.
+/// The plan of a world: what happens in it before the run adds its part.
 #[derive(Debug, Clone)]
 struct RunState {
     /// What the requests meet, one by one. After the last one all goes well.
@@ -33,13 +33,13 @@ struct RunState {
     processes: Vec<Process>,
     code: u8,
     stops: Vec<Duration>,
-    /// When somebody takes our lock away, after it was granted.
+    /// When somebody takes shedlock's lock away, after it was granted.
     robbed: Option<Duration>,
-    /// When somebody extends it, for how long from then on.
+    /// When somebody extends the lock, for how long from then on.
     extensions: Vec<(Duration, Duration)>,
     /// How late every tick comes.
     late: Duration,
-    /// We are frozen from when for how long.
+    /// Shedlock is frozen from when for how long.
     frozen: Option<(Duration, Duration)>,
 }
 
@@ -48,7 +48,7 @@ struct RunState {
 struct Reply {
     /// How long passing trouble lasts first.
     error: Duration,
-    /// Of a taking, a first try whose answer is lost, and whether it was carried out all the same.
+    /// Of an acquisition, a first try whose answer is lost, and whether it was carried out all the same.
     lost: Option<bool>,
     took: Duration,
     kind: ReplyKind,
@@ -94,7 +94,7 @@ fn a_policy() -> impl Strategy<Value = Policy> {
         seconds(&[1, 2, 10, 60, 600]),
         seconds(&[0, 1]),
         option::of(seconds(&[1, 60, 3600])),
-        prop_oneof![seconds(&[0, 0, 2, 30]).prop_map(Patience::UpTo), Just(Patience::Forever)],
+        prop_oneof![seconds(&[0, 0, 2, 30]).prop_map(WaitLimit::UpTo), Just(WaitLimit::Forever)],
         seconds(&[0, 0, 3]),
         seconds(&[0, 1, 10]),
         option::of(seconds(&[0, 1, 5])),
@@ -233,11 +233,11 @@ impl Request {
     }
 }
 
-/// What the backend has decided.
+/// An answer that the backend has decided.
 #[derive(Debug, Clone)]
 enum Answer {
     Acquired(Result<Acquired, BackendError>),
-    Kept(Result<Kept, BackendError>),
+    Kept(Result<StillHeld, BackendError>),
     Seen(Result<Ownership, BackendError>),
 }
 
@@ -256,12 +256,12 @@ struct World {
     to_come: Vec<(Moment, Happening)>,
     replies: VecDeque<Reply>,
     requests: Vec<Request>,
-    /// Until when the backend holds the lock for us.
+    /// Until when the backend holds the lock for shedlock.
     held: Option<Moment>,
     /// The last request that took it, and when.
     taken_by: usize,
     taken_at: Moment,
-    /// Somebody made its end later since we last knew.
+    /// Somebody made its end later since shedlock last knew.
     extended: bool,
     /// When the guardian ends the job, as it was last told.
     guard: Option<Moment>,
@@ -283,11 +283,11 @@ struct Seen {
     limit: Option<Moment>,
     /// What the last look showed, and when it was sent.
     sight: Option<(Moment, Duration)>,
-    /// When we last woke from a standstill, and when the last renewal was sent that was answered well.
+    /// When shedlock last woke from a stall, and when the last renewal was sent that was answered well.
     stalled: Option<Moment>,
     checked: Option<Moment>,
     holding: bool,
-    /// We have begun to end the job.
+    /// Shedlock has begun to end the job.
     ending: bool,
     killed: bool,
     /// Granted, and not asked back yet.
@@ -295,7 +295,7 @@ struct Seen {
     ever_granted: bool,
     /// Somebody else minds the lock.
     handed_over: bool,
-    /// A taking ended without an answer, none came later, and nothing was given back.
+    /// An acquisition ended without an answer, none came later, and nothing was undone.
     ambiguous: bool,
     /// Some answer said that another holds the lock.
     held: bool,
@@ -304,6 +304,8 @@ struct Seen {
     signals: Vec<Signal>,
     stopped_trying: Option<(Moment, usize)>,
     emitted: Vec<Notice>,
+    recorded: Option<RunMetrics>,
+    notified: Vec<NotifyEvent>,
     exit: Option<ExitReason>,
 }
 
@@ -315,7 +317,7 @@ impl World {
         to_come.extend(fate.extensions.iter().map(|(at, by)| (DAWN + *at, Happening::Extension(*by))));
         to_come.extend(fate.robbed.map(|at| (DAWN + at, Happening::Robbery)));
         Self {
-            run: Run::new(policy.clone(), DAWN),
+            run: Run::new(policy.clone(), "test:".to_owned(), DAWN),
             policy: policy.clone(),
             replies: fate.replies.clone().into(),
             fate: fate.clone(),
@@ -335,6 +337,7 @@ impl World {
 
     /// Lives the run through, and returns what was seen.
     fn live(mut self) -> Seen {
+        self.feed(Event::BackendReached);
         self.feed(Event::Begin);
         for _ in 0..STEPS {
             if self.seen.exit.is_some() {
@@ -355,7 +358,7 @@ impl World {
         panic!("the run does not end: {:?} at {:?}", self.run.phase, self.now);
     }
 
-    /// Waits for what comes next, as the supervisor does: signals, the ends of processes, answers, and the tick.
+    /// Waits for the next events, as the supervisor does: signals, the ends of processes, answers, and the tick.
     fn wait(&mut self) -> Vec<Event> {
         let deadline = self.run.deadline().map(|at| at + self.fate.late);
         let next = self.to_come.iter().map(|(at, _)| *at).chain(deadline).min();
@@ -390,7 +393,7 @@ impl World {
         ends.into_iter().chain(stalled).chain(signals).chain(answers).chain([Event::Tick]).collect()
     }
 
-    /// While we are frozen until `thaw`, the guardian does what it was told.
+    /// Does what the guardian was told, while shedlock is frozen until `thaw`.
     fn guard(&mut self, thaw: Moment) {
         let Some(at) = self.guard.filter(|at| *at <= thaw && self.seen.running) else { return };
         let now = self.now;
@@ -431,7 +434,7 @@ impl World {
                 self.seen.held |= matches!(answer, Ok(Acquired::Held(_)));
                 self.seen.ambiguous = !granted && (*ambiguous || self.seen.ambiguous);
             }
-            Event::Renewed { answer: Ok(Kept::Kept), sent } => {
+            Event::Renewed { answer: Ok(StillHeld::Held), sent } => {
                 let renewal = |request: &&Request| request.done && matches!(request.what, What::Renew(..));
                 let limit = match self.requests.iter().rfind(renewal).map(|request| request.what) {
                     Some(What::Renew(_, limit)) => limit,
@@ -442,8 +445,8 @@ impl World {
                 self.seen.checked = Some(*sent);
                 self.seen.lease = self.seen.lease.map(|before| before.max(end));
             }
-            Event::Renewed { answer: Ok(Kept::Lost), .. } => self.seen.lost = true,
-            Event::Queried { answer: Ok(Ownership::Ours { left, .. }), sent } => self.seen.sight = Some((*sent, *left)),
+            Event::Renewed { answer: Ok(StillHeld::Lost), .. } => self.seen.lost = true,
+            Event::Queried { answer: Ok(Ownership::Held { left, .. }), sent } => self.seen.sight = Some((*sent, *left)),
             Event::JobEnded(end) => self.seen.job_end = Some(*end),
             Event::Spawned => self.seen.running = true,
             Event::Stalled => self.seen.stalled = Some(self.now),
@@ -511,24 +514,31 @@ impl World {
             }
             Action::CheckLeftovers(_) => return self.check_leftovers(),
             Action::StopOurselves(_) => {}
+            Action::RecordMetrics(metrics) => {
+                let is_end = matches!(metrics, RunMetrics::Ended { .. });
+                assert_eq!((self.seen.recorded, self.seen.running || is_end), (None, true), "{metrics:?} is recorded");
+                self.seen.recorded = is_end.then_some(metrics);
+            }
+            Action::FinishMetrics => {}
+            Action::Notify(notification) => self.seen.notified.push(notification.event),
             Action::Emit(notice) => {
                 if let Notice::Extended(_) = notice {
                     self.note_extension();
                 }
-                self.seen.lost |= matches!(notice, Notice::Lost(NoticeKind::Gone | NoticeKind::Late, _));
+                self.seen.lost |= matches!(notice, Notice::Lost(LossCause::Gone | LossCause::Late, _));
                 self.seen.release_failed |= matches!(
                     notice,
                     Notice::NotReleased(_)
-                        | Notice::NotGivenBack(..)
-                        | Notice::Unclosed(_)
+                        | Notice::NotUndone(..)
+                        | Notice::RecordNotClosed(_)
                         | Notice::Backend(_, _, Some(_))
                 );
                 self.seen.emitted.push(notice);
             }
-            Action::Exit(outcome) => {
-                self.check_exit(outcome);
+            Action::Exit(reason) => {
+                self.check_exit(reason);
                 assert!(!self.seen.holding, "what is left stands still for ever");
-                self.seen.exit = Some(outcome);
+                self.seen.exit = Some(reason);
             }
         }
         None
@@ -581,7 +591,7 @@ impl World {
         }
     }
 
-    /// A process ends. Those of the job that outlive the command are our children.
+    /// Ends a process. The processes of the job that outlive the command are shedlock's children.
     fn die(&mut self, index: usize, at: Moment) -> Option<Event> {
         let orphaned = !self.is_alive(0);
         let living = &mut self.tree[index];
@@ -626,7 +636,7 @@ impl World {
         self.start_next(self.now);
     }
 
-    /// Requests are answered one by one.
+    /// Starts the next request: requests are answered one by one.
     fn start_next(&mut self, now: Moment) {
         let Some(number) = self.requests.iter().position(|request| !request.done) else { return };
         let request = &mut self.requests[number];
@@ -688,7 +698,7 @@ impl World {
                 None => Ownership::Gone,
                 Some(until) => {
                     let end = GRANT.locked_at + until.since(self.taken_at);
-                    Ownership::Ours { until: Some(end), left: until.since(at) }
+                    Ownership::Held { until: Some(end), left: until.since(at) }
                 }
             })),
             (_, ReplyKind::Lasting | ReplyKind::Full(_)) => Answer::Kept(Err(error)),
@@ -707,13 +717,13 @@ impl World {
                 let sent = self.requests[number].sent;
                 let lease = limit.map_or(lease, |limit| lease.min(limit.since(sent)));
                 self.held = self.held.max(Some(at + lease));
-                Answer::Kept(Ok(Kept::Kept))
+                Answer::Kept(Ok(StillHeld::Held))
             }
             (What::Release, _) if ours => {
                 self.held = None;
-                Answer::Kept(Ok(Kept::Kept))
+                Answer::Kept(Ok(StillHeld::Held))
             }
-            (What::Renew(..) | What::Release, _) => Answer::Kept(Ok(Kept::Lost)),
+            (What::Renew(..) | What::Release, _) => Answer::Kept(Ok(StillHeld::Lost)),
         };
         self.requests[number].answer = Some(answer);
     }
@@ -725,14 +735,14 @@ impl World {
         self.extended = false;
     }
 
-    /// As `renew` does, an extension makes nothing shorter.
+    /// Extends the lock: as with `renew`, never to an earlier end.
     fn extend(&mut self, by: Duration, at: Moment) {
         let Some(held) = self.held.filter(|held| *held > at && at + by > *held) else { return };
         self.extended = true;
         self.held = Some(held.max(at + by));
     }
 
-    /// The run takes the lock for extended.
+    /// Notes that the run counts the lock as extended.
     fn note_extension(&mut self) {
         let (sent, left) = self.seen.sight.expect("it has looked");
         assert!(self.extended, "nobody has extended it");
@@ -771,14 +781,14 @@ impl World {
         self.fate.frozen.is_none()
     }
 
-    /// Nothing is sent to a job that was not started, or that has ended by itself.
+    /// Checks that nothing is sent to a job that was not started, or that has ended by itself.
     fn check_signal(&self, action: &Action) {
         assert!(self.seen.running, "{action:?} before the job");
         let waits = self.policy.wait_for != WaitFor::Child || self.policy.guarded;
         assert!(self.seen.job_end.is_none() || self.seen.ending || waits, "{action:?} after the job");
     }
 
-    /// A lock goes back only after its job, and after all of the job if we have ended it.
+    /// Checks that a lock is released only after its job, and after all of the job if shedlock has ended it.
     fn check_release(&self) {
         if self.seen.lease.is_some() {
             assert!(self.seen.job_end.is_some(), "the lock is released under its job");
@@ -788,7 +798,7 @@ impl World {
         }
     }
 
-    /// Whether the job may not outlive its lock.
+    /// Returns whether the job may not outlive its lock.
     fn is_bound(&self) -> bool {
         match self.policy.on_expiry {
             OnExpiry::Kill => self.policy.lease.is_none() || self.policy.on_lost == OnLost::Kill,
@@ -801,12 +811,12 @@ impl World {
         self.fate.processes.iter().all(|process| process.dies <= Duration::from_millis(20))
     }
 
-    /// Whether something is in the way of who kills in time.
+    /// Returns whether something excuses a job that is not killed in time.
     fn spares(&self) -> bool {
         !self.is_mortal() || self.seen.lost || self.fate.robbed.is_some()
     }
 
-    /// The job does not outlive its lock.
+    /// Checks that the job does not outlive its lock.
     fn check_exclusion(&self) {
         let Some(end) = self.seen.lease else { return };
         // What was left running after a normal end is left alone.
@@ -823,10 +833,10 @@ impl World {
         }
     }
 
-    fn check_exit(&self, outcome: ExitReason) {
+    fn check_exit(&self, reason: ExitReason) {
         let seen = &self.seen;
         if seen.handed_over {
-            assert_eq!((outcome, seen.spawns), (ExitReason::Exited(0), 1));
+            assert_eq!((reason, seen.spawns), (ExitReason::Exited(0), 1));
             assert!(self.held.is_some_and(|until| until > self.now) || self.fate.robbed.is_some(), "it was lost");
             return;
         }
@@ -834,7 +844,7 @@ impl World {
         let let_go = self.policy.on_expiry == OnExpiry::Ignore && seen.limit.is_some_and(|end| self.now >= end);
         assert!(!seen.holding || seen.job_end.is_some(), "the job is left standing still");
         assert!(!seen.granted || seen.lost || let_go, "a granted lock was not given back");
-        // What was not answered in time, the giving back would have had to wait for.
+        // An undo would have had to wait for what was not answered in time.
         let unanswered = self.in_flight(Request::is_taking);
         assert!(!seen.ambiguous || unanswered, "what may have been taken was not given back");
         let ours = self.held.is_some_and(|until| until > self.now);
@@ -846,8 +856,8 @@ impl World {
         );
         if self.in_flight(Request::is_taking) {
             let (at, stops) = seen.stopped_trying.expect("a request in flight is told not to be tried again");
-            let impatient = matches!(outcome, ExitReason::Stopped(_)) && self.stop_signals() > stops;
-            assert!(self.now >= at + GIVE_BACK || impatient, "the answer to the taking was not waited for");
+            let impatient = matches!(reason, ExitReason::Stopped(_)) && self.stop_signals() > stops;
+            assert!(self.now >= at + UNDO_TIMEOUT || impatient, "the answer to the acquisition was not waited for");
         }
         let rest = self.tree.iter().any(|process| process.alive);
         assert!(!seen.ending || !rest, "what we had to end outlives us");
@@ -856,7 +866,7 @@ impl World {
         let expired = told(|notice| matches!(notice, Notice::Expired(..)));
         let lost = told(|notice| matches!(notice, Notice::Lost(_, OnLost::Kill)));
         if seen.running {
-            match outcome {
+            match reason {
                 ExitReason::Exited(code) => assert_eq!(seen.job_end, Some(JobEnd::Exited(code))),
                 ExitReason::Killed(signal) => assert_eq!(seen.job_end, Some(JobEnd::Killed(signal))),
                 ExitReason::Expired => assert_eq!(expired, 1),
@@ -865,16 +875,26 @@ impl World {
             }
             assert!(seen.job_end.is_some(), "the job outlives us");
         } else {
-            match outcome {
+            match reason {
                 ExitReason::Stopped(signal) => assert!(seen.signals.contains(&signal)),
                 ExitReason::NotFound => assert_eq!(self.fate.spawn, Err(SpawnErrorKind::NotFound)),
                 ExitReason::Skipped | ExitReason::Failed => {}
                 other => panic!("{other:?} without a job"),
             }
         }
+        // The metrics and the notifications say what happened.
+        let started = usize::from(seen.running);
+        let is_known = !matches!(reason, ExitReason::Stopped(_));
+        let code = reason.exit(0).code;
+        match seen.recorded {
+            Some(RunMetrics::Ended { exit_code, .. }) => assert_eq!((is_known, exit_code), (true, code)),
+            other => assert!(!is_known, "{other:?} is recorded of {reason:?}"),
+        }
+        assert_eq!(seen.notified.len(), started + usize::from(is_known), "{:?} of {reason:?}", seen.notified);
+        assert!(seen.notified[..started].iter().all(|event| *event == NotifyEvent::Start));
         // Full is no error while there is waiting, and one line tells an error.
         let full = told(|notice| matches!(notice, Notice::Backend(error, ..) if error.class == ErrorClass::Overloaded));
-        assert!(full == 0 || !seen.held && self.policy.wait != Patience::Forever, "full is an error to a waiter");
+        assert!(full == 0 || !seen.held && self.policy.wait != WaitLimit::Forever, "full is an error to a waiter");
         let not_released = told(|notice| matches!(notice, Notice::NotReleased(_)));
         assert!(not_released == 0 || seen.ever_granted, "a line about a lock that was perhaps never taken");
         // Nothing is told twice.
@@ -883,9 +903,9 @@ impl World {
             ("lost", told(|notice| matches!(notice, Notice::Lost(..)))),
             ("unkillable", told(|notice| matches!(notice, Notice::Unkillable))),
             ("stop-timeout", told(|notice| matches!(notice, Notice::StopTimeout(_)))),
-            ("runs on", told(|notice| matches!(notice, Notice::RunsOn(..)))),
+            ("runs on", told(|notice| matches!(notice, Notice::ExpiredButRunning(..)))),
             ("not released", not_released),
-            ("not given back", told(|notice| matches!(notice, Notice::NotGivenBack(..)))),
+            ("not given back", told(|notice| matches!(notice, Notice::NotUndone(..)))),
             ("backend", told(|notice| matches!(notice, Notice::Backend(..)))),
         ] {
             assert!(times <= 1, "{what} was told {times} times");

@@ -1,22 +1,22 @@
-//! A job that runs: the lock is renewed, and what comes of it if that fails.
+//! The renewals of a running job's lock, and what follows if they fail.
 
 use std::time::Duration;
 
 use super::event::Action;
-use super::notice::{Notice, NoticeKind};
+use super::notice::{LossCause, Notice};
 use super::policy::OnLost;
-use super::running::{Renewal, Running, Why};
-use crate::backend::{BackendError, ErrorClass, Kept};
+use super::running::{KillReason, Renewal, Running};
+use crate::lock::{BackendError, ErrorClass, StillHeld};
 use crate::system::Moment;
 
 /// The time after which a renewal may have been sent more than once.
-const SILENCE: Duration = Duration::from_secs(1);
+const RESEND_AFTER: Duration = Duration::from_secs(1);
 
 impl Running {
     /// Returns whether the lock would be lost if it were not renewed.
-    pub(super) fn is_watched(&self) -> bool {
-        let over = self.lost_emitted || self.killing.is_some();
-        self.lease.is_some() && self.policy.renews() && !over && !self.lasts()
+    pub(super) fn needs_renewal(&self) -> bool {
+        let over = self.loss_reported || self.killing.is_some();
+        self.lease.is_some() && self.policy.renews() && !over && !self.lasts_to_limit()
     }
 
     /// Returns when the lock is given up if it was not renewed by then.
@@ -27,7 +27,7 @@ impl Running {
         }
     }
 
-    /// Asks for a renewal; also of a lock that lasts long enough, since the answer says whether it is ours.
+    /// Asks for a renewal; also of a lock that lasts long enough, because the answer says whether it is lost.
     pub(super) fn renew(&mut self, now: Moment, todo: &mut Vec<Action>) {
         let killed = self.killing.is_some_and(|killing| killing.killed);
         let (limit, deadline) = match killed {
@@ -53,26 +53,26 @@ impl Running {
     }
 
     /// Returns why a lock that is given up at `now` was not renewed.
-    pub(super) fn why_not_renewed(&self, now: Moment) -> NoticeKind {
-        if let Some(error) = &self.unrenewed {
-            return NoticeKind::NotRenewed(Some(error.clone()));
+    pub(super) fn renewal_loss_cause(&self, now: Moment) -> LossCause {
+        if let Some(error) = &self.renewal_error {
+            return LossCause::NotRenewed(Some(error.clone()));
         }
         let give_up = self.give_up_at();
         let overslept = now.since(give_up);
         match self.renewal {
-            Renewal::Due(due) => NoticeKind::NotAsked(now.since(due)),
-            Renewal::InFlight { due, sent: None, .. } => NoticeKind::NotAsked(now.since(due)),
+            Renewal::Due(due) => LossCause::NotAsked(now.since(due)),
+            Renewal::InFlight { due, sent: None, .. } => LossCause::NotAsked(now.since(due)),
             // Most of the time was lost before the backend was asked.
             Renewal::InFlight { due, sent: Some(sent), .. } if give_up.since(sent) <= sent.since(due) + overslept => {
-                NoticeKind::NotAsked(sent.since(due) + overslept)
+                LossCause::NotAsked(sent.since(due) + overslept)
             }
-            Renewal::InFlight { .. } | Renewal::Off => NoticeKind::NotRenewed(None),
+            Renewal::InFlight { .. } | Renewal::Off => LossCause::NotRenewed(None),
         }
     }
 
     pub(super) fn on_renewed(
         &mut self,
-        answer: Result<Kept, BackendError>,
+        answer: Result<StillHeld, BackendError>,
         sent: Moment,
         now: Moment,
         todo: &mut Vec<Action>,
@@ -80,22 +80,22 @@ impl Running {
         let abandoned = self.killing.is_none() && self.is_abandoned(now);
         match answer {
             // It was asked for to check a lock that the job runs on without by now.
-            Ok(Kept::Lost) | Err(_) if abandoned => self.renewal = Renewal::Off,
-            // Kept or lost is true whenever we learn of it.
-            Ok(Kept::Kept) => self.on_kept(sent, now, todo),
-            Ok(Kept::Lost) => {
-                let kind = NoticeKind::of_lost(self.lease_end, now);
-                self.on_lost(kind, now, todo);
+            Ok(StillHeld::Lost) | Err(_) if abandoned => self.renewal = Renewal::Off,
+            // Held or lost is true whenever the answer comes.
+            Ok(StillHeld::Held) => self.on_still_held(sent, now, todo),
+            Ok(StillHeld::Lost) => {
+                let kind = LossCause::from_end(self.lease_end, now);
+                self.lose_lock(kind, now, todo);
             }
             Err(_) if !self.is_in_flight() => {}
             Err(error) => {
-                let first = self.unrenewed.replace(error.clone()).is_none();
+                let first = self.renewal_error.replace(error.clone()).is_none();
                 if let Some(extension) = &mut self.extension {
                     let term = self.policy.term(self.limit);
                     // It may have been carried out all the same, or will be.
                     extension.renewed(term.from(sent), now);
                     if let (Renewal::InFlight { requested, .. }, true) = (self.renewal, error.ambiguous) {
-                        extension.left_unclear(term.from(requested));
+                        extension.may_still_renew(term.from(requested));
                     }
                 }
                 let left = self.give_up_at().since(now);
@@ -108,8 +108,8 @@ impl Running {
         }
     }
 
-    fn on_kept(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
-        self.unrenewed = None;
+    fn on_still_held(&mut self, sent: Moment, now: Moment, todo: &mut Vec<Action>) {
+        self.renewal_error = None;
         let (requested, term) = match self.renewal {
             Renewal::InFlight { requested, term, .. } => (requested, term),
             Renewal::Off | Renewal::Due(_) => (sent, self.policy.term(self.limit)),
@@ -119,22 +119,22 @@ impl Running {
         if let Some(extension) = &mut self.extension {
             extension.renewed(granted, now);
             // This was not the first try, and of another there was no answer.
-            if term.limit.is_some() && sent.since(requested) >= SILENCE {
-                extension.left_unclear(term.from(requested));
+            if term.limit.is_some() && sent.since(requested) >= RESEND_AFTER {
+                extension.may_still_renew(term.from(requested));
             }
         }
         todo.push(Action::Emit(Notice::Renewed));
         if self.renewal != Renewal::Off {
             self.renewal = match self.killing {
                 Some(killing) if killing.killed => Renewal::Due(self.timing.renew_at(sent)),
-                _ if !self.lasts() => Renewal::Due(self.timing.renew_at(sent)),
+                _ if !self.lasts_to_limit() => Renewal::Due(self.timing.renew_at(sent)),
                 Some(_) => Renewal::Due(self.timing.before_end.unkillable_at(self.lease_end)),
                 None => Renewal::Off,
             };
         }
         match self.frozen {
             Some(since) if sent >= since => self.thaw(todo),
-            // It was asked for before we stood still.
+            // It was asked for before the stall.
             Some(_) if self.killing.is_none() => self.renew(now, todo),
             _ => {}
         }
@@ -143,12 +143,16 @@ impl Running {
         }
     }
 
-    /// Gives up a lock that is not ours any more, or that cannot be renewed in time.
-    pub(super) fn on_lost(&mut self, kind: NoticeKind, now: Moment, todo: &mut Vec<Action>) {
-        self.lost |= matches!(kind, NoticeKind::Gone | NoticeKind::Late);
+    /// Gives up a lock that is lost, or that cannot be renewed in time.
+    pub(super) fn lose_lock(&mut self, kind: LossCause, now: Moment, todo: &mut Vec<Action>) {
+        self.lost |= matches!(kind, LossCause::Gone | LossCause::Late);
         self.renewal = Renewal::Off;
-        if !std::mem::replace(&mut self.lost_emitted, true) {
-            todo.push(Action::Emit(Notice::Lost(kind, self.policy.on_lost)));
+        if !std::mem::replace(&mut self.loss_reported, true) {
+            let notice = Notice::Lost(kind, self.policy.on_lost);
+            match self.policy.on_lost {
+                OnLost::Kill => self.emit_explanation(notice, todo),
+                OnLost::Ignore => todo.push(Action::Emit(notice)),
+            }
         }
         if self.policy.on_lost == OnLost::Ignore {
             // It was tried until the end.
@@ -162,8 +166,8 @@ impl Running {
             Some(killing) if killing.killed => return,
             Some(killing) => killing.kill_at = killing.kill_at.min(kill_at),
             None => {
-                self.end_job(Why::Lost, kill_at, now);
-                self.begin_the_end(now, todo);
+                self.decide_to_kill(KillReason::Lost, kill_at, now);
+                self.send_first_signal(now, todo);
             }
         }
         if self.policy.guarded {

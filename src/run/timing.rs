@@ -36,12 +36,12 @@ impl Margins {
         kill_at + self.margin / 4
     }
 
-    /// Returns when a job that SIGKILL has not ended counts as one that it cannot end.
+    /// Returns when a job that has to be dead at `end` counts as one that SIGKILL cannot end.
     pub(super) fn unkillable_at(&self, end: Moment) -> Moment {
         end - self.margin / 2
     }
 
-    /// Returns the same for a job that gets SIGKILL at `kill_at`.
+    /// Returns when a job that gets SIGKILL at `kill_at` counts as one that SIGKILL cannot end.
     pub(super) fn unkillable_after(&self, kill_at: Moment) -> Moment {
         kill_at + self.margin / 2
     }
@@ -77,7 +77,7 @@ impl Timing {
         drift(left.saturating_sub(self.at_most))
     }
 
-    /// Returns when the guardian is to kill a job that we have not killed; `None` if the job may outlive its lock,
+    /// Returns when the guardian is to kill a job that shedlock has not killed; `None` if the job may outlive its lock,
     /// which ends at `end`, and at-most at `limit`.
     pub(super) fn guard_at(&self, policy: &Policy, end: Moment, limit: Option<Moment>) -> Option<Moment> {
         let kills = match limit {
@@ -94,22 +94,22 @@ impl Timing {
 
     /// Returns how long to pause after a failed renewal, with `left` until it would come too late. Once that has come
     /// there is no hurry.
-    pub(super) fn renew_again(&self, left: Duration, lasting: bool) -> Duration {
+    pub(super) fn renew_again(&self, left: Duration, is_permanent: bool) -> Duration {
         let longest = Duration::from_secs(30);
         if left.is_zero() {
             return longest;
         }
-        let share = if lasting { left / 4 } else { left / 10 };
+        let share = if is_permanent { left / 4 } else { left / 10 };
         share.clamp(Duration::from_millis(50), longest)
     }
 
-    /// Returns how long after its taking the lock is to stay held, now that the run has come to `outcome`; `waited`
-    /// passed between our start and the taking.
-    pub(super) fn hold(&self, policy: &Policy, outcome: ExitReason, waited: Duration) -> Duration {
+    /// Returns how long after its acquisition the lock is to stay held, now that the run has come to `reason`; `waited`
+    /// passed between shedlock's start and the acquisition.
+    pub(super) fn hold(&self, policy: &Policy, reason: ExitReason, waited: Duration) -> Duration {
         let every = policy.every.map_or(Duration::ZERO, |every| every.hold(waited));
-        let success = policy.is_success(outcome);
+        let success = policy.is_success(reason);
         match policy.on_failure {
-            _ if matches!(outcome, ExitReason::NotFound | ExitReason::CannotExecute) => Duration::ZERO,
+            _ if matches!(reason, ExitReason::NotFound | ExitReason::CannotExecute) => Duration::ZERO,
             OnFailure::Release if !success => Duration::ZERO,
             OnFailure::Hold if !success => policy.at_most.max(every),
             _ => policy.at_least.max(every),
@@ -117,7 +117,7 @@ impl Timing {
     }
 }
 
-/// Returns how long before the end of a lease everything must be dead: what it takes the kernel to end and us to
+/// Returns how long before the end of a lease everything must be dead: what it takes the kernel to end and shedlock to
 /// notice, and what this host's clock may lose against the backend's in that time (500 ppm, the most that NTP
 /// corrects).
 fn margin(lease: Duration) -> Duration {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_renewal_that_meets_silence_leaves_the_time_for_another_try() {
-        // No server gets less than a second, and PostgreSQL takes one more to take the statement back.
+        // No server gets less than a second, and PostgreSQL takes one more to cancel the statement.
         for lease in [7, 8, 10, 12, 15, 20, 30, 60, 3_600] {
             for lease in [
                 Policy { lease: Some(ms(lease * 1000)), at_most: ms(7_200_000), ..policy() },
@@ -153,7 +153,7 @@ mod tests {
             ] {
                 let timing = Timing::new(&lease);
                 let begun = timing.renew_at(t(0));
-                let again = begun + lease.patience().max(ms(1000)) + ms(1000);
+                let again = begun + lease.request_timeout().max(ms(1000)) + ms(1000);
                 let left = timing.before_end.stop_at(t(0) + lease.lease()).since(again);
                 assert!(left >= ms(500), "{:?}: {left:?}", lease.lease());
             }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn the_table_of_margins_has_these_times() {
         let document = include_str!("../../docs/choosing.md");
-        for (text, seconds) in [("20s", 20), ("1m", 60), ("5m", 300), ("1h", 3_600), ("6h", 21_600), ("1d", 86_400)] {
+        for (text, seconds) in [("1m", 60), ("5m", 300), ("1h", 3_600), ("1d", 86_400)] {
             let margins = Timing::new(&Policy { at_most: ms(seconds * 1000), ..policy() }).before_limit;
             let before = |due: Moment| t(seconds * 1000).since(due).as_secs_f64();
             let (stop, kill) = (before(margins.stop_at(t(seconds * 1000))), before(margins.kill_at(t(seconds * 1000))));
@@ -217,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn the_hold_counts_from_the_taking_and_every_from_the_firing() {
-        let hold = |policy: &Policy, outcome, waited| Timing::new(policy).hold(policy, outcome, ms(waited));
+    fn the_hold_counts_from_the_acquisition_and_every_from_the_firing() {
+        let hold = |policy: &Policy, reason, waited| Timing::new(policy).hold(policy, reason, ms(waited));
         let success = ExitReason::Exited(0);
         assert_eq!(hold(&policy(), success, 5_000), ms(10_000));
         let every = |every| Policy { every: Some(Every(ms(every))), ..policy() };
@@ -232,11 +232,10 @@ mod tests {
     #[test]
     fn only_the_codes_that_are_named_are_success() {
         let policy = Policy { on_failure: OnFailure::Release, success_codes: vec![0, 3], ..policy() };
-        let held = |outcome| !Timing::new(&policy).hold(&policy, outcome, ms(0)).is_zero();
+        let held = |reason| !Timing::new(&policy).hold(&policy, reason, ms(0)).is_zero();
         assert!(held(ExitReason::Exited(0)) && held(ExitReason::Exited(3)));
-        for outcome in [ExitReason::Exited(1), ExitReason::Killed(Signal::TERM), ExitReason::Expired, ExitReason::Lost]
-        {
-            assert!(!held(outcome), "{outcome:?}");
+        for reason in [ExitReason::Exited(1), ExitReason::Killed(Signal::TERM), ExitReason::Expired, ExitReason::Lost] {
+            assert!(!held(reason), "{reason:?}");
         }
     }
 

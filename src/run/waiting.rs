@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy::Patience;
+use super::policy::WaitLimit;
 use crate::system::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -10,7 +10,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A wait, from its first try.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiting {
-    patience: Patience,
+    limit: WaitLimit,
     backend_timeout: Duration,
     /// When waiting began, and how many tries there were.
     begun: Option<(Moment, u32)>,
@@ -20,8 +20,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(patience: Patience, backend_timeout: Duration, seed: u64) -> Self {
-        Self { patience, backend_timeout, begun: None, answer: Duration::ZERO, random: seed | 1 }
+    pub(crate) fn new(limit: WaitLimit, backend_timeout: Duration, seed: u64) -> Self {
+        Self { limit, backend_timeout, begun: None, answer: Duration::ZERO, random: seed | 1 }
     }
 
     /// Notes how long the backend took to answer: a slow server is asked less often.
@@ -37,20 +37,20 @@ impl Waiting {
         let (since, tries) = self.count(now);
         let grown = Duration::from_millis(25).saturating_mul(1 << tries.min(10));
         let pause = grown.max(self.answer * 8).min(longest(now.since(since)).saturating_sub(self.answer));
-        // A server that needs longer than that has reasons to be asked less, whatever becomes of the second.
+        // A server that needs longer than that has reasons to be asked less, even if a waiter then gets in later.
         let pause = pause.max(self.answer / 4).max(Duration::from_millis(10)).mul_f64(self.between(0.6, 1.0));
-        // It is free when its time is up, and not a moment before unless somebody gives it back. A lock without an
-        // end stays held for as long as there are numbers.
+        // The lock is free when its time is up, and not a moment before unless its owner releases it. A lock without an end
+        // stays held for as long as there are numbers.
         let freed = left.saturating_add(Duration::from_millis(1).mul_f64(self.between(1.0, 20.0)));
-        again(now, since, pause.min(freed), self.patience)
+        again(now, since, pause.min(freed), self.limit)
     }
 
     /// Returns when to ask a full server again; `None` if waiting is over.
     ///
-    /// Every try costs it a connection, which those that are in need: the pause is long from the first. The wait is
-    /// for a held lock, and a server of which we do not know that it holds it is tried for `--backend-timeout`, as
-    /// without `--wait`, where that is longer.
-    /// One that wants to be left alone for a time gets it, up to the end of the wait.
+    /// Every try costs the server a connection, which the runs that hold a lock need: so the pause is long from the first try
+    /// on. `--wait` is for a held lock. While shedlock does not know that the lock is held, it tries for `--backend-timeout`,
+    /// as without `--wait`, where that is longer. A server that wants no request for a time gets none, up to the end of the
+    /// wait.
     pub(crate) fn next_try_when_full(
         &mut self,
         now: Moment,
@@ -60,11 +60,11 @@ impl Waiting {
         let (since, _) = self.count(now);
         let pause = longest(now.since(since)).max(self.answer * 4).mul_f64(self.between(0.2, 1.0));
         let pause = pause.max(respite.unwrap_or_default());
-        let patience = match self.patience {
-            Patience::UpTo(wait) if !known_held => Patience::UpTo(wait.max(self.backend_timeout)),
+        let limit = match self.limit {
+            WaitLimit::UpTo(wait) if !known_held => WaitLimit::UpTo(wait.max(self.backend_timeout)),
             wait => wait,
         };
-        again(now, since, pause, patience)
+        again(now, since, pause, limit)
     }
 
     /// Counts a try, and returns when waiting began and how many tries came before.
@@ -84,19 +84,19 @@ impl Waiting {
     }
 }
 
-/// Returns the longest pause of a run that has waited for `waited`: with the time for an answer it is the second, or the five,
-/// within which a waiter gets in.
+/// Returns the longest pause of a run that has waited for `waited`: with the time for an answer, a waiter gets in within a
+/// second, or later within five.
 fn longest(waited: Duration) -> Duration {
     if waited < MINUTE { Duration::from_millis(900) } else { Duration::from_millis(4_500) }
 }
 
 /// Returns the end of a pause, but no later than that of the wait, when the last try is made; `None` if that has come.
-fn again(now: Moment, since: Moment, pause: Duration, patience: Patience) -> Option<Moment> {
+fn again(now: Moment, since: Moment, pause: Duration, limit: WaitLimit) -> Option<Moment> {
     let at = now + pause;
-    match patience {
-        Patience::Forever => Some(at),
-        Patience::UpTo(wait) if wait.is_zero() || now >= since + wait => None,
-        Patience::UpTo(wait) => Some(at.min(since + wait)),
+    match limit {
+        WaitLimit::Forever => Some(at),
+        WaitLimit::UpTo(wait) if wait.is_zero() || now >= since + wait => None,
+        WaitLimit::UpTo(wait) => Some(at.min(since + wait)),
     }
 }
 
@@ -112,18 +112,18 @@ mod tests {
         Moment::at(ms(1_000_000 + millis))
     }
 
-    fn waiting(patience: Patience, seed: u64) -> Waiting {
-        Waiting::new(patience, ms(10_000), seed)
+    fn waiting(limit: WaitLimit, seed: u64) -> Waiting {
+        Waiting::new(limit, ms(10_000), seed)
     }
 
     #[test]
     fn who_does_not_wait_does_not_try_again() {
-        assert_eq!(waiting(Patience::UpTo(ms(0)), 1).next_try(t(0), ms(1)), None);
+        assert_eq!(waiting(WaitLimit::UpTo(ms(0)), 1).next_try(t(0), ms(1)), None);
     }
 
     #[test]
     fn the_last_try_is_at_the_end_of_the_wait() {
-        let mut wait = waiting(Patience::UpTo(ms(2_000)), 1);
+        let mut wait = waiting(WaitLimit::UpTo(ms(2_000)), 1);
         let mut now = t(0);
         while let Some(at) = wait.next_try(now, ms(60_000)) {
             assert!(now < at && at <= t(2_000), "{at:?}");
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_second_and_after_a_minute_to_five() {
         for seed in 0..50 {
-            let mut wait = waiting(Patience::Forever, seed);
+            let mut wait = waiting(WaitLimit::Forever, seed);
             let (mut now, mut longest_early, mut longest_late) = (t(0), ms(0), ms(0));
             let mut tries = 0;
             while now < t(120_000) {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn who_waits_slows_down_with_the_server() {
         let first_pause = |answer| {
-            let mut wait = waiting(Patience::Forever, 1);
+            let mut wait = waiting(WaitLimit::Forever, 1);
             wait.answered(ms(answer));
             wait.next_try(t(0), ms(60_000)).unwrap().since(t(0))
         };
@@ -171,7 +171,7 @@ mod tests {
     fn waiters_do_not_ask_all_at_once() {
         let mut first: Vec<Moment> = (0..20)
             .map(|seed| {
-                waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15))
+                waiting(WaitLimit::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15))
                     .next_try(t(0), ms(60_000))
                     .unwrap()
             })
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_lock_whose_time_is_up_is_asked_for_at_once_and_not_before() {
         for seed in 0..50 {
-            let mut wait = waiting(Patience::Forever, seed);
+            let mut wait = waiting(WaitLimit::Forever, seed);
             for _ in 0..20 {
                 wait.next_try(t(0), ms(60_000));
             }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_an_end_is_asked_for_like_any_other() {
-        let at = waiting(Patience::Forever, 1).next_try(t(0), Duration::MAX).unwrap();
+        let at = waiting(WaitLimit::Forever, 1).next_try(t(0), Duration::MAX).unwrap();
         assert!(t(0) < at && at <= t(25), "{at:?}");
     }
 
@@ -204,7 +204,7 @@ mod tests {
     fn a_full_server_is_asked_seldom_and_the_more_so_the_slower_it_is() {
         let (mut shortest, mut longest) = (ms(u64::MAX), ms(0));
         for seed in 0..50 {
-            let mut wait = waiting(Patience::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+            let mut wait = waiting(WaitLimit::Forever, u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
             let pause = wait.next_try_when_full(t(0), false, None).unwrap().since(t(0));
             (shortest, longest) = (shortest.min(pause), longest.max(pause));
             wait.answered(ms(3_000));
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_full_server_that_wants_respite_is_asked_at_the_end_of_the_wait_at_the_latest() {
         let respite = Some(ms(30_000));
-        assert_eq!(waiting(Patience::Forever, 1).next_try_when_full(t(0), true, respite), Some(t(30_000)));
-        assert_eq!(waiting(Patience::UpTo(ms(12_000)), 1).next_try_when_full(t(0), true, respite), Some(t(12_000)));
+        assert_eq!(waiting(WaitLimit::Forever, 1).next_try_when_full(t(0), true, respite), Some(t(30_000)));
+        assert_eq!(waiting(WaitLimit::UpTo(ms(12_000)), 1).next_try_when_full(t(0), true, respite), Some(t(12_000)));
     }
 }

@@ -9,14 +9,14 @@ use serde_json::json;
 
 use crate::job;
 use crate::lock::{Grant, Handle};
-use crate::report::harmless;
+use crate::report::escaped_json;
 use crate::system::{Timestamp, error_text};
 
 /// How long, in milliseconds, to wait for the reader. Until then nothing else happens, and no signal is seen.
-const PATIENCE: u16 = 3_000;
+const READER_TIMEOUT: u16 = 3_000;
 
 /// Returns the JSON object that shedlock-json(5) describes.
-pub(super) fn object(handle: &Handle, grant: &Grant, until: Timestamp) -> String {
+pub(super) fn json_object(handle: &Handle, grant: &Grant, until: Timestamp) -> String {
     let object = json!({
         "handle": handle.to_string(),
         "name": handle.name.as_str(),
@@ -25,7 +25,7 @@ pub(super) fn object(handle: &Handle, grant: &Grant, until: Timestamp) -> String
         "since": grant.locked_at.to_string(),
         "until": until.to_string(),
     });
-    harmless(format!("{object:#}\n"))
+    escaped_json(format!("{object:#}\n"))
 }
 
 /// Writes the handle; the error says why it could not be written.
@@ -35,7 +35,7 @@ pub(super) fn hand_over(text: &str) -> Result<(), String> {
     }
     let stdout = stdout();
     let mut room = [PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)];
-    if !poll(&mut room, PollTimeout::from(PATIENCE)).is_ok_and(|ready| ready > 0) {
+    if !poll(&mut room, PollTimeout::from(READER_TIMEOUT)).is_ok_and(|ready| ready > 0) {
         return Err("nobody reads it".to_owned());
     }
     // Rust's stdout treats some errors as success.

@@ -10,9 +10,9 @@ use crate::system::Moment;
 
 /// The longest wait before everything is checked again. A failing wait, a timer that cannot be set or a lost SIGCHLD delays
 /// nothing for longer.
-pub(crate) const GLANCE: Duration = Duration::from_secs(1);
-/// The delay that counts as a stall: a host that is merely busy does not delay us for that long.
-const STALL: Duration = Duration::from_secs(1);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The delay that counts as a stall: a host that is merely busy does not delay shedlock for that long.
+const MIN_STALL: Duration = Duration::from_secs(1);
 
 /// A timer on the boot clock: a deadline that passed during a suspend fires on waking, which a timeout of poll(2) would not.
 pub(crate) struct BootTimer {
@@ -31,7 +31,7 @@ impl BootTimer {
         Ok(Self { timer, at: None, is_broken: false, suspended: Moment::suspended() })
     }
 
-    /// Sets the timer to `at`, which may be in the past; disarms it with `None`. If that fails, [`BootTimer::patience`] ends
+    /// Sets the timer to `at`, which may be in the past; disarms it with `None`. If that fails, [`BootTimer::timeout`] ends
     /// the wait instead.
     pub(crate) fn set(&mut self, at: Option<Moment>) {
         if self.at == at && !self.is_broken && at.is_none_or(|at| at > Moment::now()) {
@@ -50,21 +50,21 @@ impl BootTimer {
     }
 
     /// Returns how long to wait for the timer and everything else.
-    pub(crate) fn patience(&self) -> Duration {
-        let left = self.at.filter(|_| self.is_broken).map_or(GLANCE, |at| at.since(Moment::now()));
-        left.min(GLANCE)
+    pub(crate) fn timeout(&self) -> Duration {
+        let left = self.at.filter(|_| self.is_broken).map_or(MAX_WAIT, |at| at.since(Moment::now()));
+        left.min(MAX_WAIT)
     }
 
-    /// Returns whether a stall happened since the last call: the host was suspended, or we were stopped.
+    /// Returns whether a stall happened since the last call: the host was suspended, or shedlock was stopped.
     pub(crate) fn has_stalled(&mut self) -> bool {
         let suspended = Moment::suspended();
         let slept = suspended.saturating_sub(std::mem::replace(&mut self.suspended, suspended));
         let late = self.at.map_or(Duration::ZERO, |at| Moment::now().since(at));
-        slept > STALL || late > STALL
+        slept > MIN_STALL || late > MIN_STALL
     }
 
     /// Returns the descriptor, readable once the timer fires; `None` without a timer.
-    pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn ready_fd(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_broken).then(|| self.timer.as_fd())
     }
 }

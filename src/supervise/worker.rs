@@ -10,29 +10,30 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::backend::{Acquired, Backend, BackendError, ErrorClass, Pace, Remark, Reply, Retry, Rotation};
+use crate::backend::{Backend, Contact, Pace, Retry, Rotation};
+use crate::lock::{Acquired, BackendError, ErrorClass, Remark, Reply};
 use crate::lock::{Claim, Closing, Locks};
 use crate::run::{Event, Ownership, Term, WhenFull};
 use crate::system::Moment;
 
 /// The idle time after which a connection is closed: a job may run for hours, and there may be many hosts.
-const IDLE: Duration = Duration::from_millis(200);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The thread's name.
 pub(crate) const THREAD: &str = "worker";
 /// The interval at which a pause between tries checks whether to stop.
-const GLANCE: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The tries to write to the eventfd before it counts as broken.
-const RINGS: usize = 10;
+const WAKE_RETRIES: usize = 10;
 /// The part of a renewal's time after which a transient error is reported, so that the user sees it before the lock is lost.
 /// The renewal is then requested again.
-const UNTOLD: f64 = 0.75;
+const RENEW_REPORT_SHARE: f64 = 0.75;
 
 /// A request to the backend.
 #[derive(Debug)]
 pub(crate) enum Request {
     Acquire(Claim, WhenFull),
     Renew(Claim, Term),
-    /// Finds out who owns the lock, and until when.
+    /// Finds out which owner holds the lock, and until when.
     Query(Claim),
     Release(Claim, Duration, Closing),
 }
@@ -52,20 +53,29 @@ pub(crate) struct BackendWorker {
     last: Cell<u64>,
     /// Requests up to this number are not retried.
     given_up: Arc<AtomicU64>,
+    contact: Contact,
+    /// The contact that [`BackendWorker::contact_change`] saw last.
+    was_reached: Cell<bool>,
 }
 
 impl BackendWorker {
-    /// Starts the thread. It ends with the process; nothing waits for it, since it may hang.
-    pub(crate) fn start(backend: Box<dyn Backend>, rotation: Option<Rotation>, pace: Pace) -> anyhow::Result<Self> {
+    /// Starts the thread. It ends with the process; nothing waits for it, because it may hang.
+    pub(crate) fn start(
+        backend: Box<dyn Backend>,
+        rotation: Option<Rotation>,
+        pace: Pace,
+        contact: Contact,
+    ) -> anyhow::Result<Self> {
+        let workers_contact = contact.clone();
         let awake = Arc::new(EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let given_up = Arc::new(AtomicU64::new(0));
         let (requests, inbox) = channel();
         let (outbox, answers) = channel();
         let mut thread =
             WorkerThread { backend, rotation, pace, outbox: outbox.clone(), given_up: Arc::clone(&given_up) };
-        let bell = Arc::clone(&awake);
+        let wake = Arc::clone(&awake);
         thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            let (mut reported, mut cut) = (false, None);
+            let (mut reported, mut cut, mut unclear) = (false, None, false);
             while let Some(queued) = thread.next(&inbox) {
                 if let Request::Renew(..) = queued.request {
                     // Sent without a wake-up: it only matters if no answer comes in time.
@@ -73,6 +83,7 @@ impl BackendWorker {
                 }
                 let (answer, remark) = thread.answer(&queued);
                 let held = matches!(answer, Event::Acquired { answer: Ok(Acquired::Held(_)), .. });
+                unclear |= matches!(answer, Event::Acquired { ambiguous: true, .. });
                 let grant = match &answer {
                     Event::Acquired { answer: Ok(Acquired::Granted(grant)), .. } => Some(grant),
                     _ => None,
@@ -81,27 +92,30 @@ impl BackendWorker {
                 if let Some(error) = remark.unrecorded.filter(|_| !held && !reported) {
                     reported = true;
                     let _ = outbox.send(match grant {
-                        Some(grant) => Event::Unrecorded(error, grant.token),
-                        None => Event::Unclosed(error),
+                        Some(grant) => Event::RunNotRecorded(error, grant.token),
+                        None => Event::RecordNotClosed(error),
                     });
                 }
                 if let Some(until) = remark.cut.filter(|until| cut.replace(*until) != Some(*until)) {
-                    let _ = outbox.send(Event::Cut(until));
+                    let _ = outbox.send(Event::EndShortened(until));
                 }
                 if outbox.send(answer).is_err() {
                     return;
                 }
                 // If the eventfd cannot be written, the main thread finds the answer at its next check.
-                let _ = (0..RINGS).any(|_| bell.write(1).is_ok());
+                let _ = (0..WAKE_RETRIES).any(|_| wake.write(1).is_ok());
                 // A waiter keeps no connection: the connections of many waiters would fill the server, and leave no room for
                 // the holder's release. Reconnecting costs the server more than that only in the first two or three pauses,
                 // which are short.
                 if held {
                     thread.backend.disconnect();
+                    if !unclear {
+                        workers_contact.left();
+                    }
                 }
             }
         })?;
-        Ok(Self { requests, answers, awake, last: Cell::new(0), given_up })
+        Ok(Self { requests, answers, awake, last: Cell::new(0), given_up, contact, was_reached: Cell::new(false) })
     }
 
     /// Sends a request; the answer arrives through [`BackendWorker::answer`]. Transient errors are retried until `deadline`.
@@ -124,8 +138,18 @@ impl BackendWorker {
         self.answers.try_recv().ok()
     }
 
+    /// Returns whether the backend was reached, or left, since the last call. It can be reached while no answer comes.
+    pub(crate) fn contact_change(&self) -> Option<Event> {
+        let is_reached = self.contact.is_reached();
+        match (self.was_reached.replace(is_reached), is_reached) {
+            (false, true) => Some(Event::BackendReached),
+            (true, false) => Some(Event::BackendLeft),
+            _ => None,
+        }
+    }
+
     /// Returns the descriptor, readable once an answer has arrived.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+    pub(crate) fn ready_fd(&self) -> BorrowedFd<'_> {
         self.awake.as_fd()
     }
 }
@@ -150,7 +174,7 @@ struct WorkerThread {
 impl WorkerThread {
     /// Waits for a request; `None` if there will be no more.
     fn next(&mut self, inbox: &Receiver<QueuedRequest>) -> Option<QueuedRequest> {
-        match inbox.recv_timeout(IDLE) {
+        match inbox.recv_timeout(IDLE_TIMEOUT) {
             Ok(queued) => Some(queued),
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.disconnect();
@@ -171,7 +195,7 @@ impl WorkerThread {
             }
             Request::Renew(claim, term) => {
                 let now = Moment::now();
-                let retry = Retry::new(self.pace, now + queued.deadline.since(now).mul_f64(UNTOLD));
+                let retry = Retry::new(self.pace, now + queued.deadline.since(now).mul_f64(RENEW_REPORT_SHARE));
                 let Tried { answer, sent, .. } = self.retry(queued.number, retry, WhenFull::Retry, |backend| {
                     backend.renew(&Claim { lease: term.from(Moment::now()), ..claim.clone() })
                 });
@@ -186,7 +210,7 @@ impl WorkerThread {
                 (Event::Queried { answer, sent }, Remark::default())
             }
             Request::Release(claim, hold, closing) => {
-                let retry = Retry::new(self.pace, queued.deadline).insisting();
+                let retry = Retry::new(self.pace, queued.deadline).retrying_permanent();
                 let tried = self
                     .retry(queued.number, retry, WhenFull::Retry, |backend| backend.release(claim, *hold, *closing));
                 let (answer, remark) = part(tried.answer);
@@ -218,7 +242,7 @@ impl WorkerThread {
                 continue;
             }
             let is_answer = error.class == ErrorClass::Overloaded && when_full == WhenFull::Answer;
-            retry.leave_alone(error.respite);
+            retry.note_requested_pause(error.respite);
             match retry.pause(error.class, sent, Moment::now()).filter(|_| !is_answer) {
                 Some(pause) if self.sleep(pause, number) => {
                     // Sent without a wake-up: it only matters if no answer comes in time.
@@ -240,12 +264,12 @@ impl WorkerThread {
             if left.is_zero() {
                 return true;
             }
-            thread::sleep(left.min(GLANCE));
+            thread::sleep(left.min(STOP_CHECK_INTERVAL));
         }
     }
 }
 
-/// Splits the remark off an answer.
+/// Separates an answer from its remark.
 fn part<T>(reply: Result<Reply<T>, BackendError>) -> (Result<T, BackendError>, Remark) {
     match reply {
         Ok(Reply { answer, remark }) => (Ok(answer), remark),
@@ -253,11 +277,11 @@ fn part<T>(reply: Result<Reply<T>, BackendError>) -> (Result<T, BackendError>, R
     }
 }
 
-/// Returns whether the claim owns its lock, of which alone `found` tells.
+/// Returns whether the claim owns its lock, which is the only one that `found` may list.
 fn ownership(claim: &Claim, found: &Locks) -> Ownership {
     match found.locks.first() {
         Some(lock) if lock.is_held() && lock.state.owner == claim.owner.as_str() => {
-            Ownership::Ours { until: lock.state.until, left: lock.state.left }
+            Ownership::Held { until: lock.state.until, left: lock.state.left }
         }
         _ => Ownership::Gone,
     }
@@ -270,7 +294,8 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
-    use crate::backend::{Credentials, Kept, RESPITE};
+    use crate::backend::{Credentials, OVERLOAD_PAUSE_FACTOR};
+    use crate::lock::StillHeld;
     use crate::lock::{Grant, Lock, LockName, LockState, Owner, Purpose};
     use crate::system::Timestamp;
 
@@ -317,12 +342,12 @@ mod tests {
             self.answer(Call::Acquire(Moment::now()), answer.into())
         }
 
-        fn renew(&mut self, _: &Claim) -> Result<Reply<Kept>, BackendError> {
-            self.answer(Call::Renew, Kept::Kept.into())
+        fn renew(&mut self, _: &Claim) -> Result<Reply<StillHeld>, BackendError> {
+            self.answer(Call::Renew, StillHeld::Held.into())
         }
 
-        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Reply<Kept>, BackendError> {
-            self.answer(Call::Release(hold), Kept::Kept.into())
+        fn release(&mut self, _: &Claim, hold: Duration, _: Closing) -> Result<Reply<StillHeld>, BackendError> {
+            self.answer(Call::Release(hold), StillHeld::Held.into())
         }
 
         fn locks(&mut self, _: &[&str]) -> Result<Locks, BackendError> {
@@ -352,7 +377,7 @@ mod tests {
         let errors = errors.into_iter().collect();
         let mut fake = Fake { calls, errors, slow: Duration::ZERO, held: false, passwords: channel().0 };
         change(&mut fake);
-        (BackendWorker::start(Box::new(fake), None, pace).unwrap(), called)
+        (BackendWorker::start(Box::new(fake), None, pace, Contact::default()).unwrap(), called)
     }
 
     fn full() -> BackendError {
@@ -385,7 +410,7 @@ mod tests {
         }
     }
 
-    /// Returns the next answer, waiting for the bell.
+    /// Returns the next answer, waiting for the eventfd.
     fn answer(worker: &BackendWorker) -> Event {
         loop {
             match worker.answer() {
@@ -393,8 +418,8 @@ mod tests {
                 Some(event) => return event,
                 None => {}
             }
-            let mut bells = [PollFd::new(worker.bell(), PollFlags::POLLIN)];
-            assert_eq!(poll(&mut bells, PollTimeout::from(20_000_u16)), Ok(1), "no answer came");
+            let mut ready = [PollFd::new(worker.ready_fd(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut ready, PollTimeout::from(20_000_u16)), Ok(1), "no answer came");
         }
     }
 
@@ -485,7 +510,9 @@ mod tests {
     #[test]
     fn a_server_that_is_slow_to_say_that_it_is_full_is_given_respite() {
         let slow = Duration::from_millis(50);
-        for (error, least) in [(full(), slow * (1 + RESPITE / 2)), (BackendError::transient("busy"), slow)] {
+        for (error, least) in
+            [(full(), slow * (1 + OVERLOAD_PAUSE_FACTOR / 2)), (BackendError::transient("busy"), slow)]
+        {
             let (worker, called) = worker_of([error], QUICK, |fake| fake.slow = slow);
             worker.send(acquire(), Moment::now() + HOUR);
             answer(&worker);
@@ -507,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_soon_after_the_taking_uses_its_connection() {
+    fn a_release_soon_after_the_acquisition_uses_its_connection() {
         let (worker, called) = worker([], QUICK);
         worker.send(acquire(), Moment::now() + HOUR);
         worker.send(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
@@ -536,7 +563,7 @@ mod tests {
         let refused = |times| vec![BackendError::permanent("wrong password"); times];
         let (worker, called) = worker(refused(3), QUICK);
         worker.send(release(), Moment::now() + HOUR);
-        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
+        assert!(matches!(answer(&worker), Event::Released(Ok(StillHeld::Held))));
         assert_eq!(called.try_iter().filter(|call| matches!(call, Call::Release(_))).count(), 4);
 
         let (worker, _called) = self::worker(refused(100_000), QUICK);
@@ -553,7 +580,7 @@ mod tests {
 
     #[test]
     fn after_a_refused_login_the_file_is_read_again_and_another_login_used() {
-        let refused = || BackendError::permanent("wrong password").of_login();
+        let refused = || BackendError::permanent("wrong password").refusing_login();
         // A password that is refused as well, nothing new, and at last one that is accepted.
         const FILES: &[&str] = &["redis://:second@db", "redis://:second@db", "redis://:third@db"];
         let worker = |files: &'static [&'static str], errors: Vec<BackendError>| {
@@ -562,7 +589,7 @@ mod tests {
             let fake = Fake { calls, errors: errors.into(), slow: Duration::ZERO, held: false, passwords };
             let mut files = files.iter();
             let rotation = Rotation::new("redis://:first@db".to_owned(), move || files.next().map(ToString::to_string));
-            let worker = BackendWorker::start(Box::new(fake), Some(rotation), QUICK).unwrap();
+            let worker = BackendWorker::start(Box::new(fake), Some(rotation), QUICK, Contact::default()).unwrap();
             (worker, told, _called)
         };
         let (running, told, _called) = worker(FILES, vec![refused(), refused(), refused()]);
@@ -604,7 +631,7 @@ mod tests {
         // This is asked before that is answered.
         worker.send(Request::Release(claim(), HOUR, Closing::Unused), deadline);
         assert!(matches!(answer(&worker), Event::Renewed { answer: Err(_), .. }));
-        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
+        assert!(matches!(answer(&worker), Event::Released(Ok(StillHeld::Held))));
         assert_eq!(called.try_iter().count(), 2);
     }
 
@@ -617,7 +644,7 @@ mod tests {
             ownership(&claim(), &Locks { now: Timestamp(1), locks })
         };
         let owner = claim().owner;
-        let ours = Ownership::Ours { until: Some(Timestamp(9)), left: Duration::from_secs(3) };
+        let ours = Ownership::Held { until: Some(Timestamp(9)), left: Duration::from_secs(3) };
         assert_eq!(seen(owner.as_str(), 3), ours);
         for (owner, left) in [(owner.as_str(), 0), ("other", 3), (&owner.ended(), 3)] {
             assert_eq!(seen(owner, left), Ownership::Gone, "{owner}");
@@ -635,8 +662,8 @@ mod tests {
         let deadline = Moment::now() + HOUR;
         worker.send(Request::Renew(claim(), TERM), deadline);
         worker.send(Request::Release(claim(), HOUR, Closing::Unused), deadline);
-        assert!(matches!(answer(&worker), Event::Renewed { answer: Ok(Kept::Kept), .. }));
-        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
+        assert!(matches!(answer(&worker), Event::Renewed { answer: Ok(StillHeld::Held), .. }));
+        assert!(matches!(answer(&worker), Event::Released(Ok(StillHeld::Held))));
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Release(HOUR)));
         assert!(worker.answer().is_none());
     }
@@ -648,7 +675,7 @@ mod tests {
         answer(&worker);
         assert_eq!((next(&called), next(&called)), (Call::Renew, Call::Disconnect));
         worker.send(Request::Release(claim(), HOUR, Closing::Unused), Moment::now() + HOUR);
-        assert!(matches!(answer(&worker), Event::Released(Ok(Kept::Kept))));
+        assert!(matches!(answer(&worker), Event::Released(Ok(StillHeld::Held))));
         assert_eq!((next(&called), next(&called)), (Call::Release(HOUR), Call::Disconnect));
     }
 }

@@ -2,9 +2,11 @@
 
 use std::io;
 
-/// Returns the error's text in lower case, without the number that Rust adds.
+use crate::text::begin_lowercase;
+
+/// Returns the error's text, which begins in lower case, without the number that Rust adds.
 pub(crate) fn error_text(error: &io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
+    begin_lowercase(error.to_string().split(" (os error").next().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -15,6 +17,6 @@ mod tests {
     #[test]
     fn the_number_is_left_out() {
         assert_eq!(error_text(&io::Error::from_raw_os_error(libc::ENOSPC)), "no space left on device");
-        assert_eq!(error_text(&io::Error::other("Some words")), "some words");
+        assert_eq!(error_text(&io::Error::other("Some words of TLS")), "some words of TLS");
     }
 }

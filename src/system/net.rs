@@ -1,5 +1,4 @@
-//! What the standard library leaves out of the network: the C library's way to look names up, and sockets that are lent as
-//! numbers.
+//! What the standard library leaves out of the network: the C library's way to look names up.
 
 /// Has the C library look names up in /etc/hosts and by DNS only, which is in the program. What else /etc/nsswitch.conf may
 /// name are shared libraries; a statically linked program would load them into itself together with another C library, made
@@ -22,15 +21,3 @@ pub(crate) fn look_up_without_modules() {
 
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 pub(crate) fn look_up_without_modules() {}
-
-/// Sets how long a read from a driver's connection may wait.
-#[cfg(feature = "mysql")]
-#[expect(unsafe_code, reason = "the driver lends its socket as a number only")]
-pub(crate) fn limit_reading(connection: &impl std::os::fd::AsRawFd, limit: std::time::Duration) -> std::io::Result<()> {
-    use std::os::fd::FromRawFd;
-
-    // SAFETY: the connection owns the descriptor and outlives this call, and what borrows the descriptor here is never
-    // dropped, so it closes nothing.
-    let socket = unsafe { std::net::TcpStream::from_raw_fd(connection.as_raw_fd()) };
-    std::mem::ManuallyDrop::new(socket).set_read_timeout(Some(limit))
-}

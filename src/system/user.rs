@@ -16,6 +16,8 @@ use nix::unistd::{Uid, geteuid};
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     name: String,
+    /// The primary group.
+    group: u32,
     home: PathBuf,
 }
 
@@ -36,7 +38,6 @@ pub(crate) fn name() -> Option<String> {
 }
 
 /// Returns the name of a user, or the number of one without a name.
-#[cfg(feature = "sqlite")]
 pub(crate) fn name_of(user: u32) -> String {
     entry(Uid::from_raw(user)).map_or_else(|| user.to_string(), |entry| entry.name)
 }
@@ -46,18 +47,50 @@ pub(crate) fn is_anothers(path: &Path, ours: Uid) -> bool {
     path.metadata().is_ok_and(|data| data.uid() != ours.as_raw())
 }
 
+/// Returns whether a group is the private one of a user, as many distributions make one for each: it is the user's primary
+/// group, and nobody else is in it.
+pub(crate) fn is_private_group(group: u32, user: u32) -> bool {
+    let [passwd, groups] = ["/etc/passwd", "/etc/group"].map(|path| fs::read(path).unwrap_or_default());
+    is_alone(&passwd, &groups, group, user)
+}
+
+fn is_alone(passwd: &[u8], groups: &[u8], group: u32, user: u32) -> bool {
+    let Some(own) = find(passwd, Uid::from_raw(user)).filter(|own| own.group == group) else { return false };
+    let mut others = entries(passwd).filter(|(number, _)| *number != user).map(|(_, entry)| entry.group);
+    let mut members = lines(groups).filter_map(|fields| match fields[..] {
+        [_, _, number, members, ..] if parsed(number) == Some(group) => Some(members),
+        _ => None,
+    });
+    let is_own = |member: &[u8]| member.is_empty() || member == own.name.as_bytes();
+    members.clone().next().is_some()
+        && members.all(|members| members.split(|byte| *byte == b',').all(is_own))
+        && others.all(|other| other != group)
+}
+
 fn entry(user: Uid) -> Option<Entry> {
     find(&fs::read("/etc/passwd").ok()?, user)
 }
 
 fn find(passwd: &[u8], user: Uid) -> Option<Entry> {
-    passwd.split(|byte| *byte == b'\n').find_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
-        let [name, _, number, _, _, home, ..] = fields[..] else { return None };
-        let number: u32 = str::from_utf8(number).ok()?.parse().ok()?;
+    entries(passwd).find_map(|(number, entry)| (number == user.as_raw()).then_some(entry))
+}
+
+/// Returns the users, each with its number.
+fn entries(passwd: &[u8]) -> impl Iterator<Item = (u32, Entry)> {
+    lines(passwd).filter_map(|fields| {
+        let [name, _, number, group, _, home, ..] = fields[..] else { return None };
         let name = str::from_utf8(name).ok().filter(|name| !name.is_empty())?.to_owned();
-        (number == user.as_raw()).then(|| Entry { name, home: OsString::from_vec(home.to_vec()).into() })
+        let home = OsString::from_vec(home.to_vec()).into();
+        Some((parsed(number)?, Entry { name, group: parsed(group)?, home }))
     })
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> + Clone {
+    text.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b':').collect())
+}
+
+fn parsed(number: &[u8]) -> Option<u32> {
+    str::from_utf8(number).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -67,8 +100,21 @@ mod tests {
     #[test]
     fn the_first_whole_line_with_the_users_number_counts() {
         let passwd = b"# 7\nshort:x:7\n:x:7:7::/nameless:/bin/sh\nada:x:7:8:Ada L.:/home/ada:/bin/sh\nother:x:7:7::/:\n+::::::\n";
-        let entry = |name: &str, home: &str| Some(Entry { name: name.to_owned(), home: home.into() });
+        let entry = |name: &str, home: &str| Some(Entry { name: name.to_owned(), group: 8, home: home.into() });
         assert_eq!(find(passwd, Uid::from_raw(7)), entry("ada", "/home/ada"));
         assert_eq!(find(passwd, Uid::from_raw(8)), None);
+    }
+
+    #[test]
+    fn a_private_group_has_one_member() {
+        let passwd = b"root:x:0:0::/:\nada:x:7:7::/:\nbob:x:8:8::/:\neve:x:9:8::/:\nliz:x:10:100::/:\n";
+        let groups = b"root:x:0:\nada:x:7:ada\nbob:x:8:\nstaff:x:50:ada\nusers:x:100:ada,liz\n";
+        let is_private = |group, user| is_alone(passwd, groups, group, user);
+        assert!(is_private(7, 7) && is_private(0, 0));
+        // Another's primary group; not the user's own; with other members; without an entry; of a user without one.
+        for (group, user) in [(8, 8), (50, 7), (100, 10), (7, 8), (11, 11)] {
+            assert!(!is_private(group, user), "{group} {user}");
+        }
+        assert!(!is_alone(passwd, b"ada:x:7:bob\n", 7, 7) && !is_alone(passwd, b"", 7, 7));
     }
 }

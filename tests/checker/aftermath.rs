@@ -54,7 +54,7 @@ impl Faults {
                     if self.hosts[host].has_shedlock(pid) {
                         let _ = kill_one(pid, Signal::SIGCONT);
                     }
-                    self.log.say("HEAL", pid, &run, "stop-wrapper");
+                    self.log.say("HEAL", pid, &run, "stop-shedlock");
                 }
                 Later::Thaw(host) => self.thaw(host),
                 Later::Plug(host) => {

@@ -43,16 +43,16 @@ pub(crate) const BROKEN: &[Broken] = &[
     Broken {
         name: "guardian-walk",
         edits: &[Edit {
-            file: "src/job/guard.rs",
+            file: "src/job/guardian/child.rs",
             text: "self.owner.is_empty() || ",
             replacement: "!self.owner.is_empty() || ",
         }],
     },
-    // Nobody ends the job of a wrapper that was killed.
+    // Nobody ends the job of a shedlock that was killed.
     Broken {
         name: "guardian",
         edits: &[Edit {
-            file: "src/config/mod.rs",
+            file: "src/config/policy.rs",
             text: "guarded: lease.is_some() && ",
             replacement: "guarded: lease.is_none() && lease.is_some() && ",
         }],
@@ -62,8 +62,8 @@ pub(crate) const BROKEN: &[Broken] = &[
         name: "stall-check",
         edits: &[Edit {
             file: "src/supervise/timer.rs",
-            text: "        slept > STALL || late > STALL\n",
-            replacement: "        slept > STALL && late < STALL\n",
+            text: "        slept > MIN_STALL || late > MIN_STALL\n",
+            replacement: "        slept > MIN_STALL && late < MIN_STALL\n",
         }],
     },
     // Whoever releases, frees the lock, whosever it is.
@@ -71,25 +71,21 @@ pub(crate) const BROKEN: &[Broken] = &[
         name: "owner-check",
         edits: &[
             Edit {
-                file: "src/backend/sqlite/statements.rs",
+                file: "src/backend/sql/sqlite/statements.rs",
                 text: "Some(row) if row.owner == claim.owner.as_str() && row.is_held(now) =>",
                 replacement: "Some(row) =>",
             },
             Edit {
-                file: "src/backend/postgres/statements.rs",
+                file: "src/backend/sql/postgres/run_statements.rs",
                 text: "WHERE name::text = $1 AND (locked_by::text = $4 OR locked_by::text = $2 AND {held})",
                 replacement: "WHERE name::text = $1 AND $2::text IS NOT NULL",
             },
             Edit {
-                file: "src/backend/mysql/statements.rs",
+                file: "src/backend/sql/mysql/templates.rs",
                 text: "locked_by = {ended} \\\n    WHERE name = {name} AND locked_by = {owner} AND lock_until > {now}",
                 replacement: "locked_by = {ended} \\\n    WHERE name = {name}",
             },
-            Edit {
-                file: "src/backend/redis/release.lua",
-                text: "elseif owner == ARGV[1]",
-                replacement: "elseif value",
-            },
+            Edit { file: "src/backend/redis/release.lua", text: "elseif owner == caller", replacement: "elseif value" },
         ],
     },
 ];

@@ -15,10 +15,10 @@ use super::world::{self, Freezer};
 
 /// What can go wrong, and how often in comparison.
 const KINDS: [(&str, u64); 17] = [
-    ("kill-wrapper", 5),
-    ("stop-wrapper", 4),
+    ("kill-shedlock", 5),
+    ("stop-shedlock", 4),
     ("kill-job", 2),
-    ("term-wrapper", 1),
+    ("term-shedlock", 1),
     ("freeze-host", 4),
     ("stall", 9),
     ("steal", 2),
@@ -95,7 +95,7 @@ impl Faults {
     /// Causes a fault of this kind, if there is anything that it can strike.
     fn cause(&mut self, kind: &'static str, record: &Record) -> bool {
         match kind {
-            "kill-wrapper" | "stop-wrapper" | "term-wrapper" | "kill-job" => self.strike_run(kind, record),
+            "kill-shedlock" | "stop-shedlock" | "term-shedlock" | "kill-job" => self.strike_run(kind, record),
             "freeze-host" => self.healthy_host().is_some_and(|host| self.freeze_host(host)),
             "stall" => self.stall(record),
             "cut-link" => {
@@ -138,7 +138,7 @@ impl Faults {
     fn strike_run(&mut self, kind: &'static str, record: &Record) -> bool {
         let place = |run: &RunRecord| self.hosts.iter().position(|host| host.name == run.host);
         // Where one is stopped that has no lease, nobody watches over its job.
-        let fits = |run: &RunRecord| kind != "stop-wrapper" || run.terms.lease.is_some();
+        let fits = |run: &RunRecord| kind != "stop-shedlock" || run.terms.lease.is_some();
         let running = |name: &str| record.jobs.values().find(|job| job.run == name);
         let only_running = kind == "kill-job" || self.random.percent(70);
         let candidates: Vec<_> = record
@@ -148,17 +148,17 @@ impl Faults {
             .filter_map(|(name, run)| Some((name.clone(), run.pid, place(run)?)))
             .filter(|(_, pid, host)| !self.struck[*host] && self.hosts[*host].has_shedlock(*pid))
             .collect();
-        let Some((name, wrapper, host)) = self.random.pick(&candidates).cloned() else { return false };
+        let Some((name, shedlock, host)) = self.random.pick(&candidates).cloned() else { return false };
         let (pid, signal) = match (kind, running(&name)) {
             ("kill-job", Some(job)) if job.end.is_none() => (job.command, Signal::SIGKILL),
             ("kill-job", _) => return false,
-            ("kill-wrapper", _) => (wrapper, Signal::SIGKILL),
-            ("term-wrapper", _) => (wrapper, Signal::SIGTERM),
-            _ => (wrapper, Signal::SIGSTOP),
+            ("kill-shedlock", _) => (shedlock, Signal::SIGKILL),
+            ("term-shedlock", _) => (shedlock, Signal::SIGTERM),
+            _ => (shedlock, Signal::SIGSTOP),
         };
         self.log.say("FAULT", pid, &name, kind);
         let _ = kill_one(pid, signal);
-        if kind == "stop-wrapper" {
+        if kind == "stop-shedlock" {
             let length = self.random.within(300..7_000);
             self.after(length, Later::Continue { pid, run: name, host });
         } else {
@@ -198,8 +198,8 @@ impl Faults {
         true
     }
 
-    /// A host is frozen while its job runs; the lock is forgotten and another takes it; the host is thawed before its lease
-    /// ends by its own clock, and cannot ask. Its job must not go on.
+    /// Freezes a host while its job runs; the lock is forgotten and another run acquires it; the host is thawed before its
+    /// lease ends by its own clock, and cannot ask. Its job must not go on.
     fn stall(&mut self, record: &Record) -> bool {
         // With a renewal to come that can be late.
         let renews =

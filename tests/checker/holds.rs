@@ -4,8 +4,8 @@ use super::log::MILLI;
 use super::proof::{Verdict, thaw_before};
 use super::record::{End, JobRecord, Record};
 
-/// Nobody starts before at-least has passed since a taking. When that was is not known, but not before the run was fired or the
-/// job before it started.
+/// Checks that no job starts before at-least has passed since an acquisition. The time of the acquisition is not known, but it
+/// is not before the run was fired or the job before it started.
 pub(crate) fn check(record: &Record, jobs: &[(&str, &JobRecord)], verdict: &mut Verdict) {
     let mut before = 0;
     for pair in jobs.windows(2) {

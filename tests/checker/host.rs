@@ -37,7 +37,7 @@ pub(crate) struct Orders<'a> {
 }
 
 impl Host {
-    /// Makes it, and joins it to the others. It does nothing yet.
+    /// Makes a host, and joins it to the others. It does nothing yet.
     pub(crate) fn new(number: u64, orders: &Orders) -> Self {
         let name = format!("h{number}");
         let words = [&name, &number.to_string(), &orders.seed.to_string()].map(String::clone);
@@ -64,12 +64,12 @@ impl Host {
         self.process.id()
     }
 
-    /// Has it begin.
+    /// Has the host begin.
     pub(crate) fn begin(&mut self) {
         writeln!(self.stdin.as_ref().unwrap(), "{}", now()).unwrap();
     }
 
-    /// Has it start nothing any more. It ends when all that it started has.
+    /// Has the host start nothing any more. It ends when all that it started has.
     pub(crate) fn finish(&mut self) {
         self.stdin = None;
     }
@@ -78,7 +78,7 @@ impl Host {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// All processes on it, wherever they went, with their command lines.
+    /// Returns all processes on the host, wherever they went, with their command lines.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
         let pids =
             fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -88,7 +88,7 @@ impl Host {
         pids.filter(is_here).map(|pid| (pid, shown(pid))).collect()
     }
 
-    /// Whether this is a `shedlock` of this host, and not another process that got its number.
+    /// Returns whether this is a `shedlock` of this host, and not another process that got its number.
     pub(crate) fn has_shedlock(&self, pid: i32) -> bool {
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let here = fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|it| it == self.namespace);
@@ -96,7 +96,7 @@ impl Host {
     }
 }
 
-/// Is a host: `NAME NUMBER SEED DIRECTORY SHEDLOCK`.
+/// Acts as a host: `NAME NUMBER SEED DIRECTORY SHEDLOCK`.
 pub(crate) fn host(words: &[String]) {
     let [name, number, seed, directory, shedlock] = words else { panic!("not a host: {words:?}") };
     let (number, seed) = (number.parse().unwrap(), seed.parse().unwrap());

@@ -9,7 +9,7 @@ use super::log::{Log, MILLI, now};
 /// How often a process says that it lives.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// Is the job: `LOG RUN ROLE MILLISECONDS CODE [child:MS] [daemon:MS] [nested:MS:SHEDLOCK]`. Every process of it is one.
+/// Acts as the job: `LOG RUN ROLE MILLISECONDS CODE [child:MS] [daemon:MS] [nested:MS:SHEDLOCK]`. Every process of it is one.
 pub(crate) fn job(words: &[String]) -> u8 {
     let [path, run, role, length, code, more @ ..] = words else { panic!("not a job: {words:?}") };
     let log = Log::open(Path::new(path));
@@ -50,7 +50,7 @@ fn offspring(path: &str, run: &str, word: &str) -> Child {
     command.args(["job", path, run, what, length, "0"]).spawn().unwrap()
 }
 
-/// A command waits for its nested run, and for nothing else.
+/// Returns whether a command waits for its nested run: it waits for nothing else.
 fn is_awaited(child: &mut Child, role: &str) -> bool {
     let nested = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|name| name == "shedlock\n");
     child.try_wait().unwrap().is_none() && nested && role == "command"

@@ -54,13 +54,13 @@ impl Line {
         Some(Self { kind, at, pid, run: words.next()?.to_owned(), rest: words.map(str::to_owned).collect() })
     }
 
-    /// The word at this place after the run; empty if there is none.
+    /// Returns the word at this place after the run; empty if there is none.
     pub(crate) fn word(&self, place: usize) -> &str {
         self.rest.get(place).map_or("", String::as_str)
     }
 }
 
-/// Nanoseconds on the boot clock.
+/// Returns the time on the boot clock, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap();
     u64::try_from(now.tv_sec()).unwrap() * SECOND + u64::try_from(now.tv_nsec()).unwrap()

@@ -21,6 +21,8 @@ mod operator;
 mod options;
 mod plan;
 mod proof;
+#[path = "../../src/prove/random.rs"]
+#[expect(dead_code, reason = "the plan of `prove` needs more of it")]
 mod random;
 mod record;
 mod store;
@@ -173,7 +175,7 @@ fn wait_for_the_end(faults: &mut Faults) -> Vec<String> {
     faults.hosts.iter().flat_map(of).collect()
 }
 
-/// Whatever a run said of itself that no run should.
+/// Returns the lines on stderr that no run should say of itself.
 fn panics(stderr: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(stderr).unwrap_or_default();
     text.lines().filter(|line| line.contains("panicked")).map(|line| format!("panic: {line}")).collect()

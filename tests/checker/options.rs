@@ -14,7 +14,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads it. `None` without any store: this is one of all tests.
+    /// Parses the command line. `None` without any store: this is one of all tests.
     pub(crate) fn parse(words: &[String]) -> Result<Option<Self>, String> {
         let seed = u64::from(std::process::id());
         let mut options = Self { store: String::new(), length: Duration::from_secs(60), hosts: 3, seed, broken: None };

@@ -31,12 +31,12 @@ pub(crate) struct Firing {
     pub(crate) words: Vec<String>,
 }
 
-/// When the next minute begins, in milliseconds from the one before; the same on all hosts.
+/// Returns when the next minute begins, in milliseconds from the one before; the same on all hosts.
 pub(crate) fn minute(seed: u64, number: u64) -> u64 {
     Random::new(seed, number << 8).within(400..1_200)
 }
 
-/// What a host fires at a minute; nothing, at times.
+/// Returns what a host fires at a minute; nothing, at times.
 pub(crate) fn firing(seed: u64, host: u64, minute: u64, log: &Path, shedlock: &Path) -> Option<Firing> {
     let mut random = Random::new(seed, (minute << 8) + host + 1);
     if random.percent(15) {
@@ -103,12 +103,12 @@ pub(crate) fn firing(seed: u64, host: u64, minute: u64, log: &Path, shedlock: &P
 }
 
 impl Terms {
-    /// For how long the lock is held at most by one who is not there any more.
+    /// Returns how long a run that is not there any more holds the lock at most.
     pub(crate) fn hold(&self) -> u64 {
         self.lease.unwrap_or(self.at_most).max(self.at_least)
     }
 
-    /// As a word for the log.
+    /// Returns the firing as a word for the log.
     pub(crate) fn word(&self) -> String {
         let Self { lease, at_most, at_least, kill_after, extends, wait_for } = self;
         format!("{},{at_most},{at_least},{kill_after},{extends},{wait_for}", lease.unwrap_or_default())

@@ -3,11 +3,11 @@
 //! A job lives from its START to the last sign of life of whatever belongs to it. Not everything that it started does:
 //!
 //! * What the command left behind when it ended by itself goes on, unless `--wait-for` says otherwise.
-//! * Without `--lease`, what the command had started survives a wrapper that is killed.
+//! * Without `--lease`, what the command had started survives a shedlock that is killed.
 //! * Where the store has forgotten the lock, two may run until the first one's renewal learns of it; without renewals until
 //!   its at-most is used up. A host that was frozen meanwhile, so long that a renewal is more than a second late, must hold
 //!   its job until then, unless it had renewed until the end of at-most; a job that is stopped has `--kill-after` to end. A
-//!   wrapper that is stopped itself sees nothing of that, and its guardian ends the job with the lease.
+//!   shedlock that is stopped itself sees nothing of that, and its guardian ends the job with the lease.
 //! * Of a host that was frozen as a whole, processes go on before shedlock has looked at the clock: [`GRACE`] is for that.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub(crate) struct Verdict {
     /// Overlaps that are excused, and the longest in nanoseconds.
     pub(crate) forgotten: (usize, u64),
     pub(crate) thawed: (usize, u64),
-    /// After a wrapper was killed whose job ran: how long until the next START.
+    /// After a shedlock was killed whose job ran: how long until the next START.
     pub(crate) takeovers: Vec<u64>,
     pub(crate) longest_gap: u64,
     pub(crate) without_fault: usize,
@@ -72,7 +72,7 @@ pub(crate) fn prove(record: &Record, over: Option<u64>) -> Verdict {
     verdict
 }
 
-/// Which process of a job has to be dead before the lock frees. `None` while that is not known.
+/// Returns which process of a job has to be dead before the lock frees. `None` while that is not known.
 fn counts<'a>(record: &'a Record, job: &'a JobRecord) -> Option<impl Fn(i32, &Process) -> bool + use<'a>> {
     let run = record.runs.get(&job.run)?;
     let (_, end) = run.ended?;
@@ -88,9 +88,9 @@ fn counts<'a>(record: &'a Record, job: &'a JobRecord) -> Option<impl Fn(i32, &Pr
     Some(move |pid: i32, process: &Process| pid == command || !nothing_else && (!group_only || process.role == "child"))
 }
 
-/// Whether the command ended without anything that shedlock did.
+/// Returns whether the command ended without anything that shedlock did.
 fn by_itself(record: &Record, job: &JobRecord) -> bool {
-    job.end.is_some() || record.faults_of(&job.run, &["kill-job", "term-wrapper"]).next().is_some()
+    job.end.is_some() || record.faults_of(&job.run, &["kill-job", "term-shedlock"]).next().is_some()
 }
 
 fn check_overlap(record: &Record, owner: &str, job: &JobRecord, later: &[(&str, &JobRecord)], verdict: &mut Verdict) {
@@ -125,13 +125,13 @@ fn check_overlap(record: &Record, owner: &str, job: &JobRecord, later: &[(&str, 
     }
 }
 
-/// When the host was thawed, if all of this stretch comes shortly after that.
+/// Returns when the host was thawed, if all of this stretch comes shortly after that.
 pub(crate) fn thaw_before(record: &Record, run: &RunRecord, (from, to): Stretch) -> Option<u64> {
     let thaws = record.faults_of(&run.host, &["freeze-host"]).filter_map(|fault| fault.to);
     thaws.into_iter().find(|thaw| from >= *thaw && to <= thaw + GRACE)
 }
 
-/// Whether the store had forgotten the lock, and this job could not know it yet, or was about to end.
+/// Returns whether the store had forgotten the lock, and this job could not know it yet, or was about to end.
 fn is_forgotten(record: &Record, run: &RunRecord, job: &JobRecord, (from, to): Stretch) -> bool {
     let Terms { lease, at_most, kill_after, extends, .. } = &run.terms;
     let lease = lease.or(extends.then_some(*at_most)).map(|lease| lease * MILLI);
@@ -142,7 +142,7 @@ fn is_forgotten(record: &Record, run: &RunRecord, job: &JobRecord, (from, to): S
             let end = if *extends { u64::MAX } else { job.start + (at_most - 200) * MILLI };
             let mut freezes = record.faults_of(&run.host, &["freeze-host"]);
             let is_stopped =
-                |at: u64| record.faults_of(&job.run, &["stop-wrapper"]).any(|stop| stop.from < at && at < stop.end());
+                |at: u64| record.faults_of(&job.run, &["stop-shedlock"]).any(|stop| stop.from < at && at < stop.end());
             let held = freezes.any(|freeze| {
                 let unseen = lease / 3 + UNSEEN;
                 let asleep = freeze.from < forget.from && forget.from < freeze.end();
@@ -153,16 +153,17 @@ fn is_forgotten(record: &Record, run: &RunRecord, job: &JobRecord, (from, to): S
     })
 }
 
-/// With `--lease` nothing outlives a killed wrapper for longer than the lease, whether anybody waits for it or not.
+/// Checks that with `--lease` nothing outlives a killed shedlock for longer than the lease, whether anybody waits for it or
+/// not.
 fn check_death(record: &Record, owner: &str, job: &JobRecord, verdict: &mut Verdict) {
     let (Some(counts), Some(run)) = (counts(record, job), record.runs.get(&job.run)) else { return };
-    let Some(killed) = record.faults_of(&job.run, &["kill-wrapper"]).next() else { return };
+    let Some(killed) = record.faults_of(&job.run, &["kill-shedlock"]).next() else { return };
     let Some(hold) = run.terms.lease.map(|_| run.terms.hold() * MILLI) else { return };
     let last = job.last_sign(&counts);
     let thawed = thaw_before(record, run, (last, last)).is_some();
     if matches!(run.ended, Some((_, End::Signal(9)))) && last > killed.from + hold && !thawed {
         verdict.violations.push(format!(
-            "outlived: something of {} ({owner}) lives {} ms after its wrapper was killed, with a lease of {} ms",
+            "outlived: something of {} ({owner}) lives {} ms after its shedlock was killed, with a lease of {} ms",
             job.run,
             (last - killed.from) / MILLI,
             hold / MILLI
@@ -212,8 +213,8 @@ fn check_end(record: &Record, name: &str, run: &RunRecord, job: Option<&JobRecor
         // A command that is about to start has said nothing yet.
         (End::Code(123), None) => None,
         (End::Code(137), _) if had(&["kill-job"]) => None,
-        (End::Code(143), _) if had(&["term-wrapper"]) => None,
-        (End::Signal(9), _) if had(&["kill-wrapper"]) => None,
+        (End::Code(143), _) if had(&["term-shedlock"]) => None,
+        (End::Signal(9), _) if had(&["kill-shedlock"]) => None,
         _ => Some("which nothing explains"),
     };
     if let Some(complaint) = complaint {
@@ -221,10 +222,11 @@ fn check_end(record: &Record, name: &str, run: &RunRecord, job: Option<&JobRecor
     }
 }
 
-/// Nobody waits for a lock that nobody has, longer than what explains it.
+/// Checks that no run waits, for longer than the record explains, for a lock that nobody has.
 fn check_gaps(record: &Record, jobs: &[(&str, &JobRecord)], over: Option<u64>, verdict: &mut Verdict) {
     let mut taken: Vec<Stretch> = Vec::new();
-    let hosts_too = STORE_FAULTS.iter().chain(if is_file(record) { &["freeze-host", "stop-wrapper"][..] } else { &[] });
+    let hosts_too =
+        STORE_FAULTS.iter().chain(if is_file(record) { &["freeze-host", "stop-shedlock"][..] } else { &[] });
     let of_store: Vec<&str> = hosts_too.copied().collect();
     let outages: Vec<Stretch> = record
         .faults
@@ -265,7 +267,7 @@ fn check_gaps(record: &Record, jobs: &[(&str, &JobRecord)], over: Option<u64>, v
         }
         free_since = free_since.max(to);
     }
-    for fault in record.faults.iter().filter(|fault| fault.kind == "kill-wrapper") {
+    for fault in record.faults.iter().filter(|fault| fault.kind == "kill-shedlock") {
         let held = jobs.iter().any(|(_, job)| {
             job.run == fault.whom && job.start < fault.from && job.end.is_none_or(|end| end > fault.from)
         });
@@ -279,13 +281,13 @@ fn is_troubled(record: &Record, run: &RunRecord, name: &str, span: Stretch, outa
     let own = record.faults.iter().filter(|fault| {
         let kind = fault.kind.as_str();
         let of_host = matches!(kind, "freeze-host" | "cut-link") && fault.whom == run.host;
-        let of_run = matches!(kind, "kill-wrapper" | "stop-wrapper" | "term-wrapper") && fault.whom == name;
+        let of_run = matches!(kind, "kill-shedlock" | "stop-shedlock" | "term-shedlock") && fault.whom == name;
         of_host || of_run || kind == "steal"
     });
     own.map(|fault| (fault.from, fault.end().saturating_add(RECOVERY))).chain(outages.iter().copied()).any(touches)
 }
 
-/// Who stands still in the middle of writing a file keeps all others from it.
+/// Returns whether the store is a file: a process that stops in the middle of writing it keeps all others from it.
 fn is_file(record: &Record) -> bool {
     record.faults.iter().any(|fault| fault.kind == "busy")
 }

@@ -114,12 +114,12 @@ impl Record {
         }
     }
 
-    /// The faults of these kinds that concern this one.
+    /// Returns the faults of these kinds that concern this one.
     pub(crate) fn faults_of<'a>(&'a self, whom: &'a str, kinds: &'a [&str]) -> impl Iterator<Item = &'a Fault> {
         self.faults.iter().filter(move |fault| fault.whom == whom && kinds.contains(&fault.kind.as_str()))
     }
 
-    /// Those that had the lock, in the order in which they started.
+    /// Returns the runs that had the lock, in the order in which they started.
     pub(crate) fn jobs_in_order(&self) -> Vec<(&str, &JobRecord)> {
         let mut jobs: Vec<_> = self.jobs.iter().map(|(owner, job)| (owner.as_str(), job)).collect();
         jobs.sort_by_key(|(_, job)| job.start);
@@ -128,14 +128,14 @@ impl Record {
 }
 
 impl Fault {
-    /// Its end, or that of time if it lasts.
+    /// Returns the end of the fault, or that of time if it lasts.
     pub(crate) fn end(&self) -> u64 {
         self.to.unwrap_or(u64::MAX)
     }
 }
 
 impl JobRecord {
-    /// The last sign of life of the processes that `counts`.
+    /// Returns the last sign of life of the processes that `counts`.
     pub(crate) fn last_sign(&self, counts: impl Fn(i32, &Process) -> bool) -> u64 {
         let counted = self.processes.iter().filter(|(pid, process)| counts(**pid, process));
         counted.filter_map(|(_, process)| process.alive.last()).map(|(_, to)| *to).max().unwrap_or(self.start)

@@ -56,7 +56,7 @@ pub(crate) enum Blow {
 }
 
 impl Store {
-    /// Makes it. What a server has answered it knows after kill -9 as well: that is all we ask of its disk.
+    /// Makes the store. A server still knows after kill -9 what it has answered: no more is asked of its disk.
     pub(crate) fn new(kind: &str, directory: &Path) -> Option<Self> {
         Some(match kind {
             "sqlite" => {
@@ -115,7 +115,7 @@ impl Store {
         })
     }
 
-    /// The URL by which the hosts reach it.
+    /// Returns the URL by which the hosts reach it.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite { url, .. } => url.clone(),
@@ -133,12 +133,12 @@ impl Store {
         }
     }
 
-    /// Whether there is a network before it.
+    /// Returns whether there is a network before the store.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self, Self::Sqlite { .. })
     }
 
-    /// How many servers there are that fail each by itself.
+    /// Returns how many servers there are that fail each by itself.
     pub(crate) fn members(&self) -> usize {
         if matches!(self, Self::Etcd(..) | Self::ZooKeeper(..)) { MEMBERS } else { 0 }
     }
@@ -176,7 +176,7 @@ impl Store {
         true
     }
 
-    /// One of its servers, which can be reached as long as it runs.
+    /// Returns one of the store's servers, which can be reached as long as it runs.
     fn server(&self, place: usize) -> &Server {
         match self {
             Self::Sqlite { .. } => unreachable!("a file has no server"),
@@ -190,7 +190,7 @@ impl Store {
         }
     }
 
-    /// Gives a lock that is held to another owner, until the same time; says whether it was held.
+    /// Sets another owner for a lock that is held, until the same time; says whether it was held.
     pub(crate) fn steal(&self) -> bool {
         let stolen = match self {
             Self::Sqlite { .. } => self.write(&format!(
@@ -221,7 +221,7 @@ impl Store {
         stolen.is_ok_and(|answer| answer.contains("done"))
     }
 
-    /// Has it forget that the lock is held, as Redis does when it is flushed; says whether that was done.
+    /// Has the store forget that the lock is held, as Redis does when it is flushed; says whether that was done.
     pub(crate) fn forget(&self) -> bool {
         match self {
             Self::Sqlite { .. } => self.write(&format!(
@@ -243,7 +243,7 @@ impl Store {
         .is_ok()
     }
 
-    /// A file only: keeps everybody from writing, until [`Store::let_go`].
+    /// Keeps everybody from writing to a file, until [`Store::let_go`]; no other store.
     pub(crate) fn keep_busy(&mut self) -> bool {
         let Self::Sqlite { file, busy, .. } = self else { return false };
         let connection = Connection::open(&*file).unwrap();
@@ -268,7 +268,7 @@ impl Store {
 }
 
 impl Part {
-    /// Which of the servers it is; a single one is the first.
+    /// Returns which of the servers the part is; a single one is the first.
     fn places(self, store: &Store) -> std::ops::Range<usize> {
         match self {
             Self::All => 0..store.members().max(1),

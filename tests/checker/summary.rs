@@ -6,7 +6,7 @@ use super::log::{MILLI, SECOND};
 use super::proof::Verdict;
 use super::record::{End, Record};
 
-/// Prints it.
+/// Prints the summary of a check.
 pub(crate) fn print(record: &Record, verdict: &Verdict) {
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
@@ -30,12 +30,12 @@ pub(crate) fn print(record: &Record, verdict: &Verdict) {
     let longest = verdict.takeovers.iter().copied().max().unwrap_or_default();
     let mean = sum / u64::try_from(verdict.takeovers.len()).unwrap_or(1).max(1);
     println!(
-        "  deaths  {} wrappers were killed while their job ran; the next job started {} later on average, {} at most",
+        "  deaths  {} shedlocks were killed while their job ran; the next job started {} later on average, {} at most",
         verdict.takeovers.len(),
         seconds(mean),
         seconds(longest)
     );
-    println!("  free    for {} at most, with nothing in the way of a taking", seconds(verdict.longest_gap));
+    println!("  free    for {} at most, with nothing in the way of an acquisition", seconds(verdict.longest_gap));
     println!(
         "  excused {} overlaps with a lock that the store had forgotten ({} at most), {} after a thaw ({} ms at most)",
         verdict.forgotten.0,

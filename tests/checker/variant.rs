@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::broken::BROKEN;
 
-/// Builds it, and returns its program.
+/// Builds the version of this name, and returns its program.
 pub(crate) fn build(name: &str) -> Result<PathBuf, String> {
     let names: Vec<&str> = BROKEN.iter().map(|broken| broken.name).collect();
     let broken = BROKEN.iter().find(|broken| broken.name == name);

@@ -18,7 +18,7 @@ const INSIDE: &str = "SHEDLOCK_CHECKER_INSIDE";
 /// A control group of processes that can be frozen together.
 pub(crate) struct Freezer(PathBuf);
 
-/// Becomes the checker in its own network namespace, if it is not there yet. Who is not root needs a user namespace for it.
+/// Becomes the checker in its own network namespace, if it is not there yet. A user other than root needs a user namespace.
 pub(crate) fn enter(environment: &[(&str, &Path)]) {
     if std::env::var_os(INSIDE).is_none() {
         let mut command = Command::new("unshare");
@@ -55,7 +55,7 @@ pub(crate) fn plug(host: u64) {
     ip(&format!("link set v{host} master br0"));
 }
 
-/// ip(8) with these words.
+/// Runs ip(8) with these words.
 pub(crate) fn ip(words: &str) {
     let output = Command::new("ip").args(words.split(' ')).output().expect("ip(8) of iproute2 is needed");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));

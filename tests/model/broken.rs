@@ -6,7 +6,7 @@ use crate::explore::Question;
 use crate::properties::{PROMISE, PUNCTUAL, Property};
 use crate::rules::{Believed, CountedFrom, DRIFT, Faults, REACTION, Release, Removal, Renewal, Rules, Token};
 
-/// The first thing that goes wrong; without a daemon and slow clocks unless `faults` has them.
+/// Returns the first thing that goes wrong; without a daemon and slow clocks unless `faults` has them.
 fn first_wrong(rules: Rules, faults: Faults, firings: u8) -> Property {
     let findings = Question { rules, faults, firings, writes: false, never: PROMISE }.explore();
     let (property, story) = findings.violation.unwrap_or_else(|| panic!("nothing is wrong with {rules:?}"));
@@ -45,7 +45,7 @@ fn a_release_that_does_not_look_at_the_owner_frees_the_lock_of_another() {
     for release in [Release::ByAnybody, Release::DeletesTheRow] {
         let rules = Rules { release, ..Rules::KEPT };
         let stopped = Faults { stops: 1, ..Faults::NONE };
-        assert_eq!(first_wrong(rules, stopped, 3), Property::TwoAtOnce, "a wrapper that is continued too late");
+        assert_eq!(first_wrong(rules, stopped, 3), Property::TwoAtOnce, "a shedlock that is continued too late");
         let network = Faults { network: 1, ..Faults::NONE };
         assert_eq!(first_wrong(rules, network, 3), Property::TwoAtOnce, "a release that is carried out too late");
     }
@@ -91,19 +91,19 @@ fn an_unclear_taking_that_is_not_given_back_stays_held() {
 }
 
 #[test]
-fn a_taking_that_is_given_back_and_not_void_takes_the_lock_for_nobody() {
+fn an_acquisition_that_is_given_back_and_not_void_takes_the_lock_for_nobody() {
     let network = Faults { network: 1, ..Faults::NONE };
     assert_eq!(first_wrong(Rules { given_up_is_void: false, ..Rules::KEPT }, network, 1), Property::TakenLate);
 }
 
 #[test]
-fn a_taking_that_is_forgotten_since_another_holds_the_lock_takes_it_for_nobody_later() {
+fn an_acquisition_that_is_forgotten_since_another_holds_the_lock_takes_it_for_nobody_later() {
     let network = Faults { network: 1, ..Faults::NONE };
     assert_eq!(first_wrong(Rules { held_clears_up: true, ..Rules::KEPT }, network, 2), Property::TakenLate);
 }
 
 #[test]
-fn without_a_guardian_a_job_outlives_a_wrapper_that_is_killed_or_stopped() {
+fn without_a_guardian_a_job_outlives_a_shedlock_that_is_killed_or_stopped() {
     let rules = Rules { guardian: false, ..Rules::KEPT };
     let killed = Faults { kills: 1, daemons: 1, ..Faults::NONE };
     assert_eq!(first_wrong(rules, killed, 2), Property::TwoAtOnce);

@@ -73,7 +73,7 @@ impl Question {
         Findings { states: reached.len(), violation: None, moments: found, longest_wait }
     }
 
-    /// What led to a world, a line for each tick.
+    /// Returns the steps that led to a world, a line for each tick.
     fn story(&self, reached: &[(u32, Action)], mut number: u32) -> String {
         let mut actions = Vec::new();
         while number != 0 {
@@ -93,7 +93,7 @@ impl Question {
     }
 }
 
-/// Whether somebody waits before and after, and no job begins in between.
+/// Returns whether somebody waits before and after, and no job begins in between.
 fn waits_on(world: &World, next: &World) -> bool {
     let jobs = |world: &World| world.hosts.each_ref().map(|host| host.job.command.then_some(host.owner));
     let begun = jobs(next).into_iter().zip(jobs(world)).any(|(now, before)| now.is_some() && now != before);
@@ -101,7 +101,7 @@ fn waits_on(world: &World, next: &World) -> bool {
     !begun && waits(world) && waits(next)
 }
 
-/// The longest way through these steps, counted in ticks; `None` if a way comes back to where it was.
+/// Returns the longest way through these steps, counted in ticks; `None` if a way comes back to where it was.
 fn longest(worlds: usize, steps: &[(u32, u32, bool)]) -> Option<u32> {
     let mut coming = vec![0_u32; worlds];
     let mut begins = vec![0_u32; worlds + 1];

@@ -1,4 +1,4 @@
-//! A host: one wrapper with its run, the job, the guardian, and the host's own clock.
+//! A host: one shedlock with its run, the job, the guardian, and the host's own clock.
 //!
 //! In the program: the run is `src/run/`, the worker with its one request at a time is `src/supervise/worker.rs`, the job and
 //! its processes are `src/job/`. Everything here is counted by this host's clock, and as what is left of a time, so that
@@ -13,11 +13,11 @@ pub(crate) struct Host {
     /// Which run it is or was the last, of all; 0 before the first.
     pub(crate) owner: Owner,
     pub(crate) phase: Phase,
-    pub(crate) wrapper: Wrapper,
+    pub(crate) shedlock: Shedlock,
     pub(crate) stall: Stall,
     /// The request that the worker waits for.
     pub(crate) flight: Option<Flight>,
-    /// The answer to a taking was lost, and none since says whether the lock is ours.
+    /// The answer to an acquisition was lost, and none since says whether the lock is ours.
     pub(crate) unclear: bool,
     pub(crate) job: Job,
     pub(crate) lease: Lease,
@@ -33,13 +33,13 @@ pub(crate) enum Phase {
     /// There is no run.
     #[default]
     Idle,
-    /// A taking is under way, or has just met trouble.
+    /// An acquisition is under way, or has just met trouble.
     Asking,
     /// The lock is held by another; it is asked for again in every tick.
     Waiting {
         asked: bool,
     },
-    /// We gave up while a taking was under way, and wait so long for its answer.
+    /// We gave up while an acquisition was under way, and wait so long for its answer.
     GivingBack {
         left: u8,
     },
@@ -51,9 +51,9 @@ pub(crate) enum Phase {
     },
 }
 
-/// What signals have made of the wrapper.
+/// What signals have made of shedlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) enum Wrapper {
+pub(crate) enum Shedlock {
     #[default]
     Alive,
     /// SIGSTOP. Its job, its guardian and the host go on.
@@ -141,35 +141,35 @@ impl Job {
 }
 
 impl Host {
-    /// Whether its job could do something in this moment.
+    /// Returns whether the host's job could do something in this moment.
     pub(crate) fn has_job_that_runs(&self) -> bool {
         self.job.lives() && !self.job.held && self.stall == Stall::No
     }
 
-    /// Whether the wrapper sees what happens.
+    /// Returns whether shedlock sees what happens.
     pub(crate) fn is_awake(&self) -> bool {
-        self.phase != Phase::Idle && self.wrapper == Wrapper::Alive && self.stall == Stall::No
+        self.phase != Phase::Idle && self.shedlock == Shedlock::Alive && self.stall == Stall::No
     }
 
-    /// Whether it wants the lock and does all it can to get it.
+    /// Returns whether shedlock wants the lock and does all it can to get it.
     pub(crate) fn waits(&self) -> bool {
         self.is_awake() && matches!(self.phase, Phase::Asking | Phase::Waiting { .. })
     }
 
-    /// The guardian: it learns of the wrapper's death from a pipe, and of a wrapper that is stopped from its own look at
+    /// Lets the guardian act: it learns of shedlock's death from a pipe, and of a shedlock that is stopped from its own look at
     /// the lease.
     pub(crate) fn guard(&mut self, rules: Rules) {
-        let needed = match self.wrapper {
-            Wrapper::Alive => false,
-            Wrapper::Stopped => self.lease.left <= rules.margin,
-            Wrapper::Dead => true,
+        let needed = match self.shedlock {
+            Shedlock::Alive => false,
+            Shedlock::Stopped => self.lease.left <= rules.margin,
+            Shedlock::Dead => true,
         };
         if rules.guardian && needed && self.job.lives() {
             self.job.kill();
         }
     }
 
-    /// The command ended, or the daemon.
+    /// Takes in the end of the command, or of the daemon.
     pub(crate) fn on_end(&mut self, rules: Rules) -> Option<Exit> {
         if !self.job.lives() {
             (self.job.killed, self.job.held) = (None, false);
@@ -177,7 +177,7 @@ impl Host {
         self.react(rules)
     }
 
-    /// SIGKILL has come through. Without a walk through the tree it finds the command and its group.
+    /// Takes in that SIGKILL has come through. Without a walk through the tree it finds the command and its group.
     pub(crate) fn die(&mut self, rules: Rules) -> Option<Exit> {
         self.job.command = false;
         self.job.daemon &= !rules.whole_tree;
@@ -186,7 +186,7 @@ impl Host {
         self.react(rules)
     }
 
-    /// Whether something has to happen here before time goes on.
+    /// Returns whether something has to happen here before time goes on.
     pub(crate) fn is_busy(&self) -> bool {
         let answerable = match self.flight {
             Some(Flight { answer: None, slow: false, .. }) => true,
@@ -202,7 +202,8 @@ impl Host {
         answerable || self.is_awake() && undecided
     }
 
-    /// Whether its clock may lose a tick: so much within every lease, counted from before it was asked for.
+    /// Returns whether the host's clock may lose a tick: so much within every lease, counted from before the lease was asked
+    /// for.
     pub(crate) fn may_lose_time(&self, rules: Rules) -> bool {
         match (self.phase, self.flight) {
             (Phase::Running, _) => self.lease.clock_lost < rules.drift,
@@ -211,7 +212,7 @@ impl Host {
         }
     }
 
-    /// A tick of the true time, in which this host's clock may stand still.
+    /// Lets a tick of the true time pass, in which this host's clock may stand still.
     pub(crate) fn tick(&mut self, rules: Rules, clock_loses: bool) -> Option<Exit> {
         if clock_loses {
             self.lease.clock_lost += 1;

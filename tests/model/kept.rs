@@ -10,7 +10,7 @@ fn keeps(never: &'static [Property], faults: Faults, firings: u8) -> Findings {
     keeps_by(Rules::KEPT, never, faults, firings)
 }
 
-/// The same, where at-most may be extended once.
+/// Explores the protocol where at-most may be extended once, and finds nothing wrong.
 fn keeps_extended(never: &'static [Property], faults: Faults, firings: u8) -> Findings {
     let rules = if faults.drift { Rules::LOOKING } else { Rules::EXACT };
     keeps_by(rules, never, Faults { extensions: 1, ..faults }, firings)
@@ -27,9 +27,9 @@ fn keeps_by(rules: Rules, never: &'static [Property], faults: Faults, firings: u
     findings
 }
 
-/// While somebody waits, a job begins within the at-most of who has the lock, and what slow clocks add to it. Who dies
-/// costs a lease more, also if it had only just asked. A message that is lost or late costs a lease of waiting for its
-/// answer, and a taking that is carried out too late another.
+/// Returns the longest wait: a job begins within the at-most of the run that has the lock, and what slow clocks add to it. A
+/// run that dies costs a lease more, also if it had only just asked. A message that is lost or late costs a lease of waiting
+/// for its answer, and an acquisition that is carried out too late another.
 fn longest_wait(faults: Faults) -> u32 {
     let leases = 1 + faults.kills + faults.crashes + 2 * faults.network + faults.extensions;
     u32::from(AT_MOST + leases * LEASE)
@@ -66,31 +66,31 @@ fn lost_and_late_messages_break_nothing() {
         &findings,
         &[
             (Moments::LATE_ANSWER_GOES_BACK, "a late answer is given back"),
-            (Moments::STRAY_TAKING, "a taking is carried out after its sender has gone"),
+            (Moments::STRAY_TAKING, "an acquisition is carried out after its sender has gone"),
             (Moments::LEFT_TO_ITS_TIME, "a lock that could not be given back is left to its time"),
         ],
     );
 }
 
 #[test]
-fn a_wrapper_that_is_killed_and_a_host_that_dies_pass_the_lock_on() {
+fn a_shedlock_that_is_killed_and_a_host_that_dies_pass_the_lock_on() {
     let findings = keeps(PROMISE, Faults { kills: 1, crashes: 1, ..Faults::EVERY_DAY }, 2);
     has_seen(
         &findings,
         &[
-            (Moments::GUARDIAN_AFTER_DEATH, "the guardian ends what a dead wrapper has left"),
+            (Moments::GUARDIAN_AFTER_DEATH, "the guardian ends what a dead shedlock has left"),
             (Moments::CRASH_PASSES_ON, "a crash passes the lock on"),
         ],
     );
 }
 
 #[test]
-fn a_wrapper_that_is_stopped_past_its_lease_breaks_nothing() {
+fn a_shedlock_that_is_stopped_past_its_lease_breaks_nothing() {
     let findings = keeps(PROMISE, Faults { stops: 1, ..Faults::EVERY_DAY }, 2);
     has_seen(
         &findings,
         &[
-            (Moments::GUARDIAN_IN_STOP, "the guardian ends the job of a stopped wrapper"),
+            (Moments::GUARDIAN_IN_STOP, "the guardian ends the job of a stopped shedlock"),
             (Moments::LATE_RELEASE, "a release comes too late, and frees nothing"),
         ],
     );

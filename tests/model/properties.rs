@@ -1,7 +1,7 @@
 //! What must never be, and what must sometimes be, lest the model proves only that nothing happens.
 
 use crate::action::Action;
-use crate::host::{Flight, Host, Phase, Wrapper};
+use crate::host::{Flight, Host, Phase, Shedlock};
 use crate::rules::{HALF, LEASE};
 use crate::store::Request;
 use crate::world::World;
@@ -19,7 +19,7 @@ pub(crate) enum Property {
     Leaked,
     /// 2. A lock that was free is held again, and nobody took it.
     Revived,
-    /// 2. A taking was carried out after it was given back, and holds the lock for nobody.
+    /// 2. An acquisition was carried out after it was given back, and holds the lock for nobody.
     TakenLate,
     /// 3. A token is not larger than all that were granted before.
     TokenWentBack,
@@ -51,7 +51,7 @@ pub(crate) const PUNCTUAL: &[Property] = &[
     Property::Overwritten,
 ];
 
-/// What is wrong with a world.
+/// Returns the properties that a world violates.
 pub(crate) fn violated(world: &World) -> impl Iterator<Item = Property> {
     let jobs = world.hosts.iter().filter(|host| host.has_job_that_runs()).count();
     [
@@ -84,9 +84,9 @@ impl Moments {
     pub(crate) const LATE_ANSWER_GOES_BACK: Self = Self(1 << 5);
     /// A lock whose holder died without releasing it was taken by the other.
     pub(crate) const CRASH_PASSES_ON: Self = Self(1 << 6);
-    /// The guardian ended a job whose wrapper was dead.
+    /// The guardian ended a job whose shedlock was dead.
     pub(crate) const GUARDIAN_AFTER_DEATH: Self = Self(1 << 7);
-    /// The guardian ended a job whose wrapper was stopped.
+    /// The guardian ended a job whose shedlock was stopped.
     pub(crate) const GUARDIAN_IN_STOP: Self = Self(1 << 8);
     /// A job that was held after a stall went on.
     pub(crate) const HELD_GOES_ON: Self = Self(1 << 9);
@@ -98,7 +98,7 @@ impl Moments {
     pub(crate) const KILLED_WITH_DAEMON: Self = Self(1 << 12);
     /// A resource refused an older token.
     pub(crate) const REFUSED: Self = Self(1 << 13);
-    /// A taking was carried out after its sender had gone.
+    /// An acquisition was carried out after its sender had gone.
     pub(crate) const STRAY_TAKING: Self = Self(1 << 14);
     /// A run ended and left its lock to its time, since it could not give it back.
     pub(crate) const LEFT_TO_ITS_TIME: Self = Self(1 << 16);
@@ -128,7 +128,7 @@ impl std::ops::BitOrAssign for Moments {
     }
 }
 
-/// What happens in this step.
+/// Returns the moments that happen in this step.
 pub(crate) fn moments(world: &World, action: Action, next: &World) -> Moments {
     let mut seen = Moments::default();
     let mut see = |moment: Moments, condition: bool| {
@@ -165,8 +165,8 @@ pub(crate) fn moments(world: &World, action: Action, next: &World) -> Moments {
         }
         let leaves = before.is_awake() && after.phase == Phase::Idle && action == Action::Tick([false, false]);
         see(Moments::LEFT_TO_ITS_TIME, leaves && next.store.is_held_by(before.owner));
-        see(Moments::GUARDIAN_AFTER_DEATH, ends && by_sigkill(before) && before.wrapper == Wrapper::Dead);
-        see(Moments::GUARDIAN_IN_STOP, ends && by_sigkill(before) && before.wrapper == Wrapper::Stopped);
+        see(Moments::GUARDIAN_AFTER_DEATH, ends && by_sigkill(before) && before.shedlock == Shedlock::Dead);
+        see(Moments::GUARDIAN_IN_STOP, ends && by_sigkill(before) && before.shedlock == Shedlock::Stopped);
         see(Moments::HELD_ENDS, ends && before.job.held);
         see(Moments::KILLED_WITH_DAEMON, ends && by_sigkill(before) && before.job.command && before.job.daemon);
         see(Moments::CRASH_PASSES_ON, begins && world.hosts[1 - n].crashed);

@@ -8,21 +8,21 @@ pub(crate) struct Resource {
     highest: u8,
     /// Which taking wrote last.
     number: u8,
-    /// A write was accepted from a taking that came before that of an earlier write.
+    /// A write was accepted from an acquisition that came before that of an earlier write.
     pub(crate) overwritten: bool,
     /// A write was refused.
     pub(crate) refused: bool,
 }
 
 impl Resource {
-    /// Whether a write would make a difference to what is known.
+    /// Returns whether a write would make a difference to what is known.
     pub(crate) fn would_change(self, host: &Host) -> bool {
         let grant = host.lease.grant;
         let accepts = grant.token >= self.highest;
         if accepts { (grant.token, grant.number) != (self.highest, self.number) } else { !self.refused }
     }
 
-    /// As in `UPDATE … SET …, token = :token WHERE token <= :token`.
+    /// Writes as in `UPDATE … SET …, token = :token WHERE token <= :token`.
     pub(crate) fn write(&mut self, host: &Host) {
         let grant = host.lease.grant;
         if grant.token < self.highest {

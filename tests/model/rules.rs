@@ -4,7 +4,7 @@
 pub(crate) const LEASE: u8 = 6;
 /// A lease is renewed when this much of it is over (`Timing::renew_at`).
 pub(crate) const THIRD: u8 = LEASE / 3;
-/// An answer to the taking that is older than this is given back (`Run::on_granted`).
+/// An answer to the acquisition that is older than this is given back (`Run::on_granted`).
 pub(crate) const HALF: u8 = LEASE / 2;
 /// The longest that a job may hold the lock: `--at-most`. So much more than the lease that some renewals are
 /// whole and the last one is cut.
@@ -105,11 +105,11 @@ pub(crate) struct Rules {
     pub(crate) unclear_goes_back: bool,
     /// Broken: that another holds the lock counts as the answer to every request before it (`Run::on_acquired`).
     pub(crate) held_clears_up: bool,
-    /// What gives a taking back makes it void (`a_taking_that_comes_after_it_was_given_back_takes_nothing`, `src/backend/conformance.rs`).
+    /// What gives an acquisition back makes it void (`an_acquisition_that_comes_after_it_was_given_back_takes_nothing`, `src/backend/testing/conformance.rs`).
     pub(crate) given_up_is_void: bool,
     /// After a stall the job is held until the lease was looked at.
     pub(crate) checked_after_stall: bool,
-    /// A process of its own ends the job when the wrapper is dead, or stopped at the end of the lease.
+    /// A process of its own ends the job when shedlock is dead, or stopped at the end of the lease.
     pub(crate) guardian: bool,
     pub(crate) token: Token,
     pub(crate) removal: Removal,
@@ -149,12 +149,12 @@ impl Rules {
     /// The same with clocks that are exact, so that a renewal that meets silence has the time for a second try.
     pub(crate) const EXACT: Self = Self { margin: REACTION, drift: 0, ..Self::LOOKING };
 
-    /// With so much left of the lease, the job gets its first signal (`Timing::stop_at`).
+    /// Returns how much of the lease is left when the job gets its first signal (`Timing::stop_at`).
     pub(crate) fn stop_with(self) -> u8 {
         self.margin + KILL_AFTER
     }
 
-    /// With so much left of at-most, the lock's end is asked for (`Timing::look_ahead`).
+    /// Returns how much of at-most is left when the lock's end is queried (`Timing::look_ahead`).
     pub(crate) fn look_with(self) -> u8 {
         self.stop_with() + 2
     }
@@ -165,9 +165,9 @@ impl Rules {
 pub(crate) struct Faults {
     /// A request or an answer is lost, or comes late.
     pub(crate) network: u8,
-    /// A wrapper is killed with SIGKILL.
+    /// a shedlock is killed with SIGKILL.
     pub(crate) kills: u8,
-    /// A wrapper is stopped, until it is continued.
+    /// a shedlock is stopped, until it is continued.
     pub(crate) stops: u8,
     /// A whole host dies.
     pub(crate) crashes: u8,

@@ -1,8 +1,8 @@
-//! What the wrapper of a host does: its run, from the request for the lock to the release.
+//! What shedlock of a host does: its run, from the request for the lock to the release.
 //!
 //! In the program: the state machine in `src/run/`, and the worker with its one request at a time in `src/supervise/worker.rs`.
 
-use crate::host::{Exit, Flight, Host, Job, Lease, Phase, Stall, Wrapper};
+use crate::host::{Exit, Flight, Host, Job, Lease, Phase, Shedlock, Stall};
 use crate::rules::{AT_LEAST, AT_MOST, Believed, CountedFrom, EXTENSION, GIVE_BACK, HALF, LEASE, Rules, THIRD};
 use crate::store::{Answer, Owner, Request};
 
@@ -74,7 +74,7 @@ impl Host {
         self.react(rules)
     }
 
-    /// No answer came, and none will.
+    /// Takes in that no answer came, and none will.
     pub(crate) fn on_trouble(&mut self, rules: Rules) -> Option<Exit> {
         let flight = self.flight.take()?;
         match (flight.request, self.phase) {
@@ -101,14 +101,14 @@ impl Host {
         }
     }
 
-    /// A renewal for `lease` was carried out, or may have been.
+    /// Notes that a renewal for `lease` was carried out, or may have been.
     fn reach_for(&mut self, rules: Rules, lease: u8) {
         if rules.looks {
             self.lease.reach = self.lease.reach.max(lease);
         }
     }
 
-    /// The lock was ours for `left` (`Run::on_end_seen`).
+    /// Takes in that this run held the lock for `left` (`Run::on_end_seen`).
     fn on_end_seen(&mut self, rules: Rules, flight: Flight, left: u8) {
         let since = match rules.seen_from {
             CountedFrom::TheRequest => flight.age,
@@ -124,7 +124,7 @@ impl Host {
         }
     }
 
-    /// Gives up asking: what may have been taken goes back.
+    /// Gives up asking: an acquisition that may have been granted is undone.
     pub(crate) fn give_up(&mut self, rules: Rules) -> Option<Exit> {
         if self.flight.is_some() {
             self.phase = Phase::GivingBack { left: GIVE_BACK };
@@ -148,16 +148,16 @@ impl Host {
         self.lease.left <= rules.stop_with()
     }
 
-    /// Does what is due by itself, without a choice: the guardian's part, and the wrapper's `Run::on_time`.
+    /// Does what is due by itself, without a choice: the guardian's part, and shedlock's `Run::on_time`.
     pub(crate) fn react(&mut self, rules: Rules) -> Option<Exit> {
         if self.stall != Stall::No {
             return None;
         }
         self.guard(rules);
-        match self.wrapper {
-            Wrapper::Stopped => return None,
-            Wrapper::Dead => return (!self.job.lives()).then(|| self.exit(Exit::InDoubt)),
-            Wrapper::Alive => {}
+        match self.shedlock {
+            Shedlock::Stopped => return None,
+            Shedlock::Dead => return (!self.job.lives()).then(|| self.exit(Exit::InDoubt)),
+            Shedlock::Alive => {}
         }
         if self.phase == Phase::Running {
             if self.is_over(rules) {
@@ -179,12 +179,12 @@ impl Host {
         }
     }
 
-    /// Whether the job is over, so that the lock goes back. With `--wait-for tree`, the strictest: all of it is dead.
+    /// Returns whether the job is over, so that the lock is released. With `--wait-for tree`, the strictest: all of it is dead.
     fn is_over(&self, rules: Rules) -> bool {
         if rules.whole_tree { !self.job.lives() } else { !self.job.command }
     }
 
-    /// The wrapper while the job lives (`Run::on_running_time`).
+    /// Does what shedlock does while the job lives (`Run::on_running_time`).
     fn mind_the_lease(&mut self, rules: Rules) {
         if self.job.held {
             // What is to be done is a choice, and made elsewhere.

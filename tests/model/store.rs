@@ -1,7 +1,7 @@
 //! The store: one lock's row and the token, with the three operations that a backend has.
 //!
 //! Each is one atomic step by the store's own clock, which is the true time of the model. In the program: the trait
-//! `Backend` (`src/backend/mod.rs`), whose rules `src/backend/conformance.rs` asks of every backend.
+//! `Backend` (`src/backend/mod.rs`), whose rules `src/backend/testing/conformance.rs` asks of every backend.
 
 use crate::rules::{AT_LEAST, AT_MOST, EXTENSION, LEASE, Release, Removal, Renewal, Rules, Token};
 
@@ -25,7 +25,7 @@ pub(crate) enum Request {
     },
     /// Whose it is, and for how long.
     Look,
-    /// To stay held until so long after the taking.
+    /// To stay held until so long after the acquisition.
     Release {
         hold: u8,
     },
@@ -54,19 +54,19 @@ pub(crate) struct Store {
     age: u8,
     /// The last token.
     token: u8,
-    /// How many takings there were.
-    takings: u8,
-    /// The highest token that was ever granted; like `takings`, only the properties know it.
+    /// How many acquisitions there were.
+    acquisitions: u8,
+    /// The highest token that was ever granted; like `acquisitions`, only the properties know it.
     highest: u8,
     /// A token was granted that is not larger than all before.
     pub(crate) went_back: bool,
-    /// A lock that was free became held by something other than a taking.
+    /// A lock that was free became held by something other than an acquisition.
     pub(crate) revived: bool,
     /// The owners that have given the lock back, a bit for each.
     given_back: u8,
     /// The owners whose runs have ended and owe nothing, a bit for each. Only the properties know it.
     gone: u8,
-    /// A taking was carried out after it was given back, or after its run had ended and owed nothing.
+    /// An acquisition was carried out after it was given back, or after its run had ended and owed nothing.
     pub(crate) taken_late: bool,
     /// Until at-most is used up, or what it was extended to. Only the properties know it.
     pub(crate) allowed: u8,
@@ -96,7 +96,7 @@ impl Store {
             self.taken_late = true;
         }
         self.taken_late |= self.gone & bit(owner) != 0;
-        self.takings += 1;
+        self.acquisitions += 1;
         self.token = match rules.token {
             Token::AboveLast => self.token + 1,
             // The time has never stood still since the highest token, which is all that matters of it here.
@@ -107,10 +107,10 @@ impl Store {
         (self.owner, self.ended, self.age) = (Some(owner), false, 0);
         self.left = self.left.max(LEASE);
         self.allowed = AT_MOST;
-        Answer::Granted(Grant { token: self.token, number: self.takings })
+        Answer::Granted(Grant { token: self.token, number: self.acquisitions })
     }
 
-    /// Makes it the owner's for `lease` from now, if it still is the owner's. It never shortens.
+    /// Renews the lock for `lease` from now, if the owner still has it. It never shortens.
     fn renew(&mut self, rules: Rules, owner: Owner, lease: u8) -> Answer {
         let may = match rules.renewal {
             Renewal::ByOwner => self.is_held_by(owner),
@@ -125,8 +125,8 @@ impl Store {
         Answer::Kept
     }
 
-    /// Gives it back if it still is the owner's. It stays held until `hold` after it was taken, marked as ended; the
-    /// same release again is answered the same.
+    /// Releases the lock if the owner still has it. It stays held until `hold` after its acquisition, marked as ended; the same
+    /// release again is answered the same.
     fn release(&mut self, rules: Rules, owner: Owner, hold: u8) -> Answer {
         self.given_back |= bit(owner);
         if self.ended && self.owner == Some(owner) && self.left > 0 {
@@ -147,44 +147,44 @@ impl Store {
         Answer::Kept
     }
 
-    /// A run has ended, and owes nothing.
+    /// Notes that a run has ended, and owes nothing.
     pub(crate) fn on_end(&mut self, owner: Owner) {
         self.gone |= bit(owner);
     }
 
-    /// A person frees it: `shedlock unlock`, or an UPDATE by hand.
+    /// Frees the lock for a person: `shedlock unlock`, or an UPDATE by hand.
     pub(crate) fn unlock(&mut self) {
         (self.left, self.ended) = (0, false);
     }
 
-    /// Whether the row goes when a person wants to forget it, and is there.
+    /// Returns whether the row goes when a person wants to forget it, and is there.
     pub(crate) fn may_be_forgotten(&self, rules: Rules) -> bool {
         self.owner.is_some() && (self.left == 0 || rules.removal == Removal::Any)
     }
 
-    /// The row goes, and the history with the last token. The marks of takings that were given back stay.
+    /// Removes the row, and the history with the last token. The marks of acquisitions that were undone stay.
     pub(crate) fn forget(&mut self) {
         (self.owner, self.ended, self.left, self.age, self.token) = (None, false, 0, 0, 0);
     }
 
-    /// Its owner, or who has the handle, extends it.
+    /// Extends the lock, for its owner or for a person who has the handle.
     pub(crate) fn extend(&mut self) {
         self.left = self.left.max(EXTENSION);
         self.allowed = self.allowed.max(EXTENSION);
     }
 
-    /// Whether it is somebody's, and not only kept.
+    /// Returns whether an owner has the lock, and it is not only kept.
     pub(crate) fn is_somebodys(&self) -> bool {
         self.owner.is_some_and(|owner| self.is_held_by(owner))
     }
 
     /// Loses its memory: FLUSHALL, or a restart without a file. What only the properties know stays.
     pub(crate) fn flush(&mut self) {
-        let Self { takings, highest, went_back, revived, taken_late, allowed, .. } = *self;
-        *self = Self { takings, highest, went_back, revived, taken_late, allowed, ..Self::default() };
+        let Self { acquisitions, highest, went_back, revived, taken_late, allowed, .. } = *self;
+        *self = Self { acquisitions, highest, went_back, revived, taken_late, allowed, ..Self::default() };
     }
 
-    /// A tick of its clock.
+    /// Lets a tick of the store's clock pass.
     pub(crate) fn tick(&mut self, rules: Rules) {
         self.left = self.left.saturating_sub(u8::from(rules.expires || self.ended));
         self.age = (self.age + 1).min(AT_LEAST);
@@ -194,18 +194,18 @@ impl Store {
         }
     }
 
-    /// Whether nothing that a run of this owner asks for can change it any more, but another taking.
+    /// Returns whether no request of this owner's run can change the lock any more, but another acquisition.
     pub(crate) fn has_passed_on(&self, owner: Owner) -> bool {
         self.left == 0 || self.owner != Some(owner)
     }
 
-    /// Whether a run of this owner could go on under the lock.
+    /// Returns whether a run of this owner could go on under the lock.
     pub(crate) fn is_held_by(&self, owner: Owner) -> bool {
         self.owner == Some(owner) && self.left > 0 && !self.ended
     }
 }
 
-/// The owner's place in a set of them.
+/// Returns the owner's place in a set of them.
 fn bit(owner: Owner) -> u8 {
     1 << (owner % 8)
 }

@@ -1,7 +1,7 @@
 //! The world: two hosts, the store, the network between them, and everything that can happen next.
 
 use crate::action::Action;
-use crate::host::{Exit, Flight, Host, Phase, Stall, Wrapper};
+use crate::host::{Exit, Flight, Host, Phase, Shedlock, Stall};
 use crate::resource::Resource;
 use crate::rules::{Faults, Rules};
 use crate::store::{Owner, Request, Store};
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Everything that can happen next.
+    /// Returns everything that can happen next.
     pub(crate) fn actions(&self, rules: Rules, writes: bool) -> Vec<Action> {
         let mut all = Vec::with_capacity(16);
         for number in 0..HOSTS {
@@ -109,16 +109,16 @@ impl World {
         let check = awake && host.job.held && host.job.killed.is_none() && host.flight.is_none();
         may(Action::CheckHeld, check);
         may(Action::EndHeld, check);
-        may(Action::KillWrapper, host.wrapper != Wrapper::Dead && faults.kills > 0);
+        may(Action::KillWrapper, host.shedlock != Shedlock::Dead && faults.kills > 0);
         may(Action::StopWrapper, awake && faults.stops > 0);
-        may(Action::ContinueWrapper, host.wrapper == Wrapper::Stopped && host.stall == Stall::No);
+        may(Action::ContinueWrapper, host.shedlock == Shedlock::Stopped && host.stall == Stall::No);
         may(Action::Crash, faults.crashes > 0);
         may(Action::Suspend, host.stall == Stall::No && faults.suspensions > 0);
         may(Action::Pause, host.stall == Stall::No && faults.pauses > 0);
         may(Action::Thaw, host.stall != Stall::No);
     }
 
-    /// The world after `action`.
+    /// Returns the world after `action`.
     pub(crate) fn after(&self, action: Action, rules: Rules) -> Self {
         let mut world = self.clone();
         world.perform(action, rules);
@@ -184,16 +184,16 @@ impl World {
                 // The parent-death signal.
                 host.job.command = false;
                 host.flight = None;
-                host.wrapper = Wrapper::Dead;
+                host.shedlock = Shedlock::Dead;
                 self.finish(n, |host| host.react(rules));
             }
             Action::StopWrapper(n) => {
                 self.faults.stops -= 1;
-                self.hosts[n].wrapper = Wrapper::Stopped;
+                self.hosts[n].shedlock = Shedlock::Stopped;
                 self.finish(n, |host| host.react(rules));
             }
             Action::ContinueWrapper(n) => {
-                self.hosts[n].wrapper = Wrapper::Alive;
+                self.hosts[n].shedlock = Shedlock::Alive;
                 self.finish(n, |host| host.react(rules));
             }
             Action::Crash(n) => {
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// The store's answer is under way; a host that is awake has it at once, unless it is slow.
+    /// Answers a request: the answer is under way, and a host that is awake has it at once, unless it is slow.
     fn serve(&mut self, n: usize, rules: Rules) {
         self.answer(n, rules);
         let host = &self.hosts[n];
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// The sender of what is under way gives it up, or dies.
+    /// Has the sender of a request that is under way give it up, or die.
     fn let_stray(&mut self, n: usize) {
         let host = &self.hosts[n];
         if let (Some(Flight { request, answer: None, .. }), None) = (host.flight, &self.stray) {

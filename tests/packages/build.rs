@@ -8,8 +8,8 @@ use std::process::Command;
 
 use super::made::{ARCH, VERSION};
 use super::recipes::copy;
-use super::stage::names_in;
-use super::support::process::write_script;
+use super::support::fixtures::names_in;
+use super::support::process::{copy_program, write_script};
 use super::support::{Finished, Place, finish};
 
 /// The programs of this machine that it finds.
@@ -65,7 +65,7 @@ impl Machine {
         for (name, text) in scripts.into_iter().chain([("true", "#!/bin/sh\n"), ("id", "#!/bin/sh\necho 0\n")]) {
             write_script(&place, &format!("bin/{name}"), text);
         }
-        fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("built")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_shedlock"), place.path("built"));
         let machine = Self { copy: place.path("copy"), place };
         machine.has(PROGRAMS);
         machine
@@ -82,7 +82,7 @@ impl Machine {
         fs::create_dir_all(&headers).unwrap();
         fs::write(headers.join("stdio.h"), "").unwrap();
         fs::write(fetched.join("done"), "").unwrap();
-        fs::copy("/bin/busybox", machine.place.path("built")).unwrap();
+        copy_program("/bin/busybox", machine.place.path("built"));
         machine
     }
 
@@ -196,7 +196,7 @@ fn where_no_target_can_be_had_nothing_is_built() {
 #[test]
 fn a_program_that_needs_a_loader_is_not_taken() {
     let machine = Machine::that_offers(&[&musl(), "musl-tools"]);
-    fs::copy("/bin/cat", machine.place.path("built")).unwrap();
+    copy_program("/bin/cat", machine.place.path("built"));
     let finished = machine.build();
     assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
     assert!(finished.stderr.ends_with("packaging/build: the program is not static\n"), "{finished:?}");

@@ -11,7 +11,8 @@ use super::support::{Finished, Place, finish, is_alive, kill};
 fn gitlab() -> String {
     let file = example("gitlab-ci.yml");
     let script = file.split_once("script:\n").unwrap().1;
-    script.lines().map_while(|line| line.strip_prefix("    - ")).map(|line| format!("{line}\n")).collect()
+    let lines = script.lines().take_while(|line| line.starts_with("    "));
+    lines.filter_map(|line| line.strip_prefix("    - ")).map(|line| format!("{line}\n")).collect()
 }
 
 /// What the step of GitHub's file runs.
@@ -57,6 +58,15 @@ fn a_step_has_the_codes_of_the_documentation() {
         assert_eq!(finished.stdout.contains("::warning::"), held == 0, "{finished:?}");
     }
     assert!(example("gitlab-ci.yml").contains("allow_failure:\n    exit_codes: 75\n"));
+}
+
+#[test]
+fn a_step_without_its_backend_deploys_nothing() {
+    for script in [gitlab(), github()] {
+        let place = Place::new();
+        let finished = step(&place, &format!("export SHEDLOCK_BACKEND=\n{script}"), "echo deployed");
+        assert_eq!((finished.code(), finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::made::{binary, source};
-use super::stage::names_in;
+use super::support::fixtures::names_in;
 
 /// Paths in a package, and the files that they have to be. Those that have none are made for the package.
 pub(crate) type Contents = BTreeMap<String, Option<PathBuf>>;

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::example;
-use super::stage::{among_mounts, by_root, change};
-use super::support::process::write_script;
+use super::support::fixtures::{among_mounts, by_root, change};
+use super::support::process::{copy_program, write_script};
 use super::support::{Place, finish};
 
 /// cron loads its tables at whole minutes only.
@@ -64,7 +64,7 @@ fn host() -> Place {
     for directory in ["etc/cron.d", "etc/shedlock", "bin", "locks"] {
         fs::create_dir_all(place.path(directory)).unwrap();
     }
-    fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/shedlock")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/shedlock"));
     fs::write(place.path("etc/shedlock/backend"), "sqlite:/run/stage/locks/shared.db?mode=0660\n").unwrap();
     change("chmod", "0755", &place.path(""));
     change("chmod", "0640", &place.path("etc/shedlock/backend"));
@@ -222,7 +222,7 @@ fn anacron_runs_the_daily_script_and_mails_what_it_prints() {
         .unwrap();
     fs::create_dir(place.path("spool")).unwrap();
     let anacron = fs::canonicalize("/usr/sbin/anacron").unwrap();
-    fs::copy(anacron, place.path("bin/anacron")).unwrap();
+    copy_program(anacron, place.path("bin/anacron"));
     let words = ["/usr/local/bin/anacron", "-d", "-f", "-n", "-S", "/run/stage/spool"];
     assert_eq!(daily(&place, &words).code(), Some(0));
     assert_eq!(place.read("mails").matches("the report").count(), 1, "{}", place.read("mails"));

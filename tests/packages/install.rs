@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::stage::{among_mounts, by_nobody, by_root, change, open_to_nobody};
+use super::support::fixtures::{among_mounts, by_nobody, by_root, change, open_to_nobody};
 use super::support::markdown::run_by;
-use super::support::process::write_script;
+use super::support::process::{copy_program, write_script};
 use super::support::{Finished, Place, finish};
 
 /// The archive as packaging/build makes it, as far as the document goes, unpacked.
@@ -35,7 +35,7 @@ fn as_root(place: &Place, script: &str) -> Finished {
 fn what_was_downloaded_is_checked_installed_and_removed_again() {
     let place = Place::new();
     let name = unpacked(&place);
-    let steps = run_by("docs/install.md", "install::what_was_downloaded_is_checked_installed_and_removed_again");
+    let steps = run_by("docs/install.md", "what_was_downloaded_is_checked_installed_and_removed_again");
     let [verify, install, remove, forget] = &steps[..] else { panic!("{steps:#?}") };
     let script = format!(
         "mkdir -m 700 -p home
@@ -76,7 +76,7 @@ fn somebody_without_root_installs_it_at_home() {
     let place = Place::new();
     let name = unpacked(&place);
     let home = open_to_nobody(&place, "home");
-    let steps = run_by("docs/install.md", "install::somebody_without_root_installs_it_at_home");
+    let steps = run_by("docs/install.md", "somebody_without_root_installs_it_at_home");
     let [install] = &steps[..] else { panic!("{steps:#?}") };
     let script = format!(
         "{install}cd ~; shedlock run --name a --at-most 1m -- echo ran; find .local -type f | sort | grep -v man1/shedlock-"
@@ -107,7 +107,7 @@ const SCP: &str = r#"#!/bin/sh
 #[test]
 fn a_loop_over_ssh_installs_it_on_every_host() {
     let place = Place::new();
-    let steps = run_by("docs/install.md", "install::a_loop_over_ssh_installs_it_on_every_host");
+    let steps = run_by("docs/install.md", "a_loop_over_ssh_installs_it_on_every_host");
     let [script] = &steps[..] else { panic!("{steps:#?}") };
     for directory in ["bin", "web1/usr/local/bin", "web1/etc", "web2/usr/local/bin", "web2/etc"] {
         fs::create_dir_all(place.path(directory)).unwrap();
@@ -116,14 +116,14 @@ fn a_loop_over_ssh_installs_it_on_every_host() {
     write_script(&place, "bin/scp", SCP);
     fs::write(place.path("hosts"), "web1\nweb2\n").unwrap();
     fs::write(place.path("backend"), format!("sqlite:{}\n", place.path("shared.db").display())).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("shedlock")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_shedlock"), place.path("shedlock"));
     let mut command = Command::new("sh");
     command.args(["-euc", script]).current_dir(place.path("")).env_clear().env("HOSTS", place.path(""));
     command.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
     let finished = finish(&mut command);
     assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(finished.stdout.matches("this host can lock here").count(), 2, "{}", finished.stdout);
-    assert_eq!(super::stage::mode(&place.path("web2/etc/shedlock/backend")), 0o600);
+    assert_eq!(super::support::fixtures::mode(&place.path("web2/etc/shedlock/backend")), 0o600);
     assert!(!place.path("web2/usr/local/bin/shedlock.new").exists());
     // A host that cannot lock is named, and the others are served all the same.
     fs::write(place.path("backend"), "sqlite:/nonexistent/shared.db\n").unwrap();
@@ -140,7 +140,7 @@ fn a_loop_over_ssh_installs_it_on_every_host() {
 #[test]
 fn the_users_of_a_group_share_their_locks_and_nobody_else_has_them() {
     let place = Place::new();
-    let steps = run_by("docs/install.md", "install::the_users_of_a_group_share_their_locks_and_nobody_else_has_them");
+    let steps = run_by("docs/install.md", "the_users_of_a_group_share_their_locks_and_nobody_else_has_them");
     let [config] = &steps[..] else { panic!("{steps:#?}") };
     let locks = place.path("locks");
     fs::create_dir(&locks).unwrap();

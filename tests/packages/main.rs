@@ -29,11 +29,8 @@ mod recipes;
 mod releasing;
 mod root;
 mod rpm;
-#[path = "../all/stage.rs"]
-#[expect(dead_code, reason = "the other tests ask for more")]
-mod stage;
 #[path = "../all/support/mod.rs"]
-#[expect(dead_code, reason = "the other tests ask for more")]
+#[expect(dead_code, unused_imports, unused_macros, reason = "the other tests ask for more")]
 mod support;
 mod systemd;
 mod third_party;

@@ -42,7 +42,7 @@ fn the_api_of_kubernetes_takes_the_manifests() {
     let mut wrong = manifest("cronjob-database");
     wrong["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["enviroment"] = json!([]);
     assert!(!validator("CronJob").is_valid(&wrong));
-    // The secret; and the rights, the monitor and the CronJob without a database, which tests/all/kubernetes.rs gives to a real API server.
+    // The secret; and the rights, the monitor and the CronJob without a database, which tests/all/backends/kubernetes.rs gives to a real API server.
     assert_eq!(fs::read_dir("packaging/kubernetes").unwrap().count(), MANIFESTS.len() + 4);
 }
 
@@ -287,15 +287,7 @@ fn the_documents_show_the_files() {
     let page = repository().join("docs/running.md");
     let text = fs::read_to_string(&page).unwrap();
     let mut fresh = text.clone();
-    for name in [
-        "container/job.Dockerfile",
-        "container/compose.yaml",
-        "kubernetes/rbac.yaml",
-        "kubernetes/cronjob.yaml",
-        "kubernetes/monitor.yaml",
-        "kubernetes/secret.yaml",
-        "kubernetes/cronjob-database.yaml",
-    ] {
+    for name in ["container/job.Dockerfile", "kubernetes/cronjob.yaml"] {
         let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- /generated -->");
         let (before, rest) = fresh.split_once(&begin).unwrap_or_else(|| panic!("{name} is not shown"));
         let after = rest.split_once(end).unwrap().1;
@@ -311,8 +303,4 @@ fn the_documents_show_the_files() {
             "docs/running.md is stale; SHEDLOCK_BLESS=1 cargo test --test packages manifests:: writes it anew"
         );
     }
-    // What is shown of a file that is not shown in full.
-    let volume = text.split_once("```yaml\n            - name: program\n").unwrap().1.split_once("```").unwrap().0;
-    let file = fs::read_to_string(repository().join("packaging/kubernetes/cronjob-image-volume.yaml")).unwrap();
-    assert!(file.contains(volume), "{volume}");
 }

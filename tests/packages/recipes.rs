@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::stage::{by_nobody, change, mode, names_in, open_to_nobody};
-use super::support::process::write_script;
+use super::support::fixtures::{by_nobody, change, mode, names_in, open_to_nobody};
+use super::support::process::{copy_program, write_script};
 use super::support::{Finished, Place, finish};
 use super::text;
 
@@ -119,7 +119,7 @@ fn makepkg_makes_a_package_with_program_manual_completions_and_licences() {
     let archive = place.path("copy").join(made.stdout.trim());
     fs::copy(&archive, directory.join(archive.file_name().unwrap())).unwrap();
     fs::create_dir(place.path("bin")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/built")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/built"));
     write_script(&place, "bin/cargo", &CARGO.replace("SHEDLOCK", place.path("bin/built").to_str().unwrap()));
     write_script(&place, "bin/rustc", "#!/bin/sh\necho x86_64-test-linux\n");
     fs::write(place.path("asked"), "").unwrap();

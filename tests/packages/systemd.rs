@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::stage::by_root;
-use super::support::process::{children, write_script};
+use super::support::fixtures::by_root;
+use super::support::process::{children, copy_program, write_script};
 use super::support::{Finished, Place, finish, wait_until};
 
 /// Runs in a mount namespace of its own. `$1` is the test's directory, which has `units`, `bin` and `etc`: the units, what
@@ -70,7 +70,7 @@ impl Systemd {
         }
         let printed = "[Service]\nStandardOutput=append:/run/stage/printed\nStandardError=append:/run/stage/printed\n";
         fs::write(place.path("units/service.d/printed.conf"), printed).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/shedlock")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_shedlock"), place.path("bin/shedlock"));
         write_script(place, "bin/mail", "#!/bin/sh\n{ echo \"mail: $2\"; cat; } >>/run/stage/mails\n");
     }
 
@@ -85,7 +85,7 @@ impl Systemd {
         let directory = place.path("");
         let directory = directory.to_str().unwrap().trim_end_matches('/');
         // A user that only systemd knows has to get at the program and the units.
-        super::stage::change("chmod", "0755", &place.path(""));
+        super::support::fixtures::change("chmod", "0755", &place.path(""));
         let group = servers::unique("shedlock-units");
         let mut script = Command::new("sh");
         script.args(["-c", GROUP, "sh", directory, &group, STAGE]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::example;
-use super::stage::{among_mounts, names_in};
+use super::support::fixtures::{among_mounts, names_in};
 use super::support::process::write_script;
 use super::support::{Place, finish, wait_until};
 use super::systemd::Systemd;
@@ -111,7 +111,7 @@ fn networked(place: &Place) -> PostgresDatabase {
     let database = servers::postgres_tls().database_of("clerk").login("clerk:s3cret");
     let file = place.path("etc/shedlock/backend");
     fs::write(&file, database.url()).unwrap();
-    super::stage::change("chmod", "0600", &file);
+    super::support::fixtures::change("chmod", "0600", &file);
     database
 }
 

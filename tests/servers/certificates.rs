@@ -1,5 +1,6 @@
 //! Certificates: an authority, a server's and a client's that it signed, and an authority that signed nothing.
 
+use std::fs;
 use std::sync::OnceLock;
 
 use super::directory::Directory;
@@ -12,6 +13,20 @@ pub struct Certificates {
 /// A name that the server's certificate is for and that no machine knows, alone and in full, as of a service in Kubernetes.
 pub const SERVICE: &str = "locks-db";
 pub const CLUSTER: &str = "ops.svc.cluster.example";
+
+/// What `openssl ca` needs to be told.
+const CA: &str = "\
+[ca]
+default_ca = all
+[all]
+database = index
+serial = serial
+new_certs_dir = .
+policy = any
+default_md = sha256
+[any]
+commonName = supplied
+";
 
 /// The same for all servers of this process.
 pub fn certificates() -> &'static Certificates {
@@ -38,6 +53,7 @@ impl Certificates {
             &[&leaf, ["extendedKeyUsage=serverAuth,clientAuth"].as_slice()].concat(),
             Some("authority"),
         );
+        certificates.make_expired(&leaf);
         let client = ["basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth"];
         certificates.make("client", "jobs", &client, Some("authority"));
         certificates
@@ -62,6 +78,15 @@ impl Certificates {
         self.directory.file("server.key")
     }
 
+    /// The certificate of a server with the same names, which expired years ago.
+    pub fn expired(&self) -> String {
+        self.directory.file("expired.crt")
+    }
+
+    pub fn expired_key(&self) -> String {
+        self.directory.file("expired.key")
+    }
+
     /// The certificate of a client that is called `jobs`.
     pub fn client(&self) -> String {
         self.directory.file("client.crt")
@@ -69,6 +94,23 @@ impl Certificates {
 
     pub fn client_key(&self) -> String {
         self.directory.file("client.key")
+    }
+
+    /// Makes the certificate that has expired, signed by the authority. Only `openssl ca` can date one back.
+    fn make_expired(&self, extensions: &[&str]) {
+        fs::write(self.directory.file("ca.cnf"), CA).unwrap();
+        fs::write(self.directory.file("leaf.cnf"), extensions.join("\n") + "\n").unwrap();
+        self.directory.run(
+            "sh",
+            &[
+                "-ec",
+                "touch index && echo 01 >serial
+                openssl req -new -config empty.cnf -subj /CN=localhost -nodes -newkey ec \
+                    -pkeyopt ec_paramgen_curve:prime256v1 -keyout expired.key -out expired.csr
+                openssl ca -batch -config ca.cnf -cert authority.crt -keyfile authority.key -notext \
+                    -startdate 20200101000000Z -enddate 20200201000000Z -extfile leaf.cnf -in expired.csr -out expired.crt",
+            ],
+        );
     }
 
     /// Makes `NAME.key` and `NAME.crt`, signed by the authority of that name or by itself. Valid for ten years, since

@@ -2,16 +2,19 @@
 //! otherwise. Every connection ends with its first answer.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, SystemTime};
+
+use crate::port::Port;
 
 /// What becomes of a request.
 #[derive(Debug, Clone)]
 pub enum Deed {
     Pass,
+    /// This is passed on as its body.
+    Rewritten(String),
     /// It is sent twice, and the second answer is passed on.
     Twice,
     /// It is passed on, and this is the answer, from its first line on.
@@ -24,7 +27,7 @@ type Plan = dyn Fn(&str, &str) -> Deed + Send + Sync;
 
 /// The port. It is closed with this value.
 pub struct Front {
-    port: u16,
+    port: Port,
     state: Arc<State>,
 }
 
@@ -34,39 +37,27 @@ struct State {
     ahead: AtomicI64,
     plan: Mutex<Arc<Plan>>,
     answered: AtomicUsize,
-    is_over: AtomicBool,
 }
 
 impl Front {
     /// Listens at a port of this address.
     pub fn new(address: &str, server: u16) -> Self {
-        let listener = TcpListener::bind((address, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
             server,
             ahead: AtomicI64::new(0),
             plan: Mutex::new(Arc::new(|_, _| Deed::Pass)),
             answered: AtomicUsize::new(0),
-            is_over: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                if shared.is_over.load(Ordering::SeqCst) {
-                    return;
-                }
-                let state = Arc::clone(&shared);
-                thread::spawn(move || {
-                    let _ = state.serve(&client);
-                    let _ = client.shutdown(Shutdown::Both);
-                });
-            }
+        let port = Port::new(address, move |_, client| {
+            let _ = shared.serve(client);
+            let _ = client.shutdown(Shutdown::Both);
         });
         Self { port, state }
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number
     }
 
     /// Has the server's clock seem to be ahead by so many seconds, or behind.
@@ -82,14 +73,6 @@ impl Front {
     /// How many requests have been answered.
     pub fn answered(&self) -> usize {
         self.state.answered.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        self.state.is_over.store(true, Ordering::SeqCst);
-        // The thread that listens looks once more.
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
@@ -112,7 +95,9 @@ impl State {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let plan = Arc::clone(&self.plan.lock().unwrap());
         let deed = plan(path, &body);
-        let request = format!("{}\r\nConnection: close\r\n\r\n{body}", without(&head, "connection:"));
+        let body = if let Deed::Rewritten(body) = &deed { body } else { &body };
+        let head = without(&without(&head, "connection:"), "content-length:");
+        let request = format!("{head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
         if matches!(deed, Deed::Twice) {
             self.ask(&request)?;
         }

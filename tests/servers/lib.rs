@@ -45,7 +45,7 @@
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
 //! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`; `fronts()` are ports before its members whose
 //! clocks `set_clock(-60)` moves: the program is in Go, which asks the kernel for the time and not the library of faketime.
-//! `Galera::fresh()` has two `nodes` of MariaDB.
+//! `Galera::fresh()` has two `nodes` of MariaDB, `Group::fresh()` two `members` of MySQL. `Rogue` is a port before a server, or before nobody, that lies; `Rewriter` one before Redis that changes the scripts.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 //! `kit()` starts the tests that the library has for its providers.
@@ -59,14 +59,18 @@ mod directory;
 mod etcd;
 mod front;
 mod galera;
+mod group;
 mod java;
 mod kubernetes;
 mod mariadb;
 mod mongodb;
 mod pgbouncer;
+mod port;
 mod postgres;
 mod program;
 mod redis;
+mod rewriter;
+mod rogue;
 mod script;
 mod server;
 mod sockets;
@@ -79,16 +83,20 @@ pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
 pub use front::{Deed, Front};
 pub use galera::Galera;
+pub use group::Group;
 pub use java::{Party, kit};
 pub use kubernetes::{KEEPER, Kubernetes, Namespace, STRANGER};
 pub use mariadb::{MariaDb, MariaDbDatabase};
 pub use mongodb::MongoDb;
 pub use pgbouncer::PgBouncer;
+pub use port::Port;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use program::unique;
 pub use redis::{ClientCertificates, Redis, RedisCluster, RedisDatabase, RedisSentinel};
+pub use rewriter::Rewriter;
+pub use rogue::{First, Lie, Rogue, Then};
 pub use script::Script;
-pub use server::Server;
+pub use server::{Server, tls_before};
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};
 
 /// PostgreSQL that trusts everybody.

@@ -203,6 +203,8 @@ fn plan_of(mysqld: Option<&str>, directory: &Directory, port: u16, arguments: &[
     });
     // What has a path runs as root, if we are root.
     directory.run(if mysqld.is_some() { "/bin/cp" } else { "cp" }, &["-a", &template.file("data"), "."]);
+    // MySQL's identity, which each server has of its own.
+    let _ = fs::remove_file(format!("{}/auto.cnf", directory.file("data")));
     let socket = directory.file("socket");
     let always = [
         format!("--datadir={}", directory.file("data")),

@@ -49,6 +49,17 @@ impl Postgres {
         Self { server: Server::new(|directory, port| plan(directory, port, settings)) }
     }
 
+    /// A server that listens on its usual port, at every address of a network of the test's own. It lets in nobody but the
+    /// superuser, through its socket.
+    pub fn in_a_network() -> Self {
+        let server = Server::at(5432, |directory, port| {
+            let plan = plan(directory, port, &["listen_addresses=*"]);
+            fs::write(directory.file("data/pg_hba.conf"), "local all postgres trust\n").unwrap();
+            plan
+        });
+        Self { server }
+    }
+
     /// A server whose clock is off by so much, such as `-1h`.
     pub fn with_clock(offset: &str) -> Self {
         Self { server: Server::new(|directory, port| plan(directory, port, &[]).with_clock(offset)) }

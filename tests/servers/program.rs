@@ -26,7 +26,9 @@ static SETS_DIRECTORY: unsafe extern "C" fn(*mut posix_spawn_file_actions_t, *co
 
 /// A program's path: in the places of PostgreSQL, newest version first, in PATH, and in those of a superuser's programs.
 /// What Debian has in PATH by the name of psql is a script in Perl that looks for psql, for six times as long as psql takes.
+/// `TESTS_SERVERS=none` makes every machine one without servers: a test that starts one is found out by it.
 pub(crate) fn find(program: &str) -> PathBuf {
+    assert!(instead("TESTS_SERVERS").as_deref() != Some("none"), "this test needs {program}, and does not say so");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = versions

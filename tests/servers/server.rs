@@ -75,20 +75,45 @@ impl Plan {
     }
 }
 
+/// A port with TLS before one without, with this certificate and its key.
+pub fn tls_before(server: u16, certificate: &str, key: &str) -> Server {
+    Server::new(|_, port| {
+        let listen =
+            format!("OPENSSL-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork,cert={certificate},key={key},verify=0");
+        let ask = ["socat", "-u", "/dev/null", &format!("OPENSSL:127.0.0.1:{port},verify=0")];
+        Plan {
+            start: ["socat", &listen, &format!("TCP:127.0.0.1:{server}")].map(str::to_owned).into(),
+            ask: ask.map(str::to_owned).into(),
+            stop: Signal::SIGTERM,
+        }
+    })
+}
+
 impl Server {
     /// Starts a server for the first time, on a port that is free. `prepare` fills the directory. It is called again with
     /// another port if somebody took the first one in between.
     pub(crate) fn new(prepare: impl Fn(&Directory, u16) -> Plan) -> Self {
         let mut attempts = 5;
         loop {
-            let port = program::free_port();
-            let directory = Directory::new();
-            let plan = prepare(&directory, port);
-            let server = Self { port, plan, child: Mutex::new(None), directory };
-            let Err(complaint) = server.try_start() else { return server };
+            let complaint = match Self::try_at(program::free_port(), &prepare) {
+                Ok(server) => return server,
+                Err(complaint) => complaint,
+            };
             attempts -= 1;
             assert!(complaint.contains(IN_USE) && attempts > 0, "{complaint}");
         }
+    }
+
+    /// Starts a server for the first time, on this port of a network of the test's own.
+    pub(crate) fn at(port: u16, prepare: impl Fn(&Directory, u16) -> Plan) -> Self {
+        Self::try_at(port, &prepare).unwrap_or_else(|complaint| panic!("{complaint}"))
+    }
+
+    fn try_at(port: u16, prepare: &impl Fn(&Directory, u16) -> Plan) -> Result<Self, String> {
+        let directory = Directory::new();
+        let plan = prepare(&directory, port);
+        let server = Self { port, plan, child: Mutex::new(None), directory };
+        server.try_start().map(|()| server)
     }
 
     pub fn port(&self) -> u16 {

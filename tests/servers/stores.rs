@@ -178,7 +178,7 @@ impl Stored {
         self.until > self.now
     }
 
-    /// From the taking to the end, in milliseconds.
+    /// From the acquisition to the end, in milliseconds.
     pub fn span(&self) -> i64 {
         self.until - self.since
     }

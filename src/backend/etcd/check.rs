@@ -3,61 +3,63 @@
 use serde_json::{Value, json};
 
 use super::Etcd;
-use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::{BackendError, Finding, Reached};
+use crate::backend::diagnose::{self, Distance, FindingSink};
+use crate::backend::net::http::one_line;
+use crate::backend::{Finding, LockTest};
+use crate::lock::BackendError;
 
 /// The oldest supported version; earlier servers have no gateway under /v3.
-const OLDEST: (u32, u32) = (3, 4);
+const OLDEST_VERSION: (u32, u32) = (3, 4);
 
 impl Etcd {
     /// Tries everything that a run needs.
-    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
-        let patience = self.patience;
+    pub(crate) fn probe(&mut self, report: FindingSink<'_>) -> LockTest {
+        let timeout = self.timeout;
         let http = self.client.http();
-        http.make_one_attempt();
-        let distance = http.look(patience, tell);
+        http.use_all_time_at_once();
+        let distance = http.report_reachable_hosts(timeout, report);
         if distance == Distance::Unreached {
-            return Reached::No;
+            return LockTest::Pointless;
         }
-        match self.probe_server(distance, tell) {
-            Ok(()) => Reached::Yes,
+        match self.probe_server(distance, report) {
+            Ok(()) => LockTest::Possible,
             Err(error) => {
-                tell(Finding::of_trouble(probe::subject(&error), error));
-                Reached::No
+                report(Finding::from_error(diagnose::connection_subject(&error), error));
+                LockTest::Pointless
             }
         }
     }
 
     /// Fails if a lock cannot be read.
-    fn probe_server(&mut self, distance: Distance, tell: Tell<'_>) -> Result<(), BackendError> {
-        self.look("")?;
+    fn probe_server(&mut self, distance: Distance, report: FindingSink<'_>) -> Result<(), BackendError> {
+        self.read_lock("")?;
         let http = self.client.http();
-        tell(probe::tls(http.tls(), http.tls_version(), distance));
+        report(diagnose::tls(http.tls(), http.tls_version(), distance));
         let server = http.server();
         let server = server.trim_start_matches("backend ");
-        tell(match self.client.user() {
+        report(match self.client.user() {
             Some(user) => Finding::good("login", format!("as the user {user} to {server}")),
             None => Finding::good("login", format!("without a user to {server}")),
         });
         // A user without rights to the whole cluster may not read its state.
         if let Ok(status) = self.client.ask("/v3/maintenance/status", &json!({})) {
-            tell(judge_version(status.body["version"].as_str().unwrap_or_default()));
+            report(judge_version(&one_line(status.body["version"].as_str().unwrap_or_default())));
         }
-        probe::round_trips(|| self.look("").map(drop), tell)?;
-        let clock = self.look("")?.1;
-        tell(probe::whole_seconds(clock.earliest));
+        diagnose::round_trips(|| self.read_lock("").map(drop), report)?;
+        let clock = self.read_lock("")?.1;
+        report(diagnose::clock_in_seconds(clock.earliest));
         if let Ok(members) = self.client.ask("/v3/cluster/member/list", &json!({})) {
-            tell(judge_members(&members.body));
+            report(judge_members(&members.body));
         }
         if let Ok(alarms) = self.client.ask("/v3/maintenance/alarm", &json!({"action": "GET"})) {
-            tell(judge_alarms(&alarms.body));
+            report(judge_alarms(&alarms.body));
         }
         Ok(())
     }
 }
 
 fn judge_version(version: &str) -> Finding {
-    match probe::version(version) < OLDEST {
+    match diagnose::version(version) < OLDEST_VERSION {
         true => {
             Finding::unwise("version", format!("etcd {version}, older than shedlock supports"), "use etcd 3.4 or later")
         }
@@ -89,7 +91,7 @@ fn judge_alarms(body: &Value) -> Finding {
         true => Finding::good("alarms", "none"),
         false => Finding::bad(
             "alarms",
-            named.join(", "),
+            one_line(&named.join(", ")),
             "with NOSPACE etcd grants no locks: etcdctl compact REVISION, etcdctl defrag, etcdctl alarm disarm",
         ),
     }

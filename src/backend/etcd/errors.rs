@@ -2,24 +2,25 @@
 
 use serde_json::{Value, json};
 
-use super::super::http::Answer;
-use super::super::{BackendError, ErrorClass};
+use crate::backend::net::http::{Answer, one_line};
+use crate::lock::{BackendError, ErrorClass};
 
-/// etcd's word for a lease that was revoked, has ended, or never was.
-pub(super) const NO_LEASE: &str = "requested lease not found";
-/// etcd's word for a lease that is granted under an id that has one.
-pub(super) const LEASE_EXISTS: &str = "lease already exists";
+/// etcd's words for a lease that was revoked, has ended, or never was.
+pub(crate) const NO_LEASE: &str = "requested lease not found";
+/// etcd's words for a lease that is granted under an id that has one.
+pub(crate) const LEASE_EXISTS: &str = "lease already exists";
 
 /// The message of a request for keys to which the user has no rights.
 const NO_RIGHTS: &str = "the user lacks rights: permission denied";
 /// Remedy for a user who lacks rights.
-pub(super) const ROLE: &str = "`shedlock schema etcd` shows the role that a user needs";
+pub(crate) const ROLE_HINT: &str = "`shedlock schema etcd` shows the role that a user needs";
 
-/// Errors of etcd after which a request may have been carried out. That which exceeds its space is, and every later one is not.
-const UNCLEAR: [&str; 5] = ["request timed out", "leader changed", "server stopped", "request is too slow", "space"];
+/// Errors after which etcd may have carried out the request. It carries out the request that exceeds its space, and no later one.
+const AMBIGUOUS_ERRORS: [&str; 5] =
+    ["request timed out", "leader changed", "server stopped", "request is too slow", "space"];
 
 /// Errors that pass, with their messages.
-const PASSING: [(&str, &str); 11] = [
+const TRANSIENT_ERRORS: [(&str, &str); 11] = [
     ("no leader", "the cluster has no leader"),
     ("request timed out", "the cluster did not agree in time"),
     ("leader changed", "the cluster changed its leader"),
@@ -51,44 +52,45 @@ fn advice(sign: &str) -> Option<&'static str> {
 const NO_SPACE: &str = "the server has no space left for its data (quota-backend-bytes)";
 
 /// Returns whether the server refused to write because it has no space.
-pub(super) fn is_of_space(error: &BackendError) -> bool {
+pub(crate) fn is_out_of_space(error: &BackendError) -> bool {
     error.message.ends_with(NO_SPACE)
 }
 
-/// Returns whether the user may not do something of what was requested.
-pub(super) fn is_of_rights(error: &BackendError) -> bool {
+/// Returns whether the server refused a request because the user lacks a right.
+pub(crate) fn is_missing_rights(error: &BackendError) -> bool {
     error.message.ends_with(NO_RIGHTS)
 }
 
 /// Returns whether etcd has forgotten the login of this connection.
-pub(super) fn is_forgotten(answer: &Answer) -> bool {
-    let said = said(&answer.body);
-    said.contains("invalid auth token") || said.contains("revision of auth store is old")
+pub(crate) fn is_forgotten(answer: &Answer) -> bool {
+    let text = error_text(&answer.body);
+    text.contains("invalid auth token") || text.contains("revision of auth store is old")
 }
 
-/// Returns the text of an error of etcd's; `None` if the answer is none, but perhaps a page of a proxy's.
-fn of_etcd(body: &Value) -> Option<&str> {
+/// Returns the text of an error of etcd's; `None` for an answer of another program, such as a proxy's page.
+fn etcd_message(body: &Value) -> Option<&str> {
     let text = |key: &str| body.get(key).and_then(Value::as_str);
     body.get("code").filter(|code| code.is_number())?;
     text("message").or_else(|| text("error"))
 }
 
-fn said(body: &Value) -> &str {
-    of_etcd(body).unwrap_or_default()
+fn error_text(body: &Value) -> &str {
+    etcd_message(body).unwrap_or_default()
 }
 
-/// Returns what may be shown of the answer to a login: what etcd says. Anything else may have the password or a token in it.
-pub(super) fn shown_of_login(body: &Value) -> Value {
-    of_etcd(body).map_or(Value::Null, |said| json!({"message": said, "code": 0}))
+/// Returns the part of the answer to a login that may be shown: etcd's own message. Anything else may contain the password or
+/// a token.
+pub(crate) fn shown_of_login(body: &Value) -> Value {
+    etcd_message(body).map_or(Value::Null, |text| json!({"message": text, "code": 0}))
 }
 
 /// Explains an answer that is an error.
-pub(super) fn of_answer(answer: &Answer) -> BackendError {
-    let Some(said) = of_etcd(&answer.body) else { return of_page(answer).ambiguous() };
-    let has = |part: &str| said.contains(part);
-    if let Some((sign, meaning)) = PASSING.iter().find(|(sign, _)| has(sign)) {
+pub(crate) fn from_answer(answer: &Answer) -> BackendError {
+    let Some(text) = etcd_message(&answer.body) else { return from_page(answer).ambiguous() };
+    let has = |part: &str| text.contains(part);
+    if let Some((sign, meaning)) = TRANSIENT_ERRORS.iter().find(|(sign, _)| has(sign)) {
         let error = BackendError::transient(*meaning).hint(advice(sign).unwrap_or_default());
-        return if UNCLEAR.iter().any(|unclear| sign.contains(unclear)) { error.ambiguous() } else { error };
+        return if AMBIGUOUS_ERRORS.iter().any(|text| sign.contains(text)) { error.ambiguous() } else { error };
     }
     if has("too many requests") {
         return BackendError::new(ErrorClass::Overloaded, "the server is overloaded")
@@ -101,17 +103,17 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
     if has("invalid user ID or password") {
         return BackendError::permanent("the server rejects this user and password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
-            .of_login();
+            .refusing_login();
     }
     if has("authentication is not enabled") {
         return BackendError::permanent("the server has no users, but the URL names one")
             .hint("leave user and password out, or turn on etcdctl auth enable");
     }
     if has("user name is empty") || has("user name not found") {
-        return BackendError::permanent("the server requires a user and a password").hint(login).of_login();
+        return BackendError::permanent("the server requires a user and a password").hint(login).refusing_login();
     }
     if has("permission denied") {
-        return BackendError::permanent(NO_RIGHTS).hint(ROLE);
+        return BackendError::permanent(NO_RIGHTS).hint(ROLE_HINT);
     }
     if has("lease TTL") {
         return BackendError::permanent("etcd grants no lease for so long").hint("choose a shorter duration");
@@ -128,7 +130,7 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
             .hint("if etcd requires client certificates, the server's own has to be for clients as well (clientAuth)")
             .ambiguous();
     }
-    let shown = one_line(said);
+    let shown = one_line(text);
     let shown = if shown.is_empty() { format!("status {}", answer.status) } else { shown };
     match answer.status {
         // The gateway answers 408 if it has given the request up.
@@ -138,8 +140,8 @@ pub(super) fn of_answer(answer: &Answer) -> BackendError {
     }
 }
 
-/// Explains an answer that is none of etcd's. What gave it may have passed the request on before.
-fn of_page(answer: &Answer) -> BackendError {
+/// Explains an answer of another program than etcd, which may have passed the request on before.
+fn from_page(answer: &Answer) -> BackendError {
     match answer.status {
         408 => BackendError::transient("a proxy did not get the answer in time (status 408)"),
         429 => BackendError::new(ErrorClass::Overloaded, "a proxy limits its clients (status 429)")
@@ -158,35 +160,31 @@ fn no_gateway(status: u16) -> BackendError {
         .hint("check the port, and that etcd is 3.4 or later and has its gateway turned on (enable-grpc-gateway)")
 }
 
-/// Explains an answer that does not tell the time.
-pub(super) fn without_date() -> BackendError {
+/// Explains an answer without the server's time.
+pub(crate) fn without_date() -> BackendError {
     BackendError::permanent("the answer does not tell the time: its header `Date` is missing or not a time")
         .hint("etcd sends it; a proxy in between must leave it as it is")
         .ambiguous()
 }
 
-/// Explains an answer that etcd does not give.
-pub(super) fn strange(body: &Value) -> BackendError {
+/// Explains an answer that breaks etcd's protocol.
+pub(crate) fn unexpected_answer(body: &Value) -> BackendError {
     BackendError::permanent(format!("not an answer of etcd: {}", one_line(&body.to_string())))
         .hint("check host and port")
         .ambiguous()
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(255).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(status: u16, said: &str) -> BackendError {
-        of_answer(&Answer { status, date: None, retry_after: None, body: json!({"error": said, "code": 1}) })
+    fn of(status: u16, text: &str) -> BackendError {
+        from_answer(&Answer { status, date: None, retry_after: None, body: json!({"error": text, "code": 1}) })
     }
 
     #[test]
     fn what_passes_is_tried_again_and_what_stays_says_what_to_do() {
-        for (status, said, ambiguous) in [
+        for (status, text, ambiguous) in [
             (503, "etcdserver: no leader", false),
             (503, "etcdserver: request timed out", true),
             (503, "etcdserver: request timed out, possibly due to previous leader failure", true),
@@ -196,27 +194,27 @@ mod tests {
             (500, "panic", true),
             (503, "connection closed", true),
         ] {
-            let error = of(status, said);
-            assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, ambiguous), "{said}: {error:?}");
+            let error = of(status, text);
+            assert_eq!((error.class, error.ambiguous), (ErrorClass::Transient, ambiguous), "{text}: {error:?}");
         }
         assert_eq!(of(429, "etcdserver: too many requests").class, ErrorClass::Overloaded);
         assert!(!of(400, "etcdserver: duplicate key given in txn request").ambiguous);
-        for (status, said) in [
+        for (status, text) in [
             (400, "etcdserver: authentication failed, invalid user ID or password"),
             (400, "etcdserver: user name is empty"),
             (412, "etcdserver: authentication is not enabled"),
             (403, "etcdserver: permission denied"),
             (404, "Not Found"),
         ] {
-            let error = of(status, said);
-            assert!(error.class == ErrorClass::Permanent && error.hint.is_some(), "{said}: {error:?}");
+            let error = of(status, text);
+            assert!(error.class == ErrorClass::Permanent && error.hint.is_some(), "{text}: {error:?}");
         }
     }
 
-    /// It may have passed the request on before.
+    /// A proxy may have passed the request on before it answered.
     #[test]
     fn after_a_page_of_a_proxy_s_nobody_knows_what_became_of_the_request() {
-        let page = |status, body| of_answer(&Answer { status, date: None, retry_after: None, body });
+        let page = |status, body| from_answer(&Answer { status, date: None, retry_after: None, body });
         for body in [json!("<html>no</html>"), json!(null), json!({"message": "etcdserver: permission denied"})] {
             for (status, class) in [
                 (302, ErrorClass::Permanent),
@@ -237,12 +235,12 @@ mod tests {
     fn what_a_login_was_answered_is_shown_only_in_the_words_of_etcd() {
         for body in [json!("s3cret"), json!({"token": "s3cret"}), json!({"message": "s3cret"}), json!(["s3cret"])] {
             for status in [400, 403, 500, 502] {
-                let error = of_answer(&Answer { status, date: None, retry_after: None, body: shown_of_login(&body) });
+                let error = from_answer(&Answer { status, date: None, retry_after: None, body: shown_of_login(&body) });
                 assert!(!error.message.contains("s3cret"), "{error:?}");
             }
         }
         let words = json!({"error": "etcdserver: user name is empty", "code": 3, "details": ["s3cret"]});
-        let error = of_answer(&Answer { status: 400, date: None, retry_after: None, body: shown_of_login(&words) });
+        let error = from_answer(&Answer { status: 400, date: None, retry_after: None, body: shown_of_login(&words) });
         assert!(error.message.contains("requires a user"), "{error:?}");
     }
 }

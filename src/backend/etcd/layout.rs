@@ -1,57 +1,58 @@
-//! The keys and values of a lock: the Java library's key, and two kinds of ours beside it.
+//! The keys and values of a lock: the Java library's key, and shedlock's keys beside it: the exact times, and the runs.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::wire::Entry;
+use crate::backend::net::json;
 use crate::lock::{Claim, Closing, RunRecord};
 use crate::system::Timestamp;
 
-/// The keys of one prefix and environment. No name of a lock has a control character in it, so that a zero byte ends it.
+/// Names the keys of one prefix and environment. No name of a lock has a control character in it, so that a zero byte ends it.
 #[derive(Debug, Clone)]
-pub(super) struct Space {
-    pub(super) prefix: String,
-    pub(super) environment: String,
+pub(crate) struct KeySpace {
+    pub(crate) prefix: String,
+    pub(crate) environment: String,
 }
 
-impl Space {
+impl KeySpace {
     /// Returns the start of the keys of the locks, which are the Java library's.
-    pub(super) fn locks(&self) -> String {
+    pub(crate) fn locks(&self) -> String {
         format!("{}:{}:", self.prefix, self.environment)
     }
 
     /// Returns the start of the keys with the exact times of the locks.
-    pub(super) fn states(&self) -> String {
+    pub(crate) fn states(&self) -> String {
         format!("{}-state:{}:", self.prefix, self.environment)
     }
 
     /// Returns the start of the keys of the runs.
-    pub(super) fn runs(&self) -> String {
+    pub(crate) fn runs(&self) -> String {
         format!("{}-history:{}:", self.prefix, self.environment)
     }
 
-    pub(super) fn lock(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn lock(&self, name: &str) -> Vec<u8> {
         (self.locks() + name).into_bytes()
     }
 
-    pub(super) fn state(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn state(&self, name: &str) -> Vec<u8> {
         (self.states() + name).into_bytes()
     }
 
     /// Returns the first key of the runs of a lock, and the key after the last.
-    pub(super) fn runs_of(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
+    pub(crate) fn runs_of(&self, name: &str) -> (Vec<u8>, Vec<u8>) {
         let start = self.runs() + name;
         (format!("{start}\0").into_bytes(), format!("{start}\x01").into_bytes())
     }
 
-    /// Returns the key of a run. The revision of the store before the taking puts the runs of a lock in their order.
-    pub(super) fn run(&self, name: &str, revision: u64, owner: &str) -> Vec<u8> {
+    /// Returns the key of a run. The revision of the store before the acquisition puts the runs of a lock in their order.
+    pub(crate) fn run(&self, name: &str, revision: u64, owner: &str) -> Vec<u8> {
         format!("{}{name}\0{revision:020}\0{owner}", self.runs()).into_bytes()
     }
 
     /// Splits the key of a run into the lock's name, the revision and the owner.
-    pub(super) fn parts<'a>(&self, key: &'a [u8]) -> Option<(&'a str, u64, &'a str)> {
+    pub(crate) fn split_run_key<'a>(&self, key: &'a [u8]) -> Option<(&'a str, u64, &'a str)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.runs())?;
         let mut parts = rest.rsplitn(3, '\0');
         let (owner, revision, name) = (parts.next()?, parts.next()?, parts.next()?);
@@ -60,7 +61,7 @@ impl Space {
 }
 
 /// Returns the key after all that begin with this one.
-pub(super) fn after(start: &str) -> Vec<u8> {
+pub(crate) fn after(start: &str) -> Vec<u8> {
     let mut end = start.as_bytes().to_vec();
     // No prefix in UTF-8 ends with the largest byte.
     if let Some(last) = end.last_mut() {
@@ -69,48 +70,48 @@ pub(super) fn after(start: &str) -> Vec<u8> {
     end
 }
 
-/// The key of a lock, as the Java library writes it.
+/// Holds the key of a lock, as the Java library writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) owner: String,
-    /// The time of the taking; `None` for a value that is in another form.
-    pub(super) since: Option<Timestamp>,
-    pub(super) value: Vec<u8>,
-    pub(super) revision: u64,
-    pub(super) lease: i64,
+pub(crate) struct StoredLock {
+    pub(crate) owner: String,
+    /// The time of the acquisition; `None` for a value that is in another form.
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) revision: u64,
+    pub(crate) lease: i64,
 }
 
-impl Held {
-    pub(super) fn of(entry: Entry) -> Self {
+impl StoredLock {
+    pub(crate) fn from_entry(entry: Entry) -> Self {
         let text = String::from_utf8_lossy(&entry.value);
-        let ours = text.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
-        let (since, owner) = ours.map_or((None, &*text), |(time, owner)| (Timestamp::parse(time), owner));
+        let parts = text.strip_prefix("ADDED:").and_then(|rest| rest.split_once('@'));
+        let (since, owner) = parts.map_or((None, &*text), |(time, owner)| (Timestamp::parse(time), owner));
         Self { owner: owner.to_owned(), since, revision: entry.modified, lease: entry.lease, value: entry.value }
     }
 
-    pub(super) fn is_of(&self, owner: &str) -> bool {
+    pub(crate) fn is_of(&self, owner: &str) -> bool {
         self.owner == owner
     }
 }
 
 /// Returns the value of a lock's key.
-pub(super) fn value(since: Timestamp, owner: &str) -> Vec<u8> {
+pub(crate) fn lock_value(since: Timestamp, owner: &str) -> Vec<u8> {
     format!("ADDED:{since}@{owner}").into_bytes()
 }
 
-/// The exact times of a lock, which its lease rounds up to seconds. It stays when the lock is freed.
+/// Holds the exact times of a lock, which its lease rounds up to seconds. Their key stays when the lock is freed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
-    pub(super) owner: String,
-    pub(super) since: Timestamp,
-    pub(super) until: Timestamp,
+pub(crate) struct StoredTimes {
+    pub(crate) owner: String,
+    pub(crate) since: Timestamp,
+    pub(crate) until: Timestamp,
     /// The revision in the key of the last run, also of one without a record; `None` if there was none.
-    pub(super) run: Option<u64>,
+    pub(crate) run: Option<u64>,
 }
 
-impl State {
-    pub(super) fn parse(value: &[u8]) -> Option<Self> {
-        let state: Value = serde_json::from_slice(value).ok()?;
+impl StoredTimes {
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let state = json::parse(value)?;
         let time = |key: &str| Timestamp::parse(state.get(key)?.as_str()?);
         Some(Self {
             owner: state.get("owner")?.as_str()?.to_owned(),
@@ -120,7 +121,7 @@ impl State {
         })
     }
 
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut state = json!({
             "owner": self.owner, "since": self.since.to_string(), "until": self.until.to_string(),
         });
@@ -132,25 +133,25 @@ impl State {
 }
 
 /// Returns the record of a run that has begun.
-pub(super) fn begun(since: Timestamp) -> Value {
+pub(crate) fn begun_record(since: Timestamp) -> Value {
     json!({"started_at": since.to_string()})
 }
 
 /// Returns the record of a run that has ended; `None` if no job ran.
-pub(super) fn ended(mut record: Value, now: Timestamp, closing: Closing) -> Option<Value> {
-    let Closing::Ended { verdict, exit_code } = closing else { return None };
+pub(crate) fn ended_record(mut record: Value, now: Timestamp, closing: Closing) -> Option<Value> {
+    let Closing::Ended { outcome, exit_code } = closing else { return None };
     record["ended_at"] = json!(now.to_string());
     if let Some(code) = exit_code {
         record["exit_code"] = json!(code);
     }
-    record["outcome"] = json!(verdict.as_str());
+    record["outcome"] = json!(outcome.as_str());
     Some(record)
 }
 
 /// Decodes a record; returns `None` if it is not one.
-pub(super) fn run(space: &Space, entry: &Entry) -> Option<RunRecord> {
-    let (name, _, owner) = space.parts(&entry.key)?;
-    let record: Value = serde_json::from_slice(&entry.value).ok()?;
+pub(crate) fn decode_run(space: &KeySpace, entry: &Entry) -> Option<RunRecord> {
+    let (name, _, owner) = space.split_run_key(&entry.key)?;
+    let record = json::parse(&entry.value)?;
     let time = |key: &str| Timestamp::parse(record.get(key)?.as_str()?);
     Some(RunRecord {
         token: entry.created,
@@ -164,35 +165,35 @@ pub(super) fn run(space: &Space, entry: &Entry) -> Option<RunRecord> {
     })
 }
 
-/// Returns whole seconds, rounded up.
-pub(super) fn seconds(duration: Duration) -> u64 {
+/// Returns a duration in whole seconds, rounded up.
+pub(crate) fn seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
-/// Returns the state that a taking writes.
-pub(super) fn taken(claim: &Claim, since: Timestamp, run: Option<u64>) -> State {
+/// Returns the exact times that an acquisition writes.
+pub(crate) fn acquired_times(claim: &Claim, since: Timestamp, run: Option<u64>) -> StoredTimes {
     // The part of a millisecond that the time leaves out ends no lease early.
     let lease = claim.lease + Duration::from_nanos(999_999);
-    State { owner: claim.owner.as_str().to_owned(), since, until: since + lease, run }
+    StoredTimes { owner: claim.owner.as_str().to_owned(), since, until: since + lease, run }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn space() -> Space {
-        Space { prefix: "shedlock".to_owned(), environment: "default".to_owned() }
+    fn space() -> KeySpace {
+        KeySpace { prefix: "shedlock".to_owned(), environment: "default".to_owned() }
     }
 
     #[test]
     fn the_lock_s_key_and_value_are_the_java_library_s() {
         assert_eq!(space().lock("job"), b"shedlock:default:job");
         let since = Timestamp::parse("2026-01-31T18:00:00.000Z").unwrap();
-        assert_eq!(value(since, "web1"), b"ADDED:2026-01-31T18:00:00.000Z@web1");
+        assert_eq!(lock_value(since, "web1"), b"ADDED:2026-01-31T18:00:00.000Z@web1");
         let entry = |value: &str| Entry { key: Vec::new(), value: value.into(), created: 1, modified: 2, lease: 3 };
-        let held = Held::of(entry("ADDED:2026-01-31T18:00:00.000Z@me@home"));
+        let held = StoredLock::from_entry(entry("ADDED:2026-01-31T18:00:00.000Z@me@home"));
         assert_eq!((held.owner.as_str(), held.since, held.revision, held.lease), ("me@home", Some(since), 2, 3));
-        let held = Held::of(entry("somebody"));
+        let held = StoredLock::from_entry(entry("somebody"));
         assert_eq!((held.owner.as_str(), held.since), ("somebody", None));
     }
 
@@ -201,7 +202,7 @@ mod tests {
         let space = space();
         for (name, owner) in [("job", "h:1:0"), ("job a", "h:1:0"), ("job:a", "h:1:0:30s"), ("日本", "x")] {
             let key = space.run(name, 7, owner);
-            assert_eq!(space.parts(&key), Some((name, 7, owner)));
+            assert_eq!(space.split_run_key(&key), Some((name, 7, owner)));
             let (from, to) = space.runs_of(name);
             assert!(from <= key && key < to);
             for other in ["jo", "job", "job a", "job:a", "job:"].into_iter().filter(|other| *other != name) {
@@ -210,7 +211,7 @@ mod tests {
             }
         }
         assert!(space.run("job", 9, "z") < space.run("job", 10, "a"));
-        assert_eq!(space.parts(b"shedlock-history:default:job"), None);
+        assert_eq!(space.split_run_key(b"shedlock-history:default:job"), None);
         assert_eq!(after("ab:"), b"ab;");
     }
 
@@ -218,11 +219,11 @@ mod tests {
     fn a_state_reads_what_it_writes_and_nothing_else() {
         let (since, until) = (Timestamp(1_000), Timestamp(2_001));
         for run in [None, Some(7)] {
-            let state = State { owner: "h:1:\"0".to_owned(), since, until, run };
-            assert_eq!(State::parse(&state.to_json()), Some(state));
+            let state = StoredTimes { owner: "h:1:\"0".to_owned(), since, until, run };
+            assert_eq!(StoredTimes::parse(&state.to_json()), Some(state));
         }
-        for strange in ["", "7", "{}", "{\"owner\":7}", "[]"] {
-            assert_eq!(State::parse(strange.as_bytes()), None);
+        for odd in ["", "7", "{}", "{\"owner\":7}", "[]"] {
+            assert_eq!(StoredTimes::parse(odd.as_bytes()), None);
         }
     }
 

@@ -3,56 +3,46 @@
 
 use serde_json::Value;
 
-use super::wire::Outcome;
+use super::operations::{Keys, Operation};
+use super::wire::TransactionResult;
 use super::{Etcd, errors};
-use crate::backend::BackendError;
+use crate::lock::BackendError;
 use crate::lock::{Claim, Purpose};
 
-/// The kinds of keys, in the order in which a lock needs them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Keys {
-    Locks,
-    States,
-    Runs,
-}
-
-/// An operation of a transaction, and the kind of its key.
-pub(super) type Operation = (Keys, Value);
-
 impl Etcd {
-    /// Carries out one of two lists of operations. etcd refuses a transaction as a whole: where the user lacks a right, it is
-    /// sent again without the operations that a lock can do without, and so are all later ones.
-    pub(super) fn transact(
+    /// Carries out one of two lists of operations. etcd refuses a transaction as a whole: where the user lacks a right, shedlock
+    /// sends it again without the operations that a lock can do without, and so all later ones.
+    pub(crate) fn transact(
         &mut self,
         compare: &[Value],
         success: &[Operation],
         failure: &[Operation],
-    ) -> Result<Outcome, BackendError> {
+    ) -> Result<TransactionResult, BackendError> {
         loop {
-            let permitted = self.permitted;
+            let permitted = self.permitted_keys;
             let select = |all: &'_ [Operation]| -> Vec<Value> {
                 all.iter().filter(|(keys, _)| *keys <= permitted).map(|(_, operation)| operation.clone()).collect()
             };
             let error = match self.client.transact(compare, &select(success), &select(failure)) {
-                Err(error) if errors::is_of_rights(&error) => error,
+                Err(error) if errors::is_missing_rights(&error) => error,
                 answer => return answer,
             };
             let sent = success.iter().chain(failure).map(|(keys, _)| *keys).filter(|keys| *keys <= permitted).max();
-            self.permitted = match sent {
+            self.permitted_keys = match sent {
                 Some(Keys::Runs) => Keys::States,
                 Some(Keys::States) => Keys::Locks,
                 // The reason was another one, or the user lacks every right.
                 Some(Keys::Locks) | None => {
-                    self.permitted = Keys::Runs;
+                    self.permitted_keys = Keys::Runs;
                     return Err(error);
                 }
             };
         }
     }
 
-    /// Returns the reason why a run is not recorded, if it ought to be.
-    pub(super) fn unrecorded(&mut self, claim: &Claim) -> Option<BackendError> {
-        let missing = match self.permitted {
+    /// Returns the reason why a run is not recorded although its history is wanted.
+    pub(crate) fn unrecorded(&mut self, claim: &Claim) -> Option<BackendError> {
+        let missing = match self.permitted_keys {
             _ if claim.keep == 0 || claim.purpose != Purpose::Run => return None,
             Keys::Runs => return None,
             Keys::States => format!("no history in the keys {}", self.space.runs()),
@@ -60,7 +50,7 @@ impl Etcd {
                 format!("no history in the keys {}, no exact times in {}", self.space.runs(), self.space.states())
             }
         };
-        let error = BackendError::permanent(format!("{missing}: the user lacks rights")).hint(errors::ROLE);
-        Some(error.of(&self.client.http().server()))
+        let error = BackendError::permanent(format!("{missing}: the user lacks rights")).hint(errors::ROLE_HINT);
+        Some(error.naming(&self.client.http().server()))
     }
 }

@@ -1,119 +1,115 @@
 //! The diagnosis of `check`: whether this host can lock on this server.
 
+mod info;
 mod memory;
 mod rights;
-
-use std::collections::BTreeMap;
 
 use ::redis::{Value, cmd};
 
 use super::Redis;
+use super::connection::Connection;
 use super::errors;
-use super::link::Link;
-use crate::backend::probe::{self, Distance, Tell};
-use crate::backend::{BackendError, ErrorClass, Finding, Reached};
+use crate::backend::diagnose::{self, Distance, FindingSink};
+use crate::backend::{Finding, LockTest};
+use crate::lock::{BackendError, ErrorClass};
+use info::{Info, read_info, text};
 
 /// The oldest supported version; earlier servers have no users, and run scripts differently.
-const OLDEST: (u32, u32) = (6, 0);
-
-/// The fields of INFO by their names; empty if the user may not run it.
-type Info = BTreeMap<String, String>;
+const OLDEST_VERSION: (u32, u32) = (6, 0);
 
 impl Redis {
     /// Tries everything that a run needs.
-    pub(super) fn probe(&mut self, tell: Tell<'_>) -> Reached {
-        self.network.make_one_attempt();
-        let distance = self.network.look(tell);
+    pub(crate) fn probe(&mut self, report: FindingSink<'_>) -> LockTest {
+        self.client.use_all_time_at_once();
+        let distance = self.client.report_reachable_hosts(report);
         if distance == Distance::Unreached {
-            return Reached::No;
+            return LockTest::Pointless;
         }
-        let (link, info) = match self.find_master(tell) {
+        let (connection, info) = match self.find_master(report) {
             Ok(found) => found,
             Err(error) => {
-                tell(Finding::of_trouble(probe::subject(&error), error));
-                return Reached::No;
+                report(Finding::from_error(diagnose::connection_subject(&error), error));
+                return LockTest::Pointless;
             }
         };
-        match self.probe_server(link, &info, distance, tell) {
+        match self.probe_server(connection, &info, distance, report) {
             Ok(reached) => reached,
             Err(error) => {
-                tell(Finding::of_trouble("server", error));
-                Reached::No
+                report(Finding::from_error("server", error));
+                LockTest::Pointless
             }
         }
     }
 
     /// Logs in to the first of the URL's servers that is not a replica; to the last if all are replicas.
-    fn find_master(&mut self, tell: Tell<'_>) -> Result<(Link, Info), BackendError> {
-        let mut left = self.network.count();
+    fn find_master(&mut self, report: FindingSink<'_>) -> Result<(Connection, Info), BackendError> {
+        let mut left = self.client.host_count();
         loop {
             left -= 1;
-            let mut link = self.network.link()?;
+            let mut connection = self.client.connection()?;
             // PING itself may be refused, but a server that requires a password says so in reply to every command.
-            let answer = link.one(cmd("PING"))?;
+            let answer = connection.ask_one(cmd("PING"))?;
             if matches!(&answer, Value::ServerError(error) if errors::code(error) == "NOAUTH") {
-                return Err(link
+                return Err(connection
                     .check(answer)
                     .err()
                     .unwrap_or_else(|| BackendError::permanent("the server requires a password")));
             }
-            let info = info(&mut link)?;
+            let info = read_info(&mut connection)?;
             if left == 0 || !is_replica(&info) {
-                return Ok((link, info));
+                return Ok((connection, info));
             }
-            tell(Finding::good("writable", format!("{} is a replica, and is skipped", link.name())));
-            self.network.look_elsewhere();
+            report(Finding::good("writable", format!("{} is a replica, and is skipped", connection.name())));
+            self.client.try_next_host();
         }
     }
 
     /// Fails if the server stops answering.
     fn probe_server(
         &mut self,
-        mut link: Link,
+        mut connection: Connection,
         info: &Info,
         distance: Distance,
-        tell: Tell<'_>,
-    ) -> Result<Reached, BackendError> {
-        if let Some(master) = self.network.master() {
-            tell(Finding::good("sentinel", format!("the master {master} is {}", link.name())));
+        report: FindingSink<'_>,
+    ) -> Result<LockTest, BackendError> {
+        if let Some(master) = self.client.master() {
+            report(Finding::good("sentinel", format!("the master {master} is {}", connection.name())));
         }
-        // The driver does not report which TLS version was negotiated.
-        let wanted = self.network.terms().tls.as_ref();
-        tell(probe::tls(wanted, wanted.map(|_| "on"), distance));
-        let user = self.network.terms().user.as_deref().unwrap_or("default");
-        tell(Finding::good("login", format!("as the user {user} to {}", link.name())));
-        tell(judge_version(info));
-        if let Err(error) = probe::clock(|| clock(&mut link), tell) {
+        report(diagnose::tls(self.client.settings().tls.as_ref(), connection.tls_version(), distance));
+        let user = self.client.settings().user.as_deref().unwrap_or("default");
+        report(Finding::good("login", format!("as the user {user} to {}", connection.name())));
+        report(judge_version(info));
+        if let Err(error) = diagnose::clock(|| clock(&mut connection), report) {
             // A missing right is reported below.
             if error.class != ErrorClass::Permanent {
                 return Err(error);
             }
         }
         let writing = judge_writing(info);
-        let reached = probe::reached(&writing);
-        tell(writing);
-        if reached == Reached::No {
+        let reached = diagnose::lock_test_after(&writing);
+        report(writing);
+        if reached == LockTest::Pointless {
             return Ok(reached);
         }
-        if let Some(finding) = self.judge_cluster(&mut link, info)? {
-            tell(finding);
+        if let Some(finding) = self.judge_cluster(&mut connection, info)? {
+            report(finding);
         }
-        let lacking = rights::lacking(&mut link, &self.space)?;
-        rights::judge(&lacking, &self.space).into_iter().for_each(&mut *tell);
-        memory::probe(&mut link, info, self.network.master().is_some(), tell)?;
+        let missing = rights::missing(&mut connection, &self.key_prefix)?;
+        rights::judge(&missing, &self.key_prefix).into_iter().for_each(&mut *report);
+        memory::probe(&mut connection, info, self.client.master().is_some(), report)?;
         Ok(reached)
     }
 
-    fn judge_cluster(&self, link: &mut Link, info: &Info) -> Result<Option<Finding>, BackendError> {
+    fn judge_cluster(&self, connection: &mut Connection, info: &Info) -> Result<Option<Finding>, BackendError> {
         let clustered = info.get("cluster_enabled").is_some_and(|enabled| enabled == "1");
-        if clustered && !self.network.is_cluster() {
+        if clustered && !self.client.is_cluster() {
             let seen = "the server is a node of a cluster, and has only some of the locks";
             return Ok(Some(Finding::bad("cluster", seen, "write redis-cluster://HOST,HOST")));
         }
-        if !self.network.is_cluster() {
+        if !self.client.is_cluster() {
             return Ok(None);
         }
-        let answer = text(&link.one(cmd("CLUSTER").arg("INFO").clone())?);
+        let answer = text(&connection.ask_one(cmd("CLUSTER").arg("INFO").clone())?);
         Ok(Some(match answer.lines().find_map(|line| line.trim().strip_prefix("cluster_state:")) {
             Some("ok") => Finding::good("cluster", "its state is ok"),
             Some(state) => Finding::bad(
@@ -126,25 +122,9 @@ impl Redis {
     }
 }
 
-/// Returns the text of an answer; empty for a refusal.
-fn text(answer: &Value) -> String {
-    match answer {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        Value::Int(number) => number.to_string(),
-        _ => String::new(),
-    }
-}
-
-fn info(link: &mut Link) -> Result<Info, BackendError> {
-    let answer = text(&link.one(cmd("INFO"))?);
-    let pair = |line: &str| line.trim().split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Ok(answer.lines().filter_map(pair).collect())
-}
-
-fn clock(link: &mut Link) -> Result<u64, BackendError> {
-    let answer = link.one(cmd("TIME"))?;
-    let Value::Array(parts) = link.check(answer)? else {
+fn clock(connection: &mut Connection) -> Result<u64, BackendError> {
+    let answer = connection.ask_one(cmd("TIME"))?;
+    let Value::Array(parts) = connection.check(answer)? else {
         return Err(BackendError::permanent("the server's answer to TIME is not a time"));
     };
     let number = |at: usize| parts.get(at).and_then(|part| text(part).parse::<u64>().ok()).unwrap_or_default();
@@ -163,7 +143,7 @@ fn judge_version(info: &Info) -> Finding {
             "the user may not read it, so several tests below cannot tell",
             "allow this user +info and +config|get",
         ),
-        Some((kind, version)) if probe::version(version) < OLDEST && kind == "Redis" => {
+        Some((kind, version)) if diagnose::version(version) < OLDEST_VERSION && kind == "Redis" => {
             let seen = format!("{kind} {version}, older than shedlock supports");
             Finding::unwise("version", seen, "use Redis 6 or later, or Valkey")
         }

@@ -1,4 +1,6 @@
--- The start of every script. KEYS[1]: a lock. The scripts use Lua 5.1 and Redis 6 only.
+-- The first part of every script: the right server, its clock, and times as text. scripts.rs joins the parts, and has the
+-- table of their keys and arguments. The scripts use Lua 5.1 and Redis 6 only.
+-- Gives the later parts: now, iso, parse, whole.
 
 -- The server does not say which command of a script it does not know.
 local function absent(command, why)

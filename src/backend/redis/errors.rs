@@ -1,10 +1,14 @@
 //! The meaning of the errors that the driver and the server report.
 
+use std::io;
 use std::time::Duration;
 
-use ::redis::{ErrorKind, RedisError, ServerError};
+use ::redis::ServerError;
 
-use super::super::{BackendError, ErrorClass, tls};
+use super::resp::ParseError;
+use crate::backend::net::bounds::{self, TooLong};
+use crate::backend::net::tls;
+use crate::lock::{BackendError, ErrorClass};
 
 /// Hint with the rights that suffice with the default prefix.
 const RIGHTS: &str = "give the user these rights: ACL SETUSER USER on >PASSWORD ~job-lock:* ~{job-lock:* \
@@ -12,7 +16,7 @@ const RIGHTS: &str = "give the user these rights: ACL SETUSER USER on >PASSWORD 
                       +zadd +zrange +zrem +zremrangebyrank";
 
 /// Error codes that are transient, with their messages.
-const PASSING: [(&str, &str); 11] = [
+const TRANSIENT_ERRORS: [(&str, &str); 11] = [
     ("READONLY", "the server is a replica, and grants no locks"),
     ("LOADING", "the server is starting, and still loading its data"),
     ("BUSY", "the server is busy with another client's script"),
@@ -28,27 +32,27 @@ const PASSING: [(&str, &str); 11] = [
 
 impl BackendError {
     /// Prefixes the message with the backend's name, unless it has one.
-    pub(super) fn named(self, name: &str) -> Self {
-        self.of(&format!("backend {name}"))
+    pub(crate) fn named(self, name: &str) -> Self {
+        self.naming(&format!("backend {name}"))
     }
 }
 
 /// Returns the code of a server's error. Redis 6 puts the error that a script met after the script's name, or into
 /// another error's text, and Valkey has a text of its own for a right that a script lacks.
-pub(super) fn code(error: &ServerError) -> &str {
+pub(crate) fn code(error: &ServerError) -> &str {
     let text = error.details().unwrap_or_default();
     if text.starts_with("ACL failure in script") {
         return "NOPERM";
     }
     if error.code() == "@user_script:" || error.code() == "ERR" && text.contains("@user_script") {
-        let known = PASSING.iter().map(|(code, _)| *code).chain(["WRONGTYPE", "NOPERM"]);
+        let known = TRANSIENT_ERRORS.iter().map(|(code, _)| *code).chain(["WRONGTYPE", "NOPERM"]);
         return known.into_iter().find(|code| text.contains(&format!("-{code} "))).unwrap_or("ERR");
     }
     error.code()
 }
 
 /// Returns true if a user with more rights would get an answer.
-pub(super) fn is_denied(error: &ServerError) -> bool {
+pub(crate) fn is_denied(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     code(error) == "NOPERM" || text.contains("executing the script can't")
 }
@@ -68,9 +72,9 @@ fn advice(code: &str) -> Option<&'static str> {
 }
 
 /// Explains an error that the server answered with.
-pub(super) fn of_answer(error: &ServerError) -> BackendError {
+pub(crate) fn from_answer(error: &ServerError) -> BackendError {
     let (code, text) = (code(error), error.details().unwrap_or_default());
-    if let Some((_, meaning)) = PASSING.iter().find(|(known, _)| *known == code) {
+    if let Some((_, meaning)) = TRANSIENT_ERRORS.iter().find(|(known, _)| *known == code) {
         let error = BackendError::transient(*meaning);
         return match advice(code) {
             Some(advice) => error.hint(advice),
@@ -79,8 +83,8 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     }
     let has = |part: &str| text.to_ascii_lowercase().contains(part);
     // The rest names the script by its hash, and the line in it.
-    let told = text.split_once(" script: ").map_or(text, |(told, _)| told);
-    let said = || one_line(&format!("{} {told}", error.code()));
+    let before_script = text.split_once(" script: ").map_or(text, |(before_script, _)| before_script);
+    let server_text = || one_line(&format!("{} {before_script}", error.code()));
     if let Some(command) = renamed(text) {
         return BackendError::permanent(format!("the server does not know {command}, which locks need"))
             .hint(format!("it may have been renamed: see `rename-command {command}` in the server's configuration"));
@@ -88,12 +92,12 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
     match code {
         "WRONGPASS" => BackendError::permanent("the server rejects this user and password")
             .hint("the password comes from the URL or from SHEDLOCK_BACKEND_PASSWORD")
-            .of_login(),
+            .refusing_login(),
         // A server that requires a password does not even parse a long command.
         _ if code == "NOAUTH" || has("unauthenticated") => BackendError::permanent("the server requires a password")
             .hint("set it in SHEDLOCK_BACKEND_PASSWORD, or in a --backend-file as :PASSWORD@ or USER:PASSWORD@ before the host")
-            .of_login(),
-        "NOPERM" => BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS),
+            .refusing_login(),
+        "NOPERM" => BackendError::permanent(format!("the user lacks rights: {}", server_text())).hint(RIGHTS),
         "WRONGTYPE" => BackendError::permanent("the lock's key holds something other than a lock")
             .hint("inspect it with redis-cli TYPE, and choose another name or ?prefix="),
         "MOVED" | "ASK" | "CROSSSLOT" => {
@@ -106,7 +110,7 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
                 .hint("raise the server's maxclients, or spread the starts with --splay")
         }
         _ if has("executing the script can't") || has("has no permissions") => {
-            BackendError::permanent(format!("the user lacks rights: {}", said())).hint(RIGHTS)
+            BackendError::permanent(format!("the user lacks rights: {}", server_text())).hint(RIGHTS)
         }
         _ if has("db index") => BackendError::permanent("the server has no database with this number")
             .hint("numbers start at 0; `databases` in its configuration says how many there are"),
@@ -122,7 +126,7 @@ pub(super) fn of_answer(error: &ServerError) -> BackendError {
         }
         _ if has("unknown command") => BackendError::permanent("the server does not support EVALSHA or EVAL, which locks need")
             .hint("for a sentinel write redis-sentinel://HOST/MASTER; otherwise the server has its scripts turned off"),
-        _ => BackendError::permanent(format!("the server refuses: {}", said())),
+        _ => BackendError::permanent(format!("the server refuses: {}", server_text())),
     }
 }
 
@@ -133,8 +137,8 @@ fn renamed(text: &str) -> Option<&str> {
     (!["EVAL", "EVALSHA", "SENTINEL"].contains(&command)).then_some(command)
 }
 
-/// Explains why the history of the lock with this key cannot be written; `space` is the prefix of all locks' keys.
-pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
+/// Explains why the history of the lock with this key cannot be written; `key_prefix` is the prefix of all locks' keys.
+pub(crate) fn from_history(key: &str, key_prefix: &str, why: &str) -> BackendError {
     let error = BackendError::permanent(format!("no history in {{{key}}}:history: {}", one_line(why)));
     if why.contains("WRONGTYPE") || why.contains("no number") {
         return error.hint(format!(
@@ -145,73 +149,77 @@ pub(super) fn of_history(key: &str, space: &str, why: &str) -> BackendError {
         return error.hint("the history continues once the slot has moved");
     }
     error.hint(format!(
-        "give the user the rights for the history: ACL SETUSER USER ~{{{space}* +get +set +zadd +zrange +zrem +zremrangebyrank"
+        "give the user the rights for the history: ACL SETUSER USER ~{{{key_prefix}* +get +set +zadd +zrange +zrem +zremrangebyrank"
     ))
 }
 
 /// Explains why a connection could not be opened.
-pub(super) fn of_connecting(error: &RedisError, limit: Duration) -> BackendError {
-    if error.is_timeout() {
+pub(crate) fn from_connecting(error: &io::Error, limit: Duration) -> BackendError {
+    if is_timeout(error) {
         return BackendError::transient(silence(limit))
             .hint("check that the server is healthy, that no firewall is in between, and whether the port needs TLS");
     }
-    of_error(error)
+    from_io(error)
 }
 
 /// Explains why an open connection broke.
-pub(super) fn of_connection(error: &RedisError, limit: Duration) -> BackendError {
-    if error.is_timeout() {
+pub(crate) fn from_connection(error: &io::Error, limit: Duration) -> BackendError {
+    if is_timeout(error) {
         return BackendError::transient(format!(
             "{}: the server accepted the connection but did not reply",
             silence(limit)
         ))
         .hint("check that the server is healthy and not overloaded, and whether the port needs TLS");
     }
-    of_error(error)
+    from_io(error)
+}
+
+/// Returns true if the server sent nothing in time.
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 fn silence(limit: Duration) -> String {
     format!("no answer within {} s", limit.as_secs_f64().round())
 }
 
-fn of_error(error: &RedisError) -> BackendError {
-    let text = one_line(&error.to_string());
-    let has = |part: &str| text.contains(part);
-    if has("Connection refused") {
-        return BackendError::transient("connection refused").hint("check that the server is running there");
+fn from_io(error: &io::Error) -> BackendError {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, PermissionDenied, UnexpectedEof,
+    };
+    if TooLong::is(error) {
+        return bounds::too_long(error);
     }
-    if has("No such file or directory") {
-        return BackendError::transient("the socket does not exist")
-            .hint("check that the server is running, and its `unixsocket`");
-    }
-    if has("Permission denied") {
-        return BackendError::permanent("permission denied").hint("check the socket's mode, and `unixsocketperm`");
-    }
-    if has("failed to lookup address") {
-        return BackendError::transient("the host has no address").hint("check the name with `getent hosts NAME`");
-    }
-    if let Some(error) = of_tls(&text) {
-        return error;
-    }
-    if error.kind() == ErrorKind::Parse {
+    if ParseError::caused(error) {
         return BackendError::permanent("not a Redis server").hint("check the port; a TLS port needs rediss://");
     }
-    if error.is_connection_dropped() {
-        return BackendError::transient("the server closed the connection")
-            .hint("check that host and port are right; a TLS port needs rediss://");
+    let text = one_line(&error.to_string());
+    if let Some(error) = from_tls(&text) {
+        return error;
     }
-    if error.is_io_error() {
-        return BackendError::transient(text);
+    match error.kind() {
+        ConnectionRefused => {
+            BackendError::transient("connection refused").hint("check that the server is running there")
+        }
+        NotFound => BackendError::transient("the socket does not exist")
+            .hint("check that the server is running, and its `unixsocket`"),
+        PermissionDenied => {
+            BackendError::permanent("permission denied").hint("check the socket's mode, and `unixsocketperm`")
+        }
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
+            BackendError::transient("the server closed the connection")
+                .hint("check that host and port are right; a TLS port needs rediss://")
+        }
+        _ => BackendError::transient(text),
     }
-    BackendError::permanent(text)
 }
 
 /// Returns true if the connection broke before a command could have been sent.
-pub(super) fn is_handshake(error: &RedisError) -> bool {
-    of_tls(&error.to_string()).is_some()
+pub(crate) fn is_handshake(error: &io::Error) -> bool {
+    from_tls(&error.to_string()).is_some()
 }
 
-fn of_tls(text: &str) -> Option<BackendError> {
+fn from_tls(text: &str) -> Option<BackendError> {
     if text.contains("corrupt message") {
         return Some(
             BackendError::permanent("the server does not speak TLS")
@@ -219,6 +227,12 @@ fn of_tls(text: &str) -> Option<BackendError> {
         );
     }
     tls::complaint(text)
+}
+
+/// Explains that a server names another one by something else than a host and a port. A password goes to no such place.
+pub(crate) fn from_redirection(place: &str) -> BackendError {
+    BackendError::transient(format!("the server redirects to `{}`, which is not a host and a port", one_line(place)))
+        .hint("check the addresses that the servers announce: redis-cli CLUSTER NODES, or SENTINEL MASTERS")
 }
 
 fn one_line(text: &str) -> String {
@@ -245,7 +259,7 @@ mod tests {
             "ERR Error running script (call to f_308f): @user_script:5: @user_script: 5: -READONLY You can't write.",
         ] {
             assert_eq!(code(&refusal(text)), "READONLY");
-            assert_eq!(of_answer(&refusal(text)).class, ErrorClass::Transient);
+            assert_eq!(from_answer(&refusal(text)).class, ErrorClass::Transient);
         }
         assert_eq!(code(&refusal("ERR Error running script (call to f_1): @user_script:5: BUSY nothing")), "ERR");
     }
@@ -253,9 +267,9 @@ mod tests {
     #[test]
     fn what_passes_is_tried_again_and_what_stays_says_what_to_do() {
         for text in ["LOADING Redis is loading the dataset in memory", "CLUSTERDOWN The cluster is down", "MISCONF x"] {
-            assert_eq!(of_answer(&refusal(text)).class, ErrorClass::Transient, "{text}");
+            assert_eq!(from_answer(&refusal(text)).class, ErrorClass::Transient, "{text}");
         }
-        assert_eq!(of_answer(&refusal("ERR max number of clients reached")).class, ErrorClass::Overloaded);
+        assert_eq!(from_answer(&refusal("ERR max number of clients reached")).class, ErrorClass::Overloaded);
         for text in [
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOAUTH Authentication required.",
@@ -267,7 +281,7 @@ mod tests {
             "DENIED Redis is running in protected mode",
             "MOVED 1 127.0.0.1:1",
         ] {
-            let error = of_answer(&refusal(text));
+            let error = from_answer(&refusal(text));
             assert!(error.class == ErrorClass::Permanent && error.hint.is_some(), "{text}");
         }
     }

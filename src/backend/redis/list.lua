@@ -1,11 +1,12 @@
--- Lists locks. KEYS: the locks, or the locks and then the keys of their tokens. ARGV[1]: the number of locks. A free
--- lock has no key, but its token stays. Answers {now, {value or nothing, milliseconds left, 1 if there is a token},
--- ...}.
+-- The last part of LIST, after common.lua: lists locks. A free lock has no key, but its token stays. Uses: common.lua's now.
+-- Answers {now, {value or nothing, milliseconds left, 1 if there is a token}, ...}.
+-- The keys are those of the locks, and then perhaps those of their tokens.
+local locks = tonumber(ARGV[1])
 local answer = {now}
-for place = 1, tonumber(ARGV[1]) do
+for place = 1, locks do
   local stored = redis.pcall('GET', KEYS[place])
-  local beside = KEYS[place + ARGV[1]]
-  local token = beside and redis.pcall('GET', beside)
+  local token_key = KEYS[place + locks]
+  local token = token_key and redis.pcall('GET', token_key)
   answer[place + 1] = {
     type(stored) == 'string' and stored,
     redis.call('PTTL', KEYS[place]),

@@ -1,28 +1,35 @@
--- Releases the lock. ARGV[2]: the owner, marked as ended. ARGV[3]: the milliseconds after the taking that the lock
--- stays held. KEYS[3], if given: a mark of this owner. 1 makes void a taking that is still on its way; 2 says that
--- the lock was released, if no record says so. The mark outlives every packet that may still be on its way. ARGV[6]:
--- the mark to leave, if any.
-if value and owner == ARGV[2] then
-  kept = 1
-elseif owner == ARGV[1] then
-  kept = 1
-  -- At most that long from now, because the clock may have been set back after the taking.
-  local rest = math.min(parse(added) or now, now) + ARGV[3] - now
+-- A part of RELEASE, after common.lua, lock.lua and history.lua, before close.lua, which answers. Uses: common.lua's now, iso,
+-- parse, whole; lock.lua's lock_key, caller, value, added, owner, is_ahead; history.lua's recorded, try, find.
+-- Sets history.lua's was_held.
+-- The caller's mark, if the call has its key: 1 makes void an acquisition that is still on its way; 2 says that the lock
+-- was released, if no record says so. The mark outlives every packet that may still be on its way.
+local mark_key = KEYS[3]
+local mark = ARGV[6]
+-- The caller, marked as ended: the owner of a lock that stays held after its run.
+local ended = ARGV[2]
+-- The milliseconds after the acquisition that the lock stays held.
+local hold_ms = ARGV[3]
+if value and owner == ended then
+  was_held = 1
+elseif owner == caller then
+  was_held = 1
+  -- At most that long from now, because the clock may have been set back after the acquisition.
+  local rest = math.min(parse(added) or now, now) + hold_ms - now
   if rest > 0 then
     -- A server without memory refuses a script's first write if that one may need memory, but no later write.
-    redis.call('PEXPIRE', KEYS[1], whole(rest))
-    -- It counts as taken now if the clock was ahead, or it would not stay held at all.
-    redis.call('SET', KEYS[1], 'ADDED:' .. (is_ahead and iso(now) or added) .. '@' .. ARGV[2], 'PX', whole(rest))
+    redis.call('PEXPIRE', lock_key, whole(rest))
+    -- The lock counts as acquired now if the clock was ahead, or it would not stay held at all.
+    redis.call('SET', lock_key, 'ADDED:' .. (is_ahead and iso(now) or added) .. '@' .. ended, 'PX', whole(rest))
   else
-    redis.call('DEL', KEYS[1])
+    redis.call('DEL', lock_key)
   end
 end
-if KEYS[3] and not value and try('GET', KEYS[3]) == '2' then
-  kept = 1
-elseif KEYS[3] and (ARGV[6] == '1' or ARGV[6] == '2' and kept == 1 and not (find(-1) or find(0))) then
-  try('SET', KEYS[3], ARGV[6], 'PX', 3600000)
+if mark_key and not value and try('GET', mark_key) == '2' then
+  was_held = 1
+elseif mark_key and (mark == '1' or mark == '2' and was_held == 1 and not (find(-1) or find(0))) then
+  try('SET', mark_key, mark, 'PX', 3600000)
 end
 -- An earlier release has deleted the key: a command's by the handle, or this one's, whose answer was lost.
 if not value and recorded and string.find(find(-1) or find(0) or '', ',"released":true,', 1, true) then
-  kept = 1
+  was_held = 1
 end

@@ -1,21 +1,22 @@
-//! `shedlock status --max-age`: for a monitor.
+//! `shedlock status --max-age`: tells a monitor whether the last success of each lock is recent.
 
 use std::time::Duration;
 
 use clap::ArgMatches;
 
 use super::super::operator::Operator;
-use super::super::print;
-use super::warn_of_unknown;
-use crate::backend::{Admin, BackendError};
+use super::super::output::print;
+use super::warnings::warn_of_unknown;
+use crate::backend::Admin;
 use crate::config::Mistake;
 use crate::duration;
 use crate::exit::{self, Exit};
-use crate::lock::{Lock, Locks, Runs, Wanted};
-use crate::report::{Succeeded, Zone, last_success, past};
+use crate::lock::BackendError;
+use crate::lock::{Lock, Locks, RunQuery, Runs};
+use crate::report::{RecentSuccess, Zone, last_success, shown_runs};
 use crate::system::Timestamp;
 
-/// Parses --max-age.
+/// Parses --max-age, which needs names.
 pub(super) fn max_age(matches: &ArgMatches, names: &[String]) -> Result<Option<Duration>, Mistake> {
     let Some(text) = matches.get_one::<String>("max-age") else { return Ok(None) };
     let most = duration::parse(text).map_err(|why| Mistake::new(format!("--max-age {why}")))?;
@@ -29,7 +30,7 @@ pub(super) fn max_age(matches: &ArgMatches, names: &[String]) -> Result<Option<D
 }
 
 /// Prints a line for each lock, and returns 1 unless all have succeeded lately.
-pub(super) fn succeeded(
+pub(super) fn print_ages(
     names: &[String],
     most: Duration,
     operator: &mut Operator,
@@ -38,13 +39,13 @@ pub(super) fn succeeded(
     let (mut text, mut unknown, mut code) = (String::new(), Vec::new(), 0);
     for name in names {
         let (locks, runs) = operator.ask(|backend| recent_runs(backend, name, most))?;
-        let past = past(&runs.runs, &locks);
-        let succeeded = Succeeded { name, runs: &past, now: runs.now, most };
+        let shown = shown_runs(&runs.runs, &locks);
+        let succeeded = RecentSuccess { name, runs: &shown, now: runs.now, most };
         text += &succeeded.line(zone);
         if !succeeded.is_recent() {
             code = exit::NO;
         }
-        if past.is_empty() && locks.locks.iter().all(Lock::is_only_of_a_pause) {
+        if shown.is_empty() && locks.locks.iter().all(Lock::is_past_pause) {
             unknown.push(&name[..]);
         }
     }
@@ -57,9 +58,9 @@ pub(super) fn succeeded(
 fn recent_runs(backend: &mut dyn Admin, name: &str, most: Duration) -> Result<(Locks, Runs), BackendError> {
     let locks = backend.locks(&[name])?;
     let since = Timestamp(locks.now.0.saturating_sub(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
-    let mut wanted = Wanted { names: vec![name.to_owned()], since: Some(since), ..Wanted::default() };
+    let mut wanted = RunQuery { names: vec![name.to_owned()], since: Some(since), ..RunQuery::default() };
     let mut runs = backend.runs(&wanted)?;
-    if last_success(past(&runs.runs, &locks).iter(), locks.now).end.is_none() {
+    if last_success(shown_runs(&runs.runs, &locks).iter(), locks.now).end.is_none() {
         wanted.since = None;
         runs = backend.runs(&wanted)?;
     }

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// When the lock's end is asked for.
+/// The time at which shedlock queries the lock's end, in milliseconds.
 const LOOK_AT: u64 = STOP_AT - 2_000;
 
-/// So long after the grant, by the backend's clock.
+/// Returns the time so many milliseconds after the grant, by the backend's clock.
 fn until(millis: u64) -> Timestamp {
     GRANT.locked_at + ms(millis)
 }
@@ -57,7 +57,7 @@ fn an_end_that_is_hardly_later_was_not_extended() {
         story.on(86_000, seen(until(100_000 + later), 100_000 + later - 85_960, 85_960));
         assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), extended, "{later}");
     }
-    // Our clock is fast: in a day it may gain more than that.
+    // Shedlock's clock is fast: in a day it may gain more than that.
     let mut story = Story::running(policy());
     story.tick(LOOK_AT);
     story.on(86_000, seen(until(100_000), 18_000, 85_960));
@@ -74,7 +74,7 @@ fn a_backend_that_cannot_be_asked_for_the_end_keeps_nobody_from_stopping_the_job
     assert_eq!((story.tick(LOOK_AT + 510), story.looks.len()), (vec![], 2));
     assert_eq!(story.next(), STOP_AT);
     assert_eq!(story.tick(STOP_AT), first_signals());
-    // What is learnt now comes too late.
+    // An answer now comes too late.
     assert_eq!(story.on(STOP_AT + 1, seen(until(200_000), 112_000, LOOK_AT + 510)), []);
     assert_eq!(story.emitted(|notice| matches!(notice, Notice::Extended(_))), 0);
     assert_eq!(story.next(), KILL_AT);
@@ -88,7 +88,7 @@ fn a_look_that_is_under_way_when_the_job_ends_is_not_tried_again() {
     story.tick(LOOK_AT);
     assert_eq!(story.on(LOOK_AT + 1, exited(0)), [Action::StopTrying, release(0, LOOK_AT + 10_001)]);
     assert_eq!(story.on(LOOK_AT + 2, seen(until(200_000), 114_000, LOOK_AT)), []);
-    assert_eq!(story.on(LOOK_AT + 3, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
+    assert_eq!(story.on(LOOK_AT + 3, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -97,17 +97,17 @@ fn a_job_whose_lock_is_seen_to_be_lost_is_stopped() {
     story.tick(LOOK_AT);
     let gone = || Event::Queried { answer: Ok(Ownership::Gone), sent: t(LOOK_AT) };
     assert_eq!(story.on(LOOK_AT + 10, gone()), first_signals());
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, OnLost::Kill))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(LossCause::Gone, OnLost::Kill))), 1);
     story.on(LOOK_AT + 20, exited(0));
     story.on(LOOK_AT + 20, Event::LeftoversGone);
-    assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
+    assert_eq!(story.on(LOOK_AT + 30, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Lost));
 
     let mut ignored = Story::running(Policy { on_lost: OnLost::Ignore, ..policy() });
     ignored.tick(LOOK_AT);
     assert_eq!(ignored.on(LOOK_AT + 10, gone()), []);
     assert_eq!(ignored.tick(STOP_AT), first_signals());
 
-    // After a standstill: its time is up, and that is all.
+    // After a stall: its time is up, and that is all.
     let mut late = Story::running(policy());
     late.tick(LOOK_AT);
     assert_eq!(late.on(150_000, gone()), []);
@@ -123,12 +123,12 @@ fn a_job_that_may_run_on_keeps_its_extended_lock_until_the_new_end() {
     assert_eq!((story.tick(98_000), &story.looks[..]), (vec![], &[t(100_000)][..]));
     story.on(98_010, seen(until(150_000), 51_950, 98_005));
     assert_eq!(story.tick(100_000), []);
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 0);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::ExpiredButRunning(..))), 0);
     assert_eq!(story.next(), 149_955 - 2_000);
     story.tick(149_955 - 2_000);
     story.on(148_000, seen(until(150_000), 2_000, 147_960));
     assert_eq!(story.tick(149_955), []);
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::RunsOn(..))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::ExpiredButRunning(..))), 1);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_failed_job_holds_its_lock_until_the_end_of_an_extended_at_most() {
 fn a_run_that_has_no_end_or_no_lock_does_not_ask_for_it() {
     let mut extend = Story::running(Policy { on_expiry: OnExpiry::Extend, ..policy() });
     extend.tick(66_667);
-    extend.on(66_680, renewed(Ok(Kept::Kept), 66_670));
+    extend.on(66_680, renewed(Ok(StillHeld::Held), 66_670));
     extend.tick(LOOK_AT);
     let mut without = Story::running_without(policy());
     assert_eq!(without.next(), STOP_AT);
@@ -158,7 +158,7 @@ fn a_leased_lock_is_renewed_on_after_an_extension_and_the_guardian_is_told() {
     let mut now = 10_000;
     while now < LOOK_AT {
         story.tick(now);
-        story.on(now + 5, renewed(Ok(Kept::Kept), now));
+        story.on(now + 5, renewed(Ok(StillHeld::Held), now));
         now += 10_000;
     }
     // It lasts until at-most is used up.
@@ -183,7 +183,7 @@ fn a_renewal_that_took_long_is_no_extension() {
     let mut now = 10_000;
     while now < LOOK_AT {
         story.tick(now);
-        story.on(now + 4_000, renewed(Ok(Kept::Kept), now));
+        story.on(now + 4_000, renewed(Ok(StillHeld::Held), now));
         now += 10_000;
     }
     story.tick(LOOK_AT);
@@ -202,16 +202,16 @@ fn a_renewal_that_a_frozen_server_carries_out_late_is_no_extension() {
             let mut story = Story::running(lease.clone());
             for now in (10_000..=60_000).step_by(10_000) {
                 story.tick(now);
-                story.on(now + 5, renewed(Ok(Kept::Kept), now));
+                story.on(now + 5, renewed(Ok(StillHeld::Held), now));
             }
             story.tick(70_000);
             if !silence {
-                story.on(76_000, renewed(Ok(Kept::Kept), 75_900));
+                story.on(76_000, renewed(Ok(StillHeld::Held), 75_900));
             } else {
                 story.on(76_000, renewed(Err(BackendError::transient("timed out").ambiguous()), 70_000));
                 let again = story.next();
                 story.tick(again);
-                story.on(again + 10, renewed(Ok(Kept::Kept), again));
+                story.on(again + 10, renewed(Ok(StillHeld::Held), again));
             }
             assert_eq!((story.next(), story.tick(LOOK_AT)), (LOOK_AT, vec![]));
             // The first one was carried out a moment ago; or somebody has extended the lock to more than that gives.
@@ -235,7 +235,7 @@ fn what_is_told_of_the_end_names_an_extension() {
             story.tick(200_000);
             let told = match expired {
                 true => Notice::Expired(ms(100_000), extension),
-                false => Notice::RunsOn(ms(100_000), extension),
+                false => Notice::ExpiredButRunning(ms(100_000), extension),
             };
             assert!(story.emitted.contains(&told), "{:?}", story.emitted);
         }
@@ -249,7 +249,7 @@ fn a_look_keeps_no_renewal_waiting() {
         let mut story = Story::running(lease.clone());
         for now in (3_000..=last).step_by(3_000) {
             story.tick(now);
-            story.on(now + 5, renewed(Ok(Kept::Kept), now));
+            story.on(now + 5, renewed(Ok(StillHeld::Held), now));
         }
         story
     };
@@ -262,6 +262,6 @@ fn a_look_keeps_no_renewal_waiting() {
     under_way.tick(84_000);
     assert!(under_way.next() > LOOK_AT);
     assert_eq!((under_way.tick(LOOK_AT), under_way.looks.len()), (vec![], 0));
-    under_way.on(86_000, renewed(Ok(Kept::Kept), 85_500));
+    under_way.on(86_000, renewed(Ok(StillHeld::Held), 85_500));
     assert_eq!((under_way.tick(86_000), under_way.looks.len()), (vec![], 1));
 }

@@ -6,7 +6,7 @@ fn guarded() -> Policy {
     Policy { guarded: true, ..leased() }
 }
 
-/// When the guardian kills, in milliseconds, for a lease that ends at `end`.
+/// Returns the deadline that the guardian gets for a lease that ends at `end`, in milliseconds.
 fn guard(end: u64) -> Action {
     Action::Guard(Some(Moment::at(ms(1_000_000 + end) - Duration::from_micros(1_136_250))))
 }
@@ -19,7 +19,7 @@ fn a_guardian_is_there_before_the_command_and_learns_of_every_renewal() {
     assert!(matches!(todo[1..], [Action::Spawn(_)]));
     story.on(0, Event::Spawned);
     story.tick(10_000);
-    assert_eq!(story.on(10_010, renewed(Ok(Kept::Kept), 10_000)), [guard(40_000)]);
+    assert_eq!(story.on(10_010, renewed(Ok(StillHeld::Held), 10_000)), [guard(40_000)]);
 }
 
 #[test]
@@ -28,29 +28,29 @@ fn the_guardian_kills_nothing_that_may_outlive_its_lock() {
     assert_eq!(Story::begun(ignoring).on(0, granted(0))[0], Action::Guard(None));
     let mut story = Story::running(Policy { on_expiry: OnExpiry::Ignore, ..guarded() });
     story.tick(70_000);
-    assert_eq!(story.on(70_000, renewed(Ok(Kept::Kept), 70_000)), [Action::Guard(None)], "it lasts until at-most");
+    assert_eq!(story.on(70_000, renewed(Ok(StillHeld::Held), 70_000)), [Action::Guard(None)], "it lasts until at-most");
 }
 
 #[test]
 fn a_job_that_the_guardian_had_to_kill_was_lost_or_had_expired() {
-    for (renewed_at, outcome) in [(None, ExitReason::Lost), (Some(75_000), ExitReason::Expired)] {
+    for (renewed_at, reason) in [(None, ExitReason::Lost), (Some(75_000), ExitReason::Expired)] {
         let mut story = Story::running(guarded());
         let mut end = 30_000;
         if let Some(at) = renewed_at {
             story.tick(at - 60_000);
-            story.on(at, renewed(Ok(Kept::Kept), at));
+            story.on(at, renewed(Ok(StillHeld::Held), at));
             end = 100_000;
         }
         let killed = Event::JobEnded(JobEnd::Killed(Signal::KILL));
-        // It may have missed something that we find.
+        // It may have missed something that shedlock finds.
         let todo = story.on(end + 50_000, killed);
         assert!(todo.contains(&Action::KillTree), "{todo:?}");
         let todo = story.on(end + 50_000, Event::LeftoversGone);
         assert!(matches!(todo.last(), Some(Action::Release { .. })), "{todo:?}");
-        story.on(end + 50_001, Event::Released(Ok(Kept::Lost)));
+        story.on(end + 50_001, Event::Released(Ok(StillHeld::Lost)));
         assert!(matches!(story.run.phase, Phase::Done));
-        let verdict = if outcome == ExitReason::Lost { RunOutcome::Lost } else { RunOutcome::Expired };
-        assert_eq!(story.closed, [Closing::Ended { verdict, exit_code: Some(outcome.exit(0).code) }]);
+        let outcome = if reason == ExitReason::Lost { RunOutcome::Lost } else { RunOutcome::Expired };
+        assert_eq!(story.closed, [Closing::Ended { outcome, exit_code: Some(reason.exit(0).code) }]);
     }
 }
 
@@ -62,13 +62,13 @@ fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
         story.on(1_000, exited(3));
         story.on(60_000, Event::OrphanEnded(end));
         story.on(60_000, Event::LeftoversGone);
-        assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
-        // The command had ended by itself, but we were stopped and hear of both at once.
+        assert_eq!(story.on(60_010, Event::Released(Ok(StillHeld::Lost))), exit(code));
+        // The command had ended by itself, but shedlock was stopped and hears of both at once.
         let mut story = Story::running(Policy { wait_for, ..guarded() });
         story.on(60_000, Event::OrphanEnded(end));
         story.on(60_000, exited(3));
         story.on(60_000, Event::LeftoversGone);
-        assert_eq!(story.on(60_010, Event::Released(Ok(Kept::Lost))), exit(code));
+        assert_eq!(story.on(60_010, Event::Released(Ok(StillHeld::Lost))), exit(code));
     }
 }
 
@@ -76,15 +76,15 @@ fn a_rest_of_the_job_that_the_guardian_had_to_kill_was_lost_too() {
 fn a_job_that_ended_by_itself_while_we_were_stopped_keeps_its_code() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(80_000, exited(5)), [release(0, 90_000)]);
-    story.on(80_001, Event::Released(Ok(Kept::Lost)));
-    assert_eq!(story.closed, [Closing::Ended { verdict: RunOutcome::Failure, exit_code: Some(5) }]);
+    story.on(80_001, Event::Released(Ok(StillHeld::Lost)));
+    assert_eq!(story.closed, [Closing::Ended { outcome: RunOutcome::Failure, exit_code: Some(5) }]);
 }
 
 #[test]
 fn a_job_whose_lock_is_lost_is_killed_by_the_guardian_if_not_by_us() {
     let mut story = Story::running(guarded());
     story.tick(10_000);
-    let todo = story.on(10_010, renewed(Ok(Kept::Lost), 10_000));
+    let todo = story.on(10_010, renewed(Ok(StillHeld::Lost), 10_000));
     let after_our_own = Moment::at(ms(1_000_000 + 16_010) + Duration::from_micros(378_750));
     assert_eq!(todo, [first_signals(), vec![Action::Guard(Some(after_our_own))]].concat());
 }
@@ -93,5 +93,5 @@ fn a_job_whose_lock_is_lost_is_killed_by_the_guardian_if_not_by_us() {
 fn a_job_that_was_killed_by_somebody_else_was_killed() {
     let mut story = Story::running(guarded());
     assert_eq!(story.on(5_000, Event::JobEnded(JobEnd::Killed(Signal::KILL))), [release(0, 15_000)]);
-    assert_eq!(story.on(5_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Killed(Signal::KILL)));
+    assert_eq!(story.on(5_001, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Killed(Signal::KILL)));
 }

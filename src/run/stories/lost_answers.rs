@@ -1,22 +1,22 @@
-//! Stories of a run of whose requests an answer was lost.
+//! Stories of a run that lost the answer to a request.
 
 use super::*;
 
 #[test]
 fn what_an_unanswered_request_may_have_taken_is_given_back_before_we_end() {
-    for (choice, outcome) in [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)] {
+    for (choice, reason) in [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)] {
         let begun = || Story::begun(Policy { on_backend_error: choice, ..policy() });
-        for answer in [Ok(Kept::Kept), Ok(Kept::Lost), Err(BackendError::transient("down").ambiguous())] {
+        for answer in [Ok(StillHeld::Held), Ok(StillHeld::Lost), Err(BackendError::transient("down").ambiguous())] {
             let mut story = begun();
             assert_eq!(story.on(5_000, ambiguous(4_000)), [release(0, 10_250)]);
-            assert_eq!(story.on(5_100, Event::Released(answer)), exit(outcome), "one release is enough");
+            assert_eq!(story.on(5_100, Event::Released(answer)), exit(reason), "one release is enough");
         }
         let mut story = begun();
         story.on(5_000, ambiguous(4_000));
         assert_eq!(story.due(), 10_250, "it gets what is left of --backend-timeout");
         assert_eq!(story.on(5_500, signalled(Signal::TERM)), []);
         assert_eq!(story.due(), 6_500, "and after a stop signal a second");
-        assert_eq!(story.tick(6_500), exit(outcome));
+        assert_eq!(story.tick(6_500), exit(reason));
         let mut late = begun();
         assert_eq!(late.on(10_000, ambiguous(4_000)), [release(0, 11_000)], "and a second at least");
     }
@@ -28,14 +28,14 @@ fn where_no_answer_comes_the_last_try_says_why() {
     let mut story = Story::begun(policy());
     story.on(1_000, Event::Tried(refusal("refused")));
     story.on(2_000, Event::Tried(refusal("silent")));
-    // What the run may have taken is given back before it complains.
+    // What the run may have acquired is undone before it reports the error.
     for _ in 0..2 {
         let due = story.due();
         story.tick(due);
     }
     let said = format!("{:?}", story.emitted);
     assert!(said.contains("silent") && !said.contains("refused"), "{said}");
-    // The taking was answered, and the release is not.
+    // The acquisition was answered, and the release is not.
     let mut story = Story::begun(policy());
     story.on(1_000, Event::Tried(refusal("refused")));
     story.on(2_000, granted(2_000));
@@ -61,7 +61,7 @@ fn that_it_could_not_be_given_back_is_part_of_the_complaint() {
     for release in [Some(Event::Released(Err(BackendError::transient("down")))), None] {
         assert!(matches!(told(release)[..], [Notice::Backend(_, _, Some(_))]));
     }
-    assert!(matches!(told(Some(Event::Released(Ok(Kept::Lost))))[..], [Notice::Backend(..)]));
+    assert!(matches!(told(Some(Event::Released(Ok(StillHeld::Lost))))[..], [Notice::Backend(..)]));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_job_that_is_to_run_without_a_lock_does_not_wait_for_the_giving_back() {
         story
     };
     let mut story = without();
-    assert_eq!(story.on(5_100, Event::Released(Ok(Kept::Kept))), []);
+    assert_eq!(story.on(5_100, Event::Released(Ok(StillHeld::Held))), []);
     assert_eq!(story.on(6_000, exited(3)), exit(ExitReason::Exited(3)));
 
     let mut story = without();
@@ -88,7 +88,7 @@ fn an_answer_that_was_lost_after_we_gave_up_is_given_back_in_the_rest_of_the_sec
     stopped.on(100, signalled(Signal::TERM));
     assert_eq!(stopped.on(200, ambiguous(50)), [release(0, 1_100)]);
     assert_eq!(stopped.due(), 1_100);
-    assert_eq!(stopped.on(210, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::TERM)));
+    assert_eq!(stopped.on(210, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Stopped(Signal::TERM)));
 
     let mut silent = Story::begun(policy());
     assert_eq!(silent.tick(10_250), [Action::StopTrying]);
@@ -99,12 +99,12 @@ fn an_answer_that_was_lost_after_we_gave_up_is_given_back_in_the_rest_of_the_sec
     without.tick(10_250);
     without.on(10_250, Event::Spawned);
     assert_eq!(without.on(12_000, ambiguous(0)), [release(0, 22_000)]);
-    assert_eq!(without.on(12_010, Event::Released(Ok(Kept::Lost))), []);
+    assert_eq!(without.on(12_010, Event::Released(Ok(StillHeld::Lost))), []);
     assert_eq!(without.on(13_000, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 fn waiting_unclear() -> Story {
-    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(20_000)), ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::UpTo(ms(20_000)), ..policy() });
     assert_eq!(story.on(5, unclear_and_full(0)), []);
     story
 }
@@ -113,7 +113,7 @@ fn waiting_unclear() -> Story {
 fn a_waiter_forgets_no_answer_that_was_lost() {
     let mut stopped = waiting_unclear();
     assert_eq!(stopped.on(6, signalled(Signal::INT)), [release(0, 1_006)]);
-    assert_eq!(stopped.on(7, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Stopped(Signal::INT)));
+    assert_eq!(stopped.on(7, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Stopped(Signal::INT)));
 
     let mut asking = waiting_unclear();
     let now = asking.due();
@@ -126,7 +126,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
     failed.tick(now);
     assert_eq!(failed.on(now, refused(now)), [release(0, now + 10_250)]);
 
-    let mut skipped = Story::begun(Policy { wait: Patience::UpTo(ms(20_000)), ..policy() });
+    let mut skipped = Story::begun(Policy { wait: WaitLimit::UpTo(ms(20_000)), ..policy() });
     skipped.on(0, held(60_000, 0));
     let mut todo = Vec::new();
     while todo.is_empty() {
@@ -135,7 +135,7 @@ fn a_waiter_forgets_no_answer_that_was_lost() {
         todo = skipped.on(now, unclear_and_full(now));
     }
     assert_eq!(todo, [release(0, 30_250)]);
-    assert_eq!(skipped.on(20_100, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Skipped));
+    assert_eq!(skipped.on(20_100, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Skipped));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_job_without_a_lock_waits_for_the_request_in_flight_before_an_earlier_one_is
     story.on(silent, Event::Spawned);
     assert_eq!(story.on(silent + 1, full(now)), [release(0, silent + 10_001)]);
     assert_eq!(story.on(silent + 2, exited(0)), []);
-    assert_eq!(story.on(silent + 3, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
+    assert_eq!(story.on(silent + 3, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -160,17 +160,17 @@ fn a_later_grant_clears_up_what_became_of_a_request() {
     assert_eq!(ours.on(now, granted(now)), [spawn()]);
     ours.on(now, Event::Spawned);
     assert_eq!(ours.on(now + 50, exited(0)), [release(0, now + 10_050)]);
-    assert_eq!(ours.on(now + 60, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
+    assert_eq!(ours.on(now + 60, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(0)));
 }
 
-/// The network may yet deliver it, when the other has given the lock back.
+/// The network may yet deliver the request, when the other owner has released the lock.
 #[test]
 fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
-    for answer in [Ok(Kept::Lost), Ok(Kept::Kept)] {
+    for answer in [Ok(StillHeld::Lost), Ok(StillHeld::Held)] {
         let mut skipped = Story::begun(policy());
         assert_eq!(skipped.on(50, unclear_and_held(60_000, 40)), [release(0, 10_250)]);
         assert_eq!(skipped.on(60, Event::Released(answer)), exit(ExitReason::Skipped));
-        assert_eq!(skipped.emitted(|notice| matches!(notice, Notice::NotGivenBack(..))), 0);
+        assert_eq!(skipped.emitted(|notice| matches!(notice, Notice::NotUndone(..))), 0);
     }
 
     let mut stopped = waiting_unclear();
@@ -178,7 +178,7 @@ fn that_another_holds_the_lock_does_not_clear_up_what_became_of_a_request() {
     stopped.tick(now);
     assert_eq!(stopped.on(now, held(60_000, now)), [], "while it waits nothing is void");
     assert_eq!(stopped.on(now, signalled(Signal::INT)), [release(0, now + 1_000)]);
-    assert_eq!(stopped.on(now + 1, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Stopped(Signal::INT)));
+    assert_eq!(stopped.on(now + 1, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Stopped(Signal::INT)));
 
     let mut ours = waiting_unclear();
     let now = ours.due();
@@ -200,21 +200,23 @@ fn a_nested_run_gives_back_beside_its_job_what_may_have_been_taken() {
     let answer = Event::Acquired { answer: Ok(Acquired::Held(record.clone())), sent: t(0), ambiguous: true };
     assert_eq!(story.on(5, answer), [release(0, 10_005), Action::Spawn(Under::Enclosing(record))]);
     story.on(5, Event::Spawned);
-    assert_eq!(story.on(10, Event::Released(Ok(Kept::Lost))), []);
+    assert_eq!(story.on(10, Event::Released(Ok(StillHeld::Lost))), []);
     assert_eq!(story.on(50, exited(0)), exit(ExitReason::Exited(0)));
 }
 
 #[test]
 fn a_run_that_leaves_a_lock_held_perhaps_says_so_in_one_line() {
-    let doubtful = |notice: &Notice| matches!(notice, Notice::NotGivenBack(_, held) if *held == ms(100_000));
-    // No answer to the giving back, trouble, and an answer that left no mark.
-    for unmarked in [false, true] {
-        for answer in [None, Some(Err(BackendError::transient("down"))), Some(Ok(Kept::Lost)), Some(Ok(Kept::Kept))] {
-            let told = !matches!(answer, Some(Ok(_))) || unmarked && answer != Some(Ok(Kept::Kept));
+    let doubtful = |notice: &Notice| matches!(notice, Notice::NotUndone(_, held) if *held == ms(100_000));
+    // No answer to the undo, trouble, and an answer that left no mark.
+    for mark_error in [false, true] {
+        for answer in
+            [None, Some(Err(BackendError::transient("down"))), Some(Ok(StillHeld::Lost)), Some(Ok(StillHeld::Held))]
+        {
+            let told = !matches!(answer, Some(Ok(_))) || mark_error && answer != Some(Ok(StillHeld::Held));
             let mut story = Story::begun(policy());
             story.on(50, unclear_and_held(60_000, 40));
-            if unmarked {
-                story.on(60, Event::Unclosed(BackendError::permanent("no history")));
+            if mark_error {
+                story.on(60, Event::RecordNotClosed(BackendError::permanent("no history")));
             }
             let todo = match answer {
                 Some(answer) => story.on(60, Event::Released(answer)),

@@ -3,30 +3,31 @@
 //! Unless a story says otherwise at-most is 100 s. Then its job gets the first signal after 87.95 s and SIGKILL after
 //! 97.95 s.
 
-mod ending;
+mod account;
+mod acquiring;
 mod errors;
 mod extending;
 mod guardian;
+mod killing;
 mod lost_answers;
 mod releasing;
 mod renewing;
 mod running;
-mod standstill;
-mod taking;
+mod stall;
 mod waiting;
 
 use super::*;
-use crate::backend::{Acquired, ErrorClass, Kept};
+use crate::lock::{Acquired, ErrorClass, StillHeld};
 use crate::lock::{Closing, Grant, LockState, RunOutcome};
 use crate::system::Timestamp;
 
 const GRANT: Grant =
     Grant { locked_at: Timestamp(1_769_882_458_900), until: Timestamp(1_769_882_558_900), token: Some(7) };
 const STOP_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-/// The first signal, and SIGKILL, in milliseconds.
+/// The times of the first signal and of SIGKILL, in milliseconds.
 const STOP_AT: u64 = 87_950;
 const KILL_AT: u64 = 97_950;
-/// When a lease of 30 s that is not renewed ends its job, in milliseconds.
+/// The times at which a lease of 30 s that is not renewed ends its job, in milliseconds.
 const LEASE_STOP_AT: u64 = 22_485;
 const LEASE_KILL_AT: u64 = 28_485;
 
@@ -34,7 +35,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The moment `millis` after the run began.
+/// Returns the moment `millis` after the run began.
 fn t(millis: u64) -> Moment {
     Moment::at(ms(1_000_000 + millis))
 }
@@ -43,12 +44,12 @@ fn policy() -> Policy {
     Policy::plain()
 }
 
-/// The lock is renewed for as long as the job lives.
+/// Returns a policy that renews the lock for as long as the job lives.
 fn extend() -> Policy {
     Policy { on_expiry: OnExpiry::Extend, ..policy() }
 }
 
-/// A lease of 30 s.
+/// Returns a policy with a lease of 30 s.
 fn leased() -> Policy {
     Policy { lease: Some(ms(30_000)), ..policy() }
 }
@@ -62,7 +63,7 @@ fn held(left: u64, sent: u64) -> Event {
     Event::Acquired { answer: Ok(Acquired::Held(record)), sent: t(sent), ambiguous: false }
 }
 
-/// An answer was lost on the network, and the next try found that another holds the lock.
+/// Returns the answer of a try which found that another owner holds the lock, after the network lost the answer before.
 fn unclear_and_held(left: u64, sent: u64) -> Event {
     match held(left, sent) {
         Event::Acquired { answer, sent, .. } => Event::Acquired { answer, sent, ambiguous: true },
@@ -74,7 +75,7 @@ fn refused(sent: u64) -> Event {
     Event::Acquired { answer: Err(BackendError::permanent("no such database")), sent: t(sent), ambiguous: false }
 }
 
-/// The server was full.
+/// Returns the answer of a server that was full.
 fn full(sent: u64) -> Event {
     Event::Acquired {
         answer: Err(BackendError::new(ErrorClass::Overloaded, "too many clients")),
@@ -83,7 +84,7 @@ fn full(sent: u64) -> Event {
     }
 }
 
-/// An answer was lost on the network, and the backend could not be asked again.
+/// Returns the error after the network lost an answer, and the backend could not be asked again.
 fn ambiguous(sent: u64) -> Event {
     Event::Acquired {
         answer: Err(BackendError::transient("connection reset").ambiguous()),
@@ -92,7 +93,7 @@ fn ambiguous(sent: u64) -> Event {
     }
 }
 
-/// An answer was lost on the network, and then the server was full.
+/// Returns the answer of a server that was full, after the network lost the answer before.
 fn unclear_and_full(sent: u64) -> Event {
     Event::Acquired {
         answer: Err(BackendError::new(ErrorClass::Overloaded, "too many clients").ambiguous()),
@@ -105,13 +106,13 @@ fn acquire(deadline: u64, when_full: WhenFull) -> Action {
     Action::Acquire { deadline: t(deadline), when_full }
 }
 
-fn renewed(answer: Result<Kept, BackendError>, sent: u64) -> Event {
+fn renewed(answer: Result<StillHeld, BackendError>, sent: u64) -> Event {
     Event::Renewed { answer, sent: t(sent) }
 }
 
-/// The lock is ours for `left` yet, and until then by the backend's clock.
+/// Returns the answer that the lock is held for `left` yet, and until `until` by the backend's clock.
 fn seen(until: Timestamp, left: u64, sent: u64) -> Event {
-    Event::Queried { answer: Ok(Ownership::Ours { until: Some(until), left: ms(left) }), sent: t(sent) }
+    Event::Queried { answer: Ok(Ownership::Held { until: Some(until), left: ms(left) }), sent: t(sent) }
 }
 
 fn signalled(signal: Signal) -> Event {
@@ -127,7 +128,7 @@ fn not_started(kind: SpawnErrorKind) -> Event {
 }
 
 fn release(hold: u64, deadline: u64) -> Action {
-    // What the history is told, a story finds in `closed`.
+    // A story finds in `closed` what the history is told.
     Action::Release { hold: ms(hold), closing: Closing::Unused, deadline: t(deadline) }
 }
 
@@ -143,13 +144,13 @@ fn renew_leased(deadline: u64) -> Action {
     Action::Renew { term: Term { lease: ms(30_000), limit: Some(t(100_000)) }, deadline: t(deadline) }
 }
 
-/// The beginning of the job's end.
+/// Returns the actions that begin the job's end.
 fn first_signals() -> Vec<Action> {
     vec![Action::SignalTree(Signal::TERM), Action::SignalTree(Signal::CONT)]
 }
 
-fn exit(outcome: ExitReason) -> Vec<Action> {
-    vec![Action::Exit(outcome)]
+fn exit(reason: ExitReason) -> Vec<Action> {
+    vec![Action::Exit(reason)]
 }
 
 /// A run, and what it has told its user.
@@ -157,19 +158,29 @@ struct Story {
     run: Run,
     emitted: Vec<Notice>,
     closed: Vec<Closing>,
+    /// What the metrics and the command of `--notify` were told.
+    recorded: Vec<RunMetrics>,
+    notified: Vec<Notification>,
     /// The deadlines of the looks for the lock's end.
     looks: Vec<Moment>,
 }
 
 impl Story {
     fn begun(policy: Policy) -> Self {
-        let mut story =
-            Self { run: Run::new(policy, t(0)), emitted: Vec::new(), closed: Vec::new(), looks: Vec::new() };
+        let mut story = Self {
+            run: Run::new(policy, "test:".to_owned(), t(0)),
+            emitted: Vec::new(),
+            closed: Vec::new(),
+            looks: Vec::new(),
+            recorded: Vec::new(),
+            notified: Vec::new(),
+        };
+        story.on(0, Event::BackendReached);
         story.on(0, Event::Begin);
         story
     }
 
-    /// The lock was granted at once, and the job runs.
+    /// Begins a run whose lock was granted at once, and whose job runs.
     fn running(policy: Policy) -> Self {
         let mut story = Self::begun(policy);
         let todo = story.on(0, granted(0));
@@ -178,7 +189,7 @@ impl Story {
         story
     }
 
-    /// The backend could not be asked, and the job runs all the same.
+    /// Begins a run whose job runs although the backend could not be asked.
     fn running_without(policy: Policy) -> Self {
         let mut story = Self::begun(Policy { on_backend_error: OnBackendError::Run, ..policy });
         assert_eq!(story.on(0, refused(0)), [Action::Spawn(Under::Nothing)]);
@@ -187,12 +198,15 @@ impl Story {
         story
     }
 
-    /// Feeds an event, and returns what is to be done but for the telling and the looks.
+    /// Feeds an event, and returns what is to be done, without reports and queries of the lock's end.
     fn on(&mut self, at: u64, event: Event) -> Vec<Action> {
         let mut todo = Vec::new();
         for action in self.run.on(event, t(at)) {
             match action {
                 Action::Emit(notice) => self.emitted.push(notice),
+                Action::RecordMetrics(metrics) => self.recorded.push(metrics),
+                Action::Notify(notification) => self.notified.push(notification),
+                Action::FinishMetrics => {}
                 Action::QueryLock { deadline } => self.looks.push(deadline),
                 Action::Release { hold, closing, deadline } => {
                     self.closed.push(closing);
@@ -211,7 +225,7 @@ impl Story {
         self.on(at, Event::Tick)
     }
 
-    /// When the next tick is due, rounded up. A look for the lock's end that is due before finds nothing new.
+    /// Returns when the next tick is due, rounded up. A query of the lock's end that is due before finds nothing new.
     fn due(&mut self) -> u64 {
         while self.would_query() {
             let at = self.next();
@@ -226,7 +240,7 @@ impl Story {
         u64::try_from(at.since(t(0)).as_nanos().div_ceil(1_000_000)).unwrap()
     }
 
-    /// Whether a look for the lock's end comes next.
+    /// Returns whether a query of the lock's end comes next.
     fn would_query(&self) -> bool {
         let Phase::Running(running) = &self.run.phase else { return false };
         running.query_at().is_some_and(|at| Some(at) == self.run.deadline())

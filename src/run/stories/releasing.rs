@@ -4,7 +4,7 @@ use super::*;
 
 // How long the lock stays held.
 
-/// How long the lock is held after a job of at-least 10 s that ended so.
+/// Returns how long the lock is held after a job of at-least 10 s that ended so.
 fn hold_after(end: JobEnd, policy: Policy) -> Duration {
     let mut story = Story::running(Policy { at_least: ms(10_000), ..policy });
     match &story.on(1_000, Event::JobEnded(end))[..] {
@@ -54,12 +54,12 @@ fn a_job_that_was_stopped_has_failed() {
 
 #[test]
 fn trouble_with_the_release_never_changes_the_code() {
-    for answer in [Ok(Kept::Lost), Err(BackendError::permanent("no")), Err(BackendError::transient("down"))] {
+    for answer in [Ok(StillHeld::Lost), Err(BackendError::permanent("no")), Err(BackendError::transient("down"))] {
         let mut story = Story::running(policy());
         story.on(1_000, exited(6));
         story.emitted.clear();
         assert_eq!(story.on(2_000, Event::Released(answer)), exit(ExitReason::Exited(6)));
-        assert!(matches!(&story.emitted[..], [Notice::LostUnnoticed(_) | Notice::NotReleased(_)]), "one line says so");
+        assert!(matches!(&story.emitted[..], [Notice::FoundLost(_) | Notice::NotReleased(_)]), "one line says so");
     }
 }
 
@@ -81,7 +81,7 @@ fn a_release_that_a_pooler_refuses_for_a_time_of_its_own_is_tried_for_longer_onc
     story.on(1_000, exited(6));
     assert!(matches!(story.on(11_000, refused())[..], [Action::Release { .. }]));
     assert_eq!((story.due(), story.emitted(|notice| matches!(notice, Notice::NotReleased(_)))), (31_250, 0));
-    assert_eq!(story.on(20_000, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(6)));
+    assert_eq!(story.on(20_000, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(6)));
     // A second time it is the last word, and so it is after a stop signal.
     let mut story = Story::running(policy());
     story.on(1_000, exited(6));
@@ -103,7 +103,7 @@ fn a_lock_whose_time_ran_out_while_its_release_was_refused_says_why_it_was_refus
         story.on(1_000, exited(6));
         story.on(1_100, Event::Tried(BackendError::permanent("the user lacks rights")));
         story.emitted.clear();
-        assert_eq!(story.on(released, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(6)));
+        assert_eq!(story.on(released, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Exited(6)));
         assert_eq!(matches!(&story.emitted[..], [Notice::NotReleased(_)]), why, "{:?}", story.emitted);
     }
 }
@@ -113,7 +113,7 @@ fn a_stop_signal_gives_the_release_a_second() {
     for signal in STOP_SIGNALS {
         let mut story = Story::running(policy());
         story.on(1_000, exited(6));
-        // It goes on trying: the backend may only be busy, since a host that is shut down stops all its jobs at once.
+        // It goes on trying: the backend may only be busy, because a host that is shut down stops all its jobs at once.
         assert_eq!(story.on(2_000, signalled(signal)), []);
         assert_eq!(story.due(), 3_000);
         assert_eq!(story.on(2_500, signalled(signal)), []);
@@ -141,7 +141,7 @@ fn signals_that_do_not_ask_to_stop_do_not_hasten_the_release() {
 
 #[test]
 fn the_history_is_told_how_the_run_ended() {
-    let ended = |verdict, exit_code| vec![Closing::Ended { verdict, exit_code: Some(exit_code) }];
+    let ended = |outcome, exit_code| vec![Closing::Ended { outcome, exit_code: Some(exit_code) }];
     let closed = |events: &[Event]| {
         let mut story = Story::running(Policy { success_codes: vec![0, 3], ..policy() });
         for event in events {
@@ -164,5 +164,5 @@ fn the_history_is_told_how_the_run_ended() {
 
     let mut late = Story::begun(policy());
     late.on(60_000, granted(0));
-    assert_eq!(late.closed, [Closing::GivenUp], "nothing has run");
+    assert_eq!(late.closed, [Closing::Undone], "nothing has run");
 }

@@ -10,20 +10,20 @@ fn on_expiry_extend_renews_for_as_long_as_the_job_lives() {
     assert_eq!(story.due(), 33_334);
     assert_eq!(story.tick(33_334), [renew(STOP_AT)]);
     assert_eq!(story.due(), STOP_AT);
-    assert_eq!(story.on(33_400, renewed(Ok(Kept::Kept), 33_340)), []);
+    assert_eq!(story.on(33_400, renewed(Ok(StillHeld::Held), 33_340)), []);
     assert_eq!(story.due(), 33_340 + 33_334);
     assert_eq!(story.tick(66_674), [renew(33_340 + STOP_AT)]);
-    story.on(66_700, renewed(Ok(Kept::Kept), 66_680));
+    story.on(66_700, renewed(Ok(StillHeld::Held), 66_680));
     assert_eq!(story.on(99_000, exited(0)), [release(0, 109_000)]);
-    assert_eq!(story.on(190_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
+    assert_eq!(story.on(190_001, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
 fn a_renewal_never_shortens() {
     let mut story = Story::running(extend());
     story.tick(66_667);
-    // An answer to a request from before the taking cannot come, but the end would stay where it is.
-    story.on(66_700, Event::Renewed { answer: Ok(Kept::Kept), sent: t(0) - ms(50_000) });
+    // An answer to a request from before the acquisition cannot come, but the end would stay where it is.
+    story.on(66_700, Event::Renewed { answer: Ok(StillHeld::Held), sent: t(0) - ms(50_000) });
     story.tick(66_701);
     assert_eq!(story.due(), STOP_AT);
 }
@@ -32,8 +32,8 @@ fn a_renewal_never_shortens() {
 fn a_lock_that_was_lost_ends_the_job_with_123() {
     let mut story = Story::running(extend());
     story.tick(66_667);
-    assert_eq!(story.on(66_700, renewed(Ok(Kept::Lost), 66_670)), first_signals());
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::Gone, _))), 1);
+    assert_eq!(story.on(66_700, renewed(Ok(StillHeld::Lost), 66_670)), first_signals());
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(LossCause::Gone, _))), 1);
     assert_eq!(story.due(), 76_700, "SIGKILL follows after kill-after");
     assert_eq!(story.tick(76_700), [Action::KillTree]);
     assert_eq!(
@@ -41,8 +41,8 @@ fn a_lock_that_was_lost_ends_the_job_with_123() {
         [Action::CheckLeftovers(Leftovers::Tree)]
     );
     assert_eq!(story.on(76_710, Event::LeftoversGone), [release(0, 86_710)], "for the record");
-    assert_eq!(story.closed, [Closing::Ended { verdict: RunOutcome::Lost, exit_code: Some(123) }]);
-    assert_eq!(story.on(76_711, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
+    assert_eq!(story.closed, [Closing::Ended { outcome: RunOutcome::Lost, exit_code: Some(123) }]);
+    assert_eq!(story.on(76_711, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Lost));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_job_whose_lock_was_lost_is_killed_before_the_lease_would_have_ended() {
     let mut story = Story::running(extend());
     story.tick(66_667);
     // After a stall, the answer is seen first.
-    assert_eq!(story.on(95_000, renewed(Ok(Kept::Lost), 66_670)), first_signals());
+    assert_eq!(story.on(95_000, renewed(Ok(StillHeld::Lost), 66_670)), first_signals());
     assert_eq!(story.due(), KILL_AT);
 }
 
@@ -58,11 +58,11 @@ fn a_job_whose_lock_was_lost_is_killed_before_the_lease_would_have_ended() {
 fn with_on_lost_ignore_the_job_runs_on() {
     let mut story = Story::running(Policy { on_lost: OnLost::Ignore, ..extend() });
     story.tick(66_667);
-    assert_eq!(story.on(66_700, renewed(Ok(Kept::Lost), 66_670)), []);
+    assert_eq!(story.on(66_700, renewed(Ok(StillHeld::Lost), 66_670)), []);
     assert_eq!(story.run.deadline(), None);
     assert_eq!(story.tick(200_000), []);
     assert_eq!(story.on(300_000, exited(0)), [release(0, 310_000)], "for the record");
-    assert_eq!(story.on(300_001, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Exited(0)));
+    assert_eq!(story.on(300_001, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_renewal_that_failed_is_tried_again() {
     let again = story.due();
     assert!((67_050..STOP_AT).contains(&again), "{again}");
     assert_eq!(story.tick(again), [renew(STOP_AT)]);
-    story.on(again + 10, renewed(Ok(Kept::Kept), again));
+    story.on(again + 10, renewed(Ok(StillHeld::Held), again));
     assert_eq!(story.due(), again + 33_334);
 }
 
@@ -87,12 +87,12 @@ fn a_lock_that_could_not_be_renewed_in_time_ends_the_job_before_the_lease_ends()
         }
         assert_eq!(story.due(), STOP_AT);
         assert_eq!(story.tick(STOP_AT), first_signals());
-        assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), _))), 1);
+        assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(LossCause::NotRenewed(_), _))), 1);
         assert_eq!(story.due(), KILL_AT);
         assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
         story.on(97_960, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
         assert_eq!(story.on(97_960, Event::LeftoversGone), [release(0, 107_960)], "for all we know it is still ours");
-        assert_eq!(story.on(97_970, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Lost));
+        assert_eq!(story.on(97_970, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Lost));
     }
 }
 
@@ -105,7 +105,7 @@ fn that_the_lock_is_not_renewed_yet_is_told_once() {
         assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotRenewed(_))), told);
     }
     story.tick(80_000);
-    story.on(80_000, renewed(Ok(Kept::Kept), 80_000));
+    story.on(80_000, renewed(Ok(StillHeld::Held), 80_000));
     story.tick(150_000);
     story.on(150_000, renewed(Err(BackendError::transient("down")), 150_000));
     assert_eq!(story.emitted(|notice| matches!(notice, Notice::NotRenewed(_))), 2);
@@ -117,7 +117,7 @@ fn the_release_does_not_wait_for_a_renewal_that_is_tried_again_and_again() {
     story.tick(66_667);
     assert_eq!(story.on(67_000, exited(0)), [Action::StopTrying, release(0, 77_000)]);
     assert_eq!(story.on(67_001, renewed(Err(BackendError::transient("down")), 66_670)), []);
-    assert_eq!(story.on(67_002, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(0)));
+    assert_eq!(story.on(67_002, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(0)));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_lease_is_renewed_every_third_of_it_and_never_past_at_most() {
         now = story.due();
         if story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. })) {
             renewals.push(now);
-            story.on(now, renewed(Ok(Kept::Kept), now));
+            story.on(now, renewed(Ok(StillHeld::Held), now));
         }
     }
     // The seventh lasts until at-most is used up.
@@ -154,26 +154,26 @@ fn a_lease_that_cannot_be_renewed_ends_the_job_before_it_ends() {
     assert_eq!(story.tick(10_000), [renew_leased(LEASE_STOP_AT)]);
     assert_eq!(story.due(), LEASE_STOP_AT);
     assert_eq!(story.tick(LEASE_STOP_AT), first_signals());
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), OnLost::Kill))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(LossCause::NotRenewed(_), OnLost::Kill))), 1);
     assert_eq!(story.due(), LEASE_KILL_AT);
     assert!(story.tick(LEASE_KILL_AT).contains(&Action::KillTree));
     story.on(28_490, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(28_490, Event::LeftoversGone), [release(0, 38_490)]);
-    assert_eq!(story.on(28_500, Event::Released(Ok(Kept::Lost))), exit(ExitReason::Lost));
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::LostUnnoticed(_))), 0, "it was noticed");
+    assert_eq!(story.on(28_500, Event::Released(Ok(StillHeld::Lost))), exit(ExitReason::Lost));
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::FoundLost(_))), 0, "it was noticed");
 }
 
 #[test]
 fn a_backend_that_does_not_answer_is_told_from_a_run_that_did_not_ask() {
-    let told = |story: &Story, wanted: &NoticeKind| {
+    let told = |story: &Story, wanted: &LossCause| {
         assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(kind, _) if kind == wanted)), 1, "{wanted:?}");
     };
     // (asked at, given up at)
     for (asked, gave_up, kind) in [
-        (10_000, LEASE_STOP_AT, NoticeKind::NotRenewed(None)),
-        (15_000, LEASE_STOP_AT, NoticeKind::NotRenewed(None)),
-        (17_000, LEASE_STOP_AT, NoticeKind::NotAsked(ms(7_000))),
-        (10_000, LEASE_STOP_AT + 13_000, NoticeKind::NotAsked(ms(13_000))),
+        (10_000, LEASE_STOP_AT, LossCause::NotRenewed(None)),
+        (15_000, LEASE_STOP_AT, LossCause::NotRenewed(None)),
+        (17_000, LEASE_STOP_AT, LossCause::NotAsked(ms(7_000))),
+        (10_000, LEASE_STOP_AT + 13_000, LossCause::NotAsked(ms(13_000))),
     ] {
         let mut story = Story::running(leased());
         story.tick(asked);
@@ -182,12 +182,12 @@ fn a_backend_that_does_not_answer_is_told_from_a_run_that_did_not_ask() {
     }
     let mut stalled = Story::running(leased());
     stalled.tick(LEASE_STOP_AT);
-    told(&stalled, &NoticeKind::NotAsked(ms(LEASE_STOP_AT - 10_000)));
+    told(&stalled, &LossCause::NotAsked(ms(LEASE_STOP_AT - 10_000)));
     // The thread that asks got no processor.
     let mut starved = Story::running(leased());
     starved.run.on(Event::Tick, t(10_000));
     starved.tick(LEASE_STOP_AT);
-    told(&starved, &NoticeKind::NotAsked(ms(LEASE_STOP_AT - 10_000)));
+    told(&starved, &LossCause::NotAsked(ms(LEASE_STOP_AT - 10_000)));
 
     let mut troubled = Story::running(leased());
     let (first, last) = (BackendError::permanent("away"), BackendError::permanent("coarse"));
@@ -197,7 +197,7 @@ fn a_backend_that_does_not_answer_is_told_from_a_run_that_did_not_ask() {
     troubled.tick(again);
     troubled.on(again, renewed(Err(last.clone()), again));
     troubled.tick(LEASE_STOP_AT);
-    told(&troubled, &NoticeKind::NotRenewed(Some(last)));
+    told(&troubled, &LossCause::NotRenewed(Some(last)));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn with_on_lost_ignore_a_renewal_is_tried_until_the_lease_has_ended() {
     assert_eq!(story.tick(10_000), [renew_leased(30_000)]);
     assert_eq!(story.due(), 30_000);
     assert_eq!(story.tick(30_000), []);
-    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(NoticeKind::NotRenewed(_), OnLost::Ignore))), 1);
+    assert_eq!(story.emitted(|notice| matches!(notice, Notice::Lost(LossCause::NotRenewed(_), OnLost::Ignore))), 1);
     assert_eq!(story.due(), STOP_AT, "at-most is the longest that a job may run all the same");
     assert_eq!(story.tick(STOP_AT), first_signals());
 }
@@ -215,7 +215,7 @@ fn with_on_lost_ignore_a_renewal_is_tried_until_the_lease_has_ended() {
 fn until_at_least_the_lock_is_taken_for_more_than_a_lease() {
     let mut story = Story::running(Policy { at_least: ms(60_000), ..leased() });
     assert_eq!(story.tick(10_000), [renew_leased(45_000 + 7_485)], "whether it is ours is asked for all the same");
-    story.on(10_010, renewed(Ok(Kept::Kept), 10_000));
+    story.on(10_010, renewed(Ok(StillHeld::Held), 10_000));
     assert_eq!(story.due(), 20_000);
     story.tick(20_000);
     assert_eq!(story.due(), 52_485, "it lasts for a minute");
@@ -237,7 +237,7 @@ fn being_ended() -> Story {
         last = story.due();
         story.tick(last);
         // One that is short of the limit, as of a server that was slow to answer.
-        story.on(last, renewed(Ok(Kept::Kept), last.min(69_000)));
+        story.on(last, renewed(Ok(StillHeld::Held), last.min(69_000)));
     }
     assert_eq!(story.tick(77_950), first_signals());
     story
@@ -248,7 +248,7 @@ fn while_a_job_is_being_ended_its_lease_is_renewed() {
     let mut story = being_ended();
     assert_eq!(story.tick(79_000), [renew_leased(99_000)]);
     assert_eq!(story.due(), 97_485, "if it is not renewed SIGKILL comes before the lease ends");
-    story.on(79_100, renewed(Ok(Kept::Kept), 79_001));
+    story.on(79_100, renewed(Ok(StillHeld::Held), 79_001));
     assert_eq!(story.due(), KILL_AT);
     assert!(story.tick(KILL_AT).contains(&Action::KillTree));
     assert_eq!(story.tick(98_500), [Action::KillTree], "SIGKILL has its time");
@@ -260,7 +260,7 @@ fn while_a_job_is_being_ended_its_lease_is_renewed() {
 fn a_lock_that_is_lost_while_the_job_is_being_ended_hastens_its_end() {
     let mut story = being_ended();
     story.tick(79_000);
-    story.on(79_100, renewed(Ok(Kept::Lost), 79_001));
+    story.on(79_100, renewed(Ok(StillHeld::Lost), 79_001));
     assert_eq!(story.due(), 85_100);
 }
 
@@ -271,7 +271,7 @@ fn what_sigkill_cannot_end_is_not_called_lost_if_its_lock_cannot_be_kept() {
     while now < 200_000 {
         now = story.due();
         let renews = story.tick(now).iter().any(|action| matches!(action, Action::Renew { .. }));
-        let answer = if now < STOP_AT { Ok(Kept::Kept) } else { Err(BackendError::transient("down")) };
+        let answer = if now < STOP_AT { Ok(StillHeld::Held) } else { Err(BackendError::transient("down")) };
         if renews {
             story.on(now, renewed(answer, now));
         }
@@ -288,6 +288,6 @@ fn with_on_expiry_extend_a_lease_is_renewed_for_as_long_as_the_job_lives() {
         let renewal =
             Action::Renew { term: Term { lease: ms(30_000), limit: None }, deadline: t(now - 10_000 + LEASE_STOP_AT) };
         assert_eq!(story.tick(now), [renewal]);
-        story.on(now, renewed(Ok(Kept::Kept), now));
+        story.on(now, renewed(Ok(StillHeld::Held), now));
     }
 }

@@ -14,7 +14,7 @@ fn a_stop_signal_is_passed_on_and_the_lock_released_after_the_job() {
     assert_eq!(story.on(1_500, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)]);
     assert_eq!(story.due(), STOP_AT, "we wait for the job");
     assert_eq!(story.on(2_000, exited(5)), [release(0, 12_000)]);
-    assert_eq!(story.on(2_001, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(5)));
+    assert_eq!(story.on(2_001, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(5)));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn stop_timeout_kills_the_job_that_was_told_to_stop() {
         );
         assert_eq!(story.tick(6_050), [Action::KillTree], "a daemon is left");
         assert_eq!(story.on(6_051, Event::LeftoversGone), [release(0, 16_051)]);
-        assert_eq!(story.on(6_060, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Killed(Signal::KILL)));
+        assert_eq!(story.on(6_060, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Killed(Signal::KILL)));
     }
 }
 
@@ -63,7 +63,7 @@ fn stop_timeout_hastens_an_expiry() {
     assert_eq!(story.tick(89_000), [Action::KillTree]);
     story.on(89_001, Event::JobEnded(JobEnd::Killed(Signal::KILL)));
     assert_eq!(story.on(89_001, Event::LeftoversGone), [release(0, 99_001)]);
-    assert_eq!(story.on(89_002, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
+    assert_eq!(story.on(89_002, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Expired));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn without_a_terminal_we_do_not_stop() {
 
 #[test]
 fn before_the_job_a_stop_of_the_terminal_stops_us() {
-    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::Forever, ..policy() });
     story.on(5, held(60_000, 0));
     assert_eq!(story.on(6, signalled(Signal::TSTP)), [Action::StopOurselves(Signal::TSTP)]);
 }
@@ -103,7 +103,7 @@ fn the_job_has_ended_when_what_it_is_waited_for_has() {
         assert_eq!(story.on(1_500, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(leftovers)]);
         assert_eq!(story.on(1_600, signalled(Signal::USR1)), [Action::Forward(Signal::USR1)], "the rest may want it");
         assert_eq!(story.on(1_700, Event::LeftoversGone), [release(0, 11_700)]);
-        assert_eq!(story.on(1_701, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Exited(3)));
+        assert_eq!(story.on(1_701, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Exited(3)));
     }
 }
 
@@ -124,5 +124,5 @@ fn what_the_command_left_behind_is_ended_at_at_most() {
     assert_eq!(story.tick(KILL_AT), [Action::KillTree]);
     assert_eq!(story.on(97_960, Event::OrphanEnded(JobEnd::Exited(0))), [Action::CheckLeftovers(Leftovers::Tree)]);
     story.on(97_960, Event::LeftoversGone);
-    assert_eq!(story.on(97_961, Event::Released(Ok(Kept::Kept))), exit(ExitReason::Expired));
+    assert_eq!(story.on(97_961, Event::Released(Ok(StillHeld::Held))), exit(ExitReason::Expired));
 }

@@ -5,8 +5,10 @@ use super::*;
 #[test]
 fn splay_sleeps_before_anything_is_asked() {
     let mut story = Story {
-        run: Run::new(Policy { splay: ms(5_000), ..policy() }, t(0)),
+        run: Run::new(Policy { splay: ms(5_000), ..policy() }, "test:".to_owned(), t(0)),
         emitted: Vec::new(),
+        recorded: Vec::new(),
+        notified: Vec::new(),
         closed: Vec::new(),
         looks: Vec::new(),
     };
@@ -18,7 +20,7 @@ fn splay_sleeps_before_anything_is_asked() {
 
 #[test]
 fn a_waiter_gets_in_when_the_lock_is_free() {
-    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(60_000)), ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::UpTo(ms(60_000)), ..policy() });
     assert_eq!(story.on(5, held(60_000, 0)), []);
     let again = story.due();
     assert_eq!(story.tick(again - 1), []);
@@ -30,7 +32,7 @@ fn a_waiter_gets_in_when_the_lock_is_free() {
 
 #[test]
 fn a_waiter_gives_up_when_its_time_is_over() {
-    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(3_000)), ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::UpTo(ms(3_000)), ..policy() });
     let mut now = 5;
     while story.on(now, held(60_000, now)).is_empty() {
         now = story.due();
@@ -43,7 +45,7 @@ fn a_waiter_gives_up_when_its_time_is_over() {
 
 #[test]
 fn a_waiter_tries_within_a_second_and_after_a_minute_within_five() {
-    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::Forever, ..policy() });
     let (mut asked, mut now) = (0, 20);
     while now < 200_000 {
         assert_eq!(story.on(now, held(1_000_000, asked)), []);
@@ -59,7 +61,7 @@ fn a_waiter_tries_within_a_second_and_after_a_minute_within_five() {
 
 #[test]
 fn a_waiter_tries_as_soon_as_the_holders_time_is_up() {
-    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::Forever, ..policy() });
     for now in [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000] {
         story.on(now, held(10, now));
         let again = story.due();
@@ -70,7 +72,7 @@ fn a_waiter_tries_as_soon_as_the_holders_time_is_up() {
 
 #[test]
 fn a_waiter_takes_full_for_no_error() {
-    let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::Forever, ..policy() });
     let mut now = 0;
     while now < 200_000 {
         assert_eq!(story.on(now + 5, full(now)), []);
@@ -80,13 +82,13 @@ fn a_waiter_takes_full_for_no_error() {
         assert_eq!(story.tick(asked), [acquire(asked + 10_000, WhenFull::Answer)]);
         now = asked;
     }
-    assert_eq!(story.emitted(|notice| !matches!(notice, Notice::Full(_))), 0);
+    assert_eq!(story.emitted(|notice| !matches!(notice, Notice::ServerFull(_))), 0);
     assert_eq!(story.on(now + 5, granted(now)), [spawn()]);
 }
 
 #[test]
 fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_full() {
-    let mut story = Story::begun(Policy { wait: Patience::UpTo(ms(3_000)), ..policy() });
+    let mut story = Story::begun(Policy { wait: WaitLimit::UpTo(ms(3_000)), ..policy() });
     assert_eq!(story.on(0, full(0)), []);
     let mut now = story.due();
     story.tick(now);
@@ -108,10 +110,10 @@ fn a_wait_for_a_lock_that_was_held_ends_as_for_a_held_lock_though_the_server_is_
 #[test]
 fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_timeout_if_that_is_longer() {
     for (wait, over) in [(3_000, 10_000), (30_000, 30_000)] {
-        for (choice, outcome) in
+        for (choice, reason) in
             [(OnBackendError::Fail, ExitReason::Failed), (OnBackendError::Skip, ExitReason::Skipped)]
         {
-            let wait = Patience::UpTo(ms(wait));
+            let wait = WaitLimit::UpTo(ms(wait));
             let mut story = Story::begun(Policy { wait, on_backend_error: choice, ..policy() });
             let mut now = 0;
             let todo = loop {
@@ -122,7 +124,7 @@ fn a_server_that_was_full_all_the_time_is_an_error_after_the_wait_or_backend_tim
                 now = story.due();
                 story.tick(now);
             };
-            assert_eq!((now, todo), (over, exit(outcome)));
+            assert_eq!((now, todo), (over, exit(reason)));
             assert_eq!(story.emitted(|notice| matches!(notice, Notice::Backend(..))), 1);
         }
     }
@@ -140,7 +142,7 @@ fn to_a_waiter_too_any_other_trouble_is_an_error() {
     for answer in
         [refused(0), Event::Acquired { answer: Err(BackendError::transient("down")), sent: t(0), ambiguous: false }]
     {
-        let mut story = Story::begun(Policy { wait: Patience::Forever, ..policy() });
+        let mut story = Story::begun(Policy { wait: WaitLimit::Forever, ..policy() });
         assert_eq!(story.on(5, answer), exit(ExitReason::Failed));
     }
 }

@@ -53,17 +53,20 @@ pub(crate) fn all() -> Vec<Document> {
     names.iter().map(|name| Document::read(name)).collect()
 }
 
-/// The blocks of a document that say `run by: TEST`, as that test needs them.
+/// Returns the blocks of a document that say `run by: TEST`, as that test needs them. Modules before the name are for the
+/// reader.
 #[track_caller]
 pub(crate) fn run_by(document: &str, test: &str) -> Vec<String> {
-    let mark = format!("run by: {test}");
-    let blocks = Document::read(document).blocks.into_iter().filter(|block| block.marks.contains(&mark));
+    let is_meant =
+        |mark: &String| mark.strip_prefix("run by: ").is_some_and(|named| named.rsplit("::").next() == Some(test));
+    let blocks = Document::read(document).blocks.into_iter().filter(|block| block.marks.iter().any(is_meant));
     let blocks: Vec<String> = blocks.map(|block| block.text).collect();
     assert!(!blocks.is_empty(), "{document} has nothing for {test}");
     blocks
 }
 
-/// The sources of the manual in `src/` are in marks of their own, and what was built is nobody's to read.
+/// Adds the names of the Markdown files below a directory. The sources of the manual in `src/` are in marks of their own, and
+/// what was built is nobody's to read.
 fn walk(directory: &Path, names: &mut Vec<String>) {
     for entry in fs::read_dir(Path::new(ROOT).join(directory)).unwrap() {
         let entry = entry.unwrap();
@@ -131,7 +134,9 @@ impl Reader {
             Event::End(TagEnd::HtmlBlock) => self.html(document, line),
             Event::InlineHtml(html) => {
                 document.links.extend(addresses(&html).map(|address| (line, address)));
-                document.comments.extend(comments(&html).map(|comment| (line, comment)));
+                // A generated list stands within a sentence.
+                let others = comments(&html).filter(|it| !it.starts_with("generated:") && it != "/generated");
+                document.comments.extend(others.map(|comment| (line, comment)));
             }
             Event::Start(Tag::CodeBlock(kind)) => {
                 let language = match kind {
@@ -170,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// HTML that is no part of a paragraph: a comment, mostly.
+    /// Takes in HTML that is no part of a paragraph: a comment, mostly.
     fn html(&mut self, document: &mut Document, line: usize) {
         let html = std::mem::take(&mut self.html);
         document.links.extend(addresses(&html).map(|address| (line, address)));
@@ -185,7 +190,7 @@ impl Reader {
         }
     }
 
-    /// Something else than a block has come.
+    /// Drops the marks when something else than a block has come.
     fn drop_marks(&mut self, document: &mut Document) {
         document.comments.append(&mut self.marks);
     }
@@ -196,7 +201,7 @@ fn comments(html: &str) -> impl Iterator<Item = String> {
     parts.map(|(comment, _)| comment.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// What the tags of HTML lead to.
+/// Returns the addresses that the tags of HTML lead to.
 fn addresses(html: &str) -> impl Iterator<Item = String> {
     [" src=\"", " href=\"", " srcset=\""]
         .into_iter()
@@ -205,7 +210,7 @@ fn addresses(html: &str) -> impl Iterator<Item = String> {
         .map(|(address, _)| address.to_owned())
 }
 
-/// What GitHub makes of a heading: its letters, digits and hyphens, with hyphens for blanks.
+/// Returns the anchor that GitHub makes of a heading: its letters, digits and hyphens, with hyphens for blanks.
 fn slug(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
     heading.trim().to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()

@@ -1,9 +1,15 @@
 //! What the tests need to run the program in a place of its own and to see what it did.
 
 mod dispositions;
+pub(crate) mod fixtures;
 pub(crate) mod markdown;
+pub(crate) mod per_backend;
 pub(crate) mod process;
+pub(crate) mod prometheus;
 pub(crate) mod pty;
+#[cfg(feature = "default")]
+pub(crate) mod relay;
+pub(crate) mod repository;
 pub(crate) mod schema;
 
 use std::ffi::OsStr;
@@ -38,18 +44,18 @@ impl Place {
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
-    /// A path in the directory; nothing is made.
+    /// Returns a path in the directory; nothing is made.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The database file.
+    /// Returns the database file.
     pub(crate) fn database(&self) -> PathBuf {
         self.path("locks.db")
     }
 
-    /// `shedlock ARGUMENTS` with this place's database, no configuration and nothing of the caller's SHEDLOCK_ variables.
-    /// No terminal is asked for or taken away; stdin is empty.
+    /// Returns `shedlock ARGUMENTS` with this place's database, no configuration and nothing of the caller's SHEDLOCK_
+    /// variables. No terminal is asked for or taken away; stdin is empty.
     pub(crate) fn shedlock<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(&self, arguments: I) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shedlock"));
         for (key, _) in std::env::vars_os() {
@@ -68,7 +74,7 @@ impl Place {
         command
     }
 
-    /// `shedlock run --name=NAME --at-most 1m ARGUMENTS`. The name is attached, since a lock may be called `--`.
+    /// Returns `shedlock run --name=NAME --at-most 1m ARGUMENTS`. The name is attached, because a lock may be called `--`.
     pub(crate) fn run<I: IntoIterator<Item = A>, A: AsRef<OsStr>>(&self, name: &str, arguments: I) -> Command {
         let mut command = self.shedlock(["run", &format!("--name={name}"), "--at-most", "1m"]);
         command.args(arguments);
@@ -76,14 +82,7 @@ impl Place {
     }
 
     /// Makes a free lock that has had no run.
-    #[cfg(all(
-        feature = "postgres",
-        feature = "mysql",
-        feature = "redis",
-        feature = "etcd",
-        feature = "zookeeper",
-        feature = "kubernetes"
-    ))]
+    #[cfg(feature = "default")]
     pub(crate) fn make_lock(&self, name: &str, backend: &str) {
         for command in ["pause", "resume"] {
             let ended = finish(self.shedlock([command, name]).env("SHEDLOCK_BACKEND", backend));
@@ -91,12 +90,12 @@ impl Place {
         }
     }
 
-    /// What a file in the directory holds; empty if it is not there.
+    /// Returns the text of a file in the directory; empty if it is not there.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The lines of a file in the directory.
+    /// Returns the lines of a file in the directory.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         self.read(name).lines().map(str::to_owned).collect()
     }
@@ -109,7 +108,7 @@ impl Place {
         })
     }
 
-    /// The row of a lock, as `(locked_by, held, boot_id is set)`, judged by the wall clock only.
+    /// Returns the row of a lock, as `(locked_by, held, boot_id is set)`, judged by the wall clock only.
     pub(crate) fn row(&self, name: &str) -> Option<Row> {
         row(&self.database(), name)
     }
@@ -160,12 +159,28 @@ pub(crate) fn wait_until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -
     }
 }
 
-/// Who starts hundreds of processes waits for its turn. Several herds at once would be a load that neither they nor the
-/// tests beside them are about.
+/// Waits for the turn of a test that starts hundreds of processes. Several herds at once would be a load that neither they nor
+/// the tests beside them are about.
 pub(crate) fn turn_of_a_herd() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // A herd that failed is no reason for the next one to fail.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns `sh -eu -c SCRIPT`, with shedlock in PATH.
+pub(crate) fn script(place: &Place, script: &str) -> Command {
+    let directory = Path::new(env!("CARGO_BIN_EXE_shedlock")).parent().unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let ours = place.shedlock::<_, &str>([]);
+    let mut command = Command::new("sh");
+    for (key, value) in ours.get_envs() {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    command.args(["-eu", "-c", script]).env("PATH", path).current_dir(place.path(""));
+    command
 }
 
 /// Runs a command to its end.
@@ -179,7 +194,7 @@ pub(crate) fn finish_in_time(command: &mut Command) -> Finished {
     finish_within(PATIENCE, command)
 }
 
-/// The same, with as much time as a command of many steps may need.
+/// Runs a command that could hang to its end, with as much time as a command of many steps may need.
 #[track_caller]
 pub(crate) fn finish_within(patience: Duration, command: &mut Command) -> Finished {
     let child = start(command);
@@ -218,14 +233,14 @@ impl Finished {
         self.status.code()
     }
 
-    /// The exit code is `code`, and nothing was printed.
+    /// Asserts that the exit code is `code`, and nothing was printed.
     #[track_caller]
     pub(crate) fn is_silent_with(&self, code: i32) {
         assert_eq!((self.code(), self.stdout.as_str(), self.stderr.as_str()), (Some(code), "", ""));
     }
 
-    /// The exit code is `code`, nothing is on stdout, and stderr is one line from us that contains `text`, with at
-    /// most one hint under it.
+    /// Asserts that the exit code is `code`, nothing is on stdout, and stderr is one line from shedlock that contains `text`,
+    /// with at most one hint under it.
     #[track_caller]
     pub(crate) fn complains(&self, code: i32, text: &str) {
         assert_eq!(self.code(), Some(code), "{self:?}");
@@ -241,14 +256,14 @@ impl Finished {
     }
 }
 
-/// Whether a process lives; a zombie does not.
+/// Returns whether a process lives; a zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Sends a signal by name, with kill(1).
+/// Sends a signal by its name or number, with the kill of bash, which knows all of them and is everywhere.
 pub(crate) fn kill(pid: i32, signal: &str) {
-    let status = Command::new("/bin/kill").args(["-s", signal, "--", &pid.to_string()]).status().unwrap();
-    assert!(status.success(), "kill -s {signal} {pid}");
+    let words = ["-c", "kill -s \"$0\" -- \"$1\"", signal, &pid.to_string()];
+    assert!(Command::new("bash").args(words).status().unwrap().success(), "kill -s {signal} {pid}");
 }

@@ -24,22 +24,22 @@ pub(super) const LOGGER: &str = r#"
     select(undef, undef, undef, 0.02) until -e 'done' || !-e $file;
 "#;
 
-/// The words of a command that logs its signals to `file`.
+/// Returns the words of a command that logs its signals to `file`.
 pub(crate) fn logger(file: &str) -> [&str; 4] {
     ["perl", "-e", LOGGER, file]
 }
 
-/// Shell text that writes the time to `file`, in seconds, again and again; bash only. It waits without a process.
+/// Returns shell text that writes the time to `file`, in seconds, again and again; bash only. It waits without a process.
 pub(crate) fn heartbeat(file: &str) -> String {
     format!("exec 9<> <(:); while echo $EPOCHREALTIME >> {file}; do read -rt 0.02 -u 9; done 2> /dev/null")
 }
 
-/// Shell text that waits until a file is there, or the test is over.
+/// Returns shell text that waits until a file is there, or the test is over.
 pub(crate) fn until_exists(file: &str) -> String {
     format!("while [ ! -e {file} ] && [ -e locks.db ]; do sleep 0.05; done")
 }
 
-/// `command`, started by `launcher`, with the same environment and in the same directory.
+/// Returns `command`, started by `launcher`, with the same environment and in the same directory.
 pub(crate) fn under<A: AsRef<OsStr>>(launcher: &[A], command: &Command) -> Command {
     let mut whole = Command::new(&launcher[0]);
     whole.args(&launcher[1..]).arg(command.get_program()).args(command.get_args());
@@ -47,7 +47,7 @@ pub(crate) fn under<A: AsRef<OsStr>>(launcher: &[A], command: &Command) -> Comma
     whole
 }
 
-/// Other words, with the environment and in the directory of this place's shedlock, which is `$PROGRAM` there.
+/// Returns a command of other words, with the environment and in the directory of this place's shedlock, which is `$PROGRAM`.
 pub(crate) fn beside<A: AsRef<OsStr>>(place: &Place, words: &[A]) -> Command {
     let shedlock = place.shedlock::<_, &str>([]);
     let mut command = Command::new(&words[0]);
@@ -85,7 +85,7 @@ impl Started {
         Self { child: command.spawn().unwrap(), stdout, stderr }
     }
 
-    /// The pid; of a program that was started by [`DETACHED`] too, which only ever execute.
+    /// Returns the pid; of a program that was started by [`DETACHED`] too, which only ever execute.
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
@@ -129,7 +129,7 @@ pub(crate) fn detached(place: &Place, tag: &str, command: &Command) -> Started {
     Started::new(place, tag, &mut under(&DETACHED, command))
 }
 
-/// `shedlock run --name NAME --at-most LIMIT ARGUMENTS`.
+/// Returns `shedlock run --name NAME --at-most LIMIT ARGUMENTS`.
 pub(crate) fn limited<A: AsRef<OsStr>>(
     place: &Place,
     name: &str,
@@ -142,7 +142,7 @@ pub(crate) fn limited<A: AsRef<OsStr>>(
 }
 
 impl Finished {
-    /// It died of this signal, and left no core.
+    /// Asserts that the process died of this signal, and left no core.
     #[track_caller]
     pub(crate) fn died_of(&self, signal: i32) {
         assert_eq!((self.status.signal(), self.status.core_dumped()), (Some(signal), false), "{self:?}");
@@ -180,7 +180,7 @@ pub(crate) fn wait_for_end(pid: i32) {
     wait_until(&format!("the end of {pid}"), || (!is_alive(pid)).then_some(()));
 }
 
-/// The living children of a process.
+/// Returns the living children of a process.
 pub(crate) fn children(pid: i32) -> Vec<Stat> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let all = entries.filter_map(|entry| stat(entry.file_name().to_str()?.parse().ok()?));
@@ -203,7 +203,7 @@ pub(crate) fn wait_until_it_listens(pid: i32) {
     });
 }
 
-/// Whether a process has a file open.
+/// Returns whether a process has a file open.
 pub(crate) fn has_open(pid: i32, file: &Path) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     open.into_iter().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
@@ -233,12 +233,12 @@ pub(crate) fn wait_for_more(place: &Place, file: &str) {
     place.wait_for_lines(file, place.lines(file).len() + 3);
 }
 
-/// The pid in the first line of a file.
+/// Returns the pid in the first line of a file.
 pub(crate) fn pid_in(place: &Place, file: &str) -> i32 {
     place.wait_for_lines(file, 1)[0].trim().parse().unwrap()
 }
 
-/// The last time in a file that [`heartbeat`] wrote, in milliseconds.
+/// Returns the last time in a file that [`heartbeat`] wrote, in milliseconds.
 pub(crate) fn last_beat(place: &Place, file: &str) -> i64 {
     let text = place.read(file);
     let line = text.lines().last().unwrap();
@@ -246,7 +246,7 @@ pub(crate) fn last_beat(place: &Place, file: &str) -> i64 {
     seconds.parse::<i64>().unwrap() * 1000 + micros.parse::<i64>().unwrap() / 1000
 }
 
-/// A time of the table in milliseconds.
+/// Returns a time of the table in milliseconds.
 pub(crate) fn millis(time: &str) -> i64 {
     let clock = rusqlite::Connection::open_in_memory().unwrap();
     clock.query_row("SELECT CAST(round(unixepoch(?1, 'subsec') * 1000) AS INTEGER)", [time], |row| row.get(0)).unwrap()
@@ -262,7 +262,7 @@ pub(crate) fn wait_until_free(place: &Place, name: &str) {
     wait_until(&format!("{name} to be free"), || place.row(name).filter(|row| !row.held));
 }
 
-/// The row of a lock that is held. Before the first run there is not even a table.
+/// Returns the row of a lock that is held. Before the first run there is not even a table.
 fn held_row(place: &Place, name: &str) -> Option<Row> {
     place.database().exists().then_some(())?;
     let connection = rusqlite::Connection::open(place.database()).unwrap();
@@ -272,13 +272,13 @@ fn held_row(place: &Place, name: &str) -> Option<Row> {
     (exists == 1).then(|| place.row(name)).flatten().filter(|row| row.held)
 }
 
-/// Another run gets the lock at once.
+/// Asserts that another run gets the lock at once.
 #[track_caller]
 pub(crate) fn is_free(place: &Place, name: &str) {
     finish(&mut under(&DETACHED, &place.run(name, ["-E", "75", "true"]))).is_silent_with(0);
 }
 
-/// Another run does not get the lock.
+/// Asserts that another run does not get the lock.
 #[track_caller]
 pub(crate) fn is_held(place: &Place, name: &str) {
     finish(&mut under(&DETACHED, &place.run(name, ["-E", "75", "true"]))).is_silent_with(75);
@@ -290,6 +290,11 @@ pub(crate) fn write_script(place: &Place, name: &str, text: &str) {
     let mut command = Command::new("sh");
     let arguments = ["-c", "printf %s \"$2\" > \"$1\" && chmod +x \"$1\"", "sh"];
     assert!(command.args(arguments).arg(place.path(name)).arg(text).status().unwrap().success());
+}
+
+/// Copies a program, by another process for the reason that [`write_script`] gives.
+pub(crate) fn copy_program(program: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+    assert!(Command::new("cp").arg(program).arg(to).status().unwrap().success());
 }
 
 /// Writes an empty file: a sign for a job.

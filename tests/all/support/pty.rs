@@ -37,12 +37,12 @@ impl Terminal {
         Self { master: Some(master), name, program }
     }
 
-    /// An interactive bash in the place, without echo, prompts and cores. `./logger FILE` logs its signals there.
+    /// Starts an interactive bash in the place, without echo, prompts and cores. `./logger FILE` logs its signals there.
     pub(crate) fn bash(place: &Place) -> Self {
         Self::shell(place, &BASH)
     }
 
-    /// The same with another shell.
+    /// Starts an interactive shell of these words in the place, without echo, prompts and cores.
     pub(crate) fn shell(place: &Place, words: &[&str]) -> Self {
         write_script(place, "logger", &format!("#!/usr/bin/perl\n{LOGGER}"));
         let mut shell = beside(place, words);
@@ -64,7 +64,7 @@ impl Terminal {
         self.master.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What was written to the screen since the last look.
+    /// Returns the text that was written to the screen since the last look.
     pub(crate) fn screen(&mut self) -> String {
         let mut seen = Vec::new();
         // An error means that there is no more, for now or for ever.
@@ -78,7 +78,7 @@ impl Terminal {
         assert!(status.success());
     }
 
-    /// The pid of the program.
+    /// Returns the pid of the program.
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.program.id()).unwrap()
     }

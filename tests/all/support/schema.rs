@@ -14,7 +14,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// The schema of what a command prints, or of an `event`.
+    /// Returns the schema of what a command prints, or of an `event`.
     pub(crate) fn of(what: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/json/{what}.schema.json"));
         let text = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -26,7 +26,7 @@ impl Schema {
         self.strict.is_valid(value)
     }
 
-    /// Whether it is right for those who know this version only.
+    /// Returns whether a value is right for a program that knows this version only.
     pub(crate) fn is_understood(&self, value: &Value) -> bool {
         self.validator.is_valid(value)
     }
@@ -38,7 +38,7 @@ impl Schema {
     }
 }
 
-/// The schema, with what it does not name forbidden.
+/// Returns a schema that forbids what it does not name.
 fn strict(schema: &Value) -> Value {
     match schema {
         // The fields of an event are those that all have, and its own.

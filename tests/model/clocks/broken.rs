@@ -5,7 +5,7 @@ use super::rules::{Ahead, Clocks, Faults, Future, Hold, Renewal, Rules, Setting,
 use super::search::Question;
 use super::world::Property;
 
-/// The first thing that goes wrong.
+/// Returns the first thing that goes wrong.
 fn first_wrong(rules: Rules, terms: Terms, clocks: Clocks, faults: Faults) -> Option<Property> {
     let question = Question { rules, terms, clocks, faults, firings: 2, never: PROMISE };
     let (property, story) = question.explore().violation?;
@@ -64,7 +64,7 @@ fn a_hold_that_is_counted_from_before_the_lock_was_asked_for_ends_early() {
 }
 
 #[test]
-fn a_release_that_counts_from_a_taking_in_the_future_keeps_the_lock_for_longer() {
+fn a_release_that_counts_from_an_acquisition_in_the_future_keeps_the_lock_for_longer() {
     let rules = Rules { clamped: false, ..Rules::DATED };
     let faults = Faults { jumps: 1, ..Faults::NONE };
     for terms in [Terms::AtLeast, Terms::Every] {
@@ -90,10 +90,14 @@ fn a_held_lock_of_the_future_that_is_taken_for_free_lets_two_run() {
 }
 
 #[test]
-fn a_lock_of_the_future_is_not_always_known_by_its_taking() {
+fn a_lock_of_the_future_is_not_always_known_by_its_acquisition() {
     let rules = Rules { ahead: Ahead::ByTaking, ..Rules::DATED };
     let faults = Faults { network: 1, jumps: 1, crashes: 1, ..Faults::NONE };
-    assert_eq!(first_wrong(rules, Terms::Plain, SET_BACK, faults), Some(Property::Stuck), "a taking that was repeated");
+    assert_eq!(
+        first_wrong(rules, Terms::Plain, SET_BACK, faults),
+        Some(Property::Stuck),
+        "an acquisition that was repeated"
+    );
 }
 
 #[test]

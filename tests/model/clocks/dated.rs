@@ -1,6 +1,6 @@
 //! A store that compares the end of a lock, which is stored, with the clock of the server that is asked.
 //!
-//! In the program: the statements of PostgreSQL, MySQL and SQLite, Redis's scripts, and `src/backend/cas/record.rs`.
+//! In the program: the statements of PostgreSQL, MySQL and SQLite, Redis's scripts, and `src/backend/record/engine/record.rs`.
 
 use super::rules::{Future, Rules};
 use super::store::{Answer, Owner, Request, Store};
@@ -38,8 +38,8 @@ impl Store {
         }
     }
 
-    /// Whether a lock that another holds or keeps is free all the same, since it comes from a clock that was ahead. A held one
-    /// is moved to the present.
+    /// Returns whether a lock that another owner holds or keeps is free all the same, because it comes from a clock that was
+    /// ahead. A held one is moved to the present.
     fn is_free_although(&mut self, rules: Rules, clock: i8) -> bool {
         if !self.is_ahead(rules.ahead, clock) {
             return false;

@@ -12,7 +12,7 @@ pub(crate) struct Host {
     /// Until the lease ends, counted from before it was asked for.
     pub(crate) left: u8,
     at_most: u8,
-    /// Since the taking was asked for.
+    /// Since the acquisition was asked for.
     asked: u8,
     /// Since its answer came.
     answered: u8,
@@ -54,7 +54,7 @@ impl Host {
         self.phase == Phase::Running
     }
 
-    /// Whether something has to happen here before time goes on.
+    /// Returns whether something has to happen here before time goes on.
     pub(crate) fn is_busy(&self) -> bool {
         self.flight.is_some_and(|flight| !flight.slow || flight.age >= PATIENCE)
     }
@@ -80,7 +80,7 @@ impl Host {
         self.react(rules, terms);
     }
 
-    /// No answer came, and none will.
+    /// Takes in that no answer came, and none will.
     pub(crate) fn on_trouble(&mut self, rules: Rules, terms: Terms) {
         if let Some(Flight { request: Request::Take { .. }, .. }) = self.flight.take() {
             self.phase = Phase::Waiting;

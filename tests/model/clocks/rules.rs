@@ -4,7 +4,7 @@
 pub(crate) const LEASE: u8 = 4;
 /// With so much left of its lease a run renews it: when a third is over, rounded to ticks.
 pub(crate) const RENEW_WITH: u8 = 3;
-/// An answer to a taking that is older than this is given back.
+/// An answer to an acquisition that is older than this is given back.
 pub(crate) const HALF: u8 = LEASE / 2;
 /// The longest that a job may hold the lock: `--at-most`.
 pub(crate) const AT_MOST: u8 = 7;
@@ -45,7 +45,7 @@ pub(crate) enum Renewal {
     /// Broken: nothing is written if the stored end, by the clock that answered, seems to reach far enough.
     ByShownTime,
     /// Broken: nothing is written if what was granted surely reaches far enough, and else a lease of `--lease`. The end that is
-    /// sure is earlier than the real one by as long as the taking was under way.
+    /// sure is earlier than the real one by as long as the acquisition was under way.
     IfNotSure,
     /// Broken: the new lease is as long as `--lease`, whatever at-least has left.
     Shortens,
@@ -54,9 +54,9 @@ pub(crate) enum Renewal {
 /// What carries the time for which a lock stays held after its run, where the store has leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// A lease over what is left of it, counted by the boot clock from when the answer to the taking came.
+    /// A lease over what is left of it, counted by the boot clock from when the answer to the acquisition came.
     Lease,
-    /// Broken: counted from before the taking was asked for, which may be earlier than it was.
+    /// Broken: counted from before the acquisition was asked for, which may be earlier than it was.
     LeaseSinceAsked,
     /// Broken: the stored end, by the clock of the server that is asked for the lock.
     ShownTime,
@@ -65,7 +65,7 @@ pub(crate) enum Hold {
 /// What becomes of a lock whose taking lies in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Future {
-    /// A kept one is free; a held one is moved to the present by the next taking that meets it.
+    /// A kept one is free; a held one is moved to the present by the next acquisition that meets it.
     FreeOrMoved,
     /// Broken: it stays until the clock has come to its end.
     Stays,
@@ -76,9 +76,9 @@ pub(crate) enum Future {
 /// By what a lock is known to come from a clock that was ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ahead {
-    /// By the time of its taking, and by its end.
+    /// By the time of its acquisition, and by its end.
     ByEndToo,
-    /// Broken: by the time of its taking alone, which a taking that is repeated sets anew.
+    /// Broken: by the time of its acquisition alone, which an acquisition that is repeated sets anew.
     ByTaking,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Rules {
     pub(crate) engine: Engine,
     pub(crate) renewal: Renewal,
     pub(crate) hold: Hold,
-    /// A release keeps the lock for the hold after the present time at most; broken: after the stored time of the taking.
+    /// A release keeps the lock for the hold after the present time at most; broken: after the stored time of the acquisition.
     pub(crate) clamped: bool,
     pub(crate) future: Future,
     pub(crate) ahead: Ahead,
@@ -107,7 +107,8 @@ impl Rules {
     /// The rules of etcd that let two jobs run.
     pub(crate) const AS_IT_WAS: Self = Self { renewal: Renewal::ByShownTime, hold: Hold::ShownTime, ..Self::LEASED };
 
-    /// Whether a time that is stored or shown decides anything. What nothing looks at would only make more worlds.
+    /// Returns whether a time that is stored or shown decides anything. A time that nothing looks at would only make more
+    /// worlds.
     pub(crate) fn looks_at_times(self) -> bool {
         self.engine == Engine::Dated || self.renewal == Renewal::ByShownTime || self.hold == Hold::ShownTime
     }
@@ -152,7 +153,7 @@ pub(crate) enum Setting {
 }
 
 impl Terms {
-    /// How long the lock stays held at least, counted from the taking.
+    /// Returns how long the lock stays held at least, counted from the acquisition.
     pub(crate) fn hold(self) -> u8 {
         match self {
             Self::Plain => 0,
@@ -161,19 +162,19 @@ impl Terms {
         }
     }
 
-    /// The part of it that a run whose host dies has, too.
+    /// Returns the part of the hold that a run whose host dies has, too.
     pub(crate) fn at_least(self) -> u8 {
         if self == Self::AtLeast { AT_LEAST } else { 0 }
     }
 
-    /// What the lock is taken for.
+    /// Returns the time that the lock is acquired for.
     pub(crate) fn span(self) -> u8 {
         LEASE.max(self.at_least())
     }
 }
 
 impl Clocks {
-    /// By how much two of them can differ.
+    /// Returns by how much two of the servers' clocks can differ.
     pub(crate) fn difference(&self) -> u8 {
         let all = self.first.iter().chain(self.places);
         let (least, most) = all.fold((i8::MAX, i8::MIN), |(least, most), place| (least.min(*place), most.max(*place)));

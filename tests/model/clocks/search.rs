@@ -133,7 +133,7 @@ impl Question {
         world.violated(self).find(|property| self.never.contains(property))
     }
 
-    /// What happened, a line for each tick, and the world in which it ends.
+    /// Returns the steps that happened, a line for each tick, and the world in which they end.
     fn story(&self, actions: &[Action]) -> String {
         let mut world = World::new(self);
         let mut text = String::new();
@@ -147,7 +147,7 @@ impl Question {
     }
 }
 
-/// One of the actions. What ends a run, or is a fault, comes less often: otherwise no run would last.
+/// Returns one of the actions. What ends a run, or is a fault, comes less often: otherwise no run would last.
 fn pick(all: &[Action], random: &mut u64) -> Option<Action> {
     let mut below = |count: usize| usize::try_from(number(random) >> 1).map_or(0, |number| number % count);
     (!all.is_empty()).then(|| {
@@ -162,7 +162,7 @@ fn pick(all: &[Action], random: &mut u64) -> Option<Action> {
     })
 }
 
-/// The next of a stream of numbers (splitmix64).
+/// Returns the next of a stream of numbers (splitmix64).
 fn number(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

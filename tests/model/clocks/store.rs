@@ -15,14 +15,14 @@ pub(crate) enum Request {
     Take {
         span: u8,
     },
-    /// For `lease` from now. What the taking was granted reaches so far by this process's own clock: if it was granted as soon
+    /// For `lease` from now. What the acquisition was granted reaches so far by this process's own clock: if it was granted as soon
     /// as it was asked for, and if as late as it was answered.
     Renew {
         lease: u8,
         sure: u8,
         granted: u8,
     },
-    /// To stay held until `hold` after the taking, of which `rest` is left by this process's own clock. Neither: it is given
+    /// To stay held until `hold` after the acquisition, of which `rest` is left by this process's own clock. Neither: it is given
     /// back.
     Release {
         hold: u8,
@@ -98,7 +98,7 @@ impl Store {
                 *seen |= Seen::FREED_FROM_THE_FUTURE.only_if(from_the_future);
                 let at_least = if span > LEASE { span } else { 0 };
                 (promise.age, promise.set_back) = (0, 0);
-                // A taking that is repeated does not shorten.
+                // An acquisition that is repeated does not shorten.
                 promise.unmet = rules.engine == Engine::Dated && self.is_ahead(Ahead::ByEndToo, clock);
                 let before = if is_new { 0 } else { promise.allowed };
                 (promise.held, promise.allowed) = (at_least, before.max(span + rounding));
@@ -135,7 +135,7 @@ impl Store {
         self.promise = promise;
     }
 
-    /// A clock by which it goes was set back by so much.
+    /// Takes in that a clock by which the lock goes was set back by so much.
     pub(crate) fn on_set_back(&mut self, by: u8, clock: i8) {
         self.promise.set_back += by;
         self.promise.allowed += by;
@@ -147,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Another server leads: every lease begins anew.
+    /// Takes in that another server leads: every lease begins anew.
     pub(crate) fn on_leader(&mut self) {
         if self.lease > 0 {
             self.lease = self.granted;
@@ -155,12 +155,12 @@ impl Store {
         }
     }
 
-    /// Whether its lease, which is over with the next tick, may end a tick later.
+    /// Returns whether the lock's lease, which is over with the next tick, may end a tick later.
     pub(crate) fn may_be_late(&self) -> bool {
         self.lease == 1 && !self.late
     }
 
-    /// A tick of the true time. A lease that is late is not over with it.
+    /// Lets a tick of the true time pass. A lease that is late is not over with it.
     pub(crate) fn tick(&mut self, rules: Rules, late: bool) {
         self.late |= late;
         self.since = (self.since - 1).max(LONG_PAST);
@@ -184,7 +184,7 @@ impl Store {
         self.bind(0);
     }
 
-    /// Whether it comes from a clock that was ahead of this one.
+    /// Returns whether the lock comes from a clock that was ahead of this one.
     pub(super) fn is_ahead(&self, ahead: Ahead, clock: i8) -> bool {
         let ends_late = self.until > clock + self.reach.cast_signed() + BOUND;
         self.since > clock + BOUND || ahead == Ahead::ByEndToo && ends_late

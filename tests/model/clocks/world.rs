@@ -84,7 +84,7 @@ impl World {
         self.hosts.iter().filter(|host| host.has_job()).count()
     }
 
-    /// Everything that can happen next.
+    /// Returns everything that can happen next.
     pub(crate) fn actions(&self, question: &Question) -> Vec<Action> {
         let mut all = Vec::with_capacity(16);
         for (n, host) in self.hosts.iter().enumerate() {
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// The world after `action`.
+    /// Returns the world after `action`.
     pub(crate) fn after(&self, action: Action, question: &Question) -> (Self, Seen) {
         let (mut world, mut seen) = (self.clone(), Seen::default());
         world.perform(action, question, &mut seen);

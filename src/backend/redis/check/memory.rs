@@ -2,12 +2,13 @@
 
 use ::redis::{Value, cmd};
 
-use super::super::link::Link;
-use super::{Info, text};
-use crate::backend::probe::Tell;
-use crate::backend::{BackendError, Finding};
+use super::super::connection::Connection;
+use super::info::{Info, text};
+use crate::backend::Finding;
+use crate::backend::diagnose::FindingSink;
+use crate::lock::BackendError;
 
-/// The server's settings; a value is `None` if the user may not read it.
+/// Holds the server's settings; a value is `None` if the user may not read it.
 struct Settings {
     save: Option<String>,
     least_replicas: Option<String>,
@@ -16,24 +17,28 @@ struct Settings {
 }
 
 /// Judges the memory, the disk and the replicas; fails if the server stops answering.
-pub(super) fn probe(link: &mut Link, info: &Info, sentinels: bool, tell: Tell<'_>) -> Result<(), BackendError> {
-    let mut ask = |name: &str| setting(link, name);
+pub(crate) fn probe(
+    connection: &mut Connection,
+    info: &Info,
+    sentinels: bool,
+    report: FindingSink<'_>,
+) -> Result<(), BackendError> {
+    let mut ask = |name: &str| setting(connection, name);
     let settings = Settings {
         save: ask("save")?,
         least_replicas: ask("min-replicas-to-write")?,
         policy: ask("maxmemory-policy")?.or_else(|| info.get("maxmemory_policy").cloned()),
         memory: ask("maxmemory")?.or_else(|| info.get("maxmemory").cloned()),
     };
-    tell(judge_memory(&settings));
-    tell(judge_disk(&settings, info));
-    tell(judge_copies(&settings, info, sentinels));
+    report(judge_memory(&settings));
+    report(judge_disk(&settings, info));
+    report(judge_copies(&settings, info, sentinels));
     Ok(())
 }
 
-fn setting(link: &mut Link, name: &str) -> Result<Option<String>, BackendError> {
-    Ok(match link.one(cmd("CONFIG").arg("GET").arg(name).clone())? {
+fn setting(connection: &mut Connection, name: &str) -> Result<Option<String>, BackendError> {
+    Ok(match connection.ask_one(cmd("CONFIG").arg("GET").arg(name).clone())? {
         Value::Array(pair) => pair.get(1).map(text),
-        Value::Map(pairs) => pairs.first().map(|(_, value)| text(value)),
         _ => None,
     })
 }

@@ -1,0 +1,217 @@
+//! The two tables: their names, the statements that create them, and the conditions that all statements share.
+//!
+//! The columns may be `timestamp` or `timestamptz`. Comparisons and answers use the epoch, which is the same for both;
+//! to write, the statement sets the time zone to UTC for its own transaction. A common table expression exists only for
+//! that; the server evaluates it before it writes the first row.
+//!
+//! A role that may create objects in a schema of the `search_path` may define an operator or a function that fits the
+//! types of the arguments better than the server's own, and it would run with the rights of shedlock's user. So both
+//! sides of an operator have one type, for which the server has an operator (`name::text = $1`, which the key still
+//! serves), and so have the arguments of functions.
+//!
+//! The statements use few functions: a new server process looks up each one that it meets, and an acquisition spends most
+//! of its time there.
+
+use crate::backend::sql::engine::{Dialect, History, Table};
+
+/// Sets the time zone, and limits the wait for a row that another session is writing to the time that a stopped run
+/// waits for its last answer: a statement that no client waits for would acquire the lock for no one. Also enables
+/// warnings, one of which counts.
+///
+/// Yields no row, so that nothing happens, where `{own}` says that the session is not for this statement.
+const SETTINGS: &str = "zone AS MATERIALIZED (SELECT set_config('TimeZone', 'UTC', true), \
+    set_config('lock_timeout', '900ms', true), set_config('client_min_messages', 'warning', true) WHERE {own})";
+
+/// Condition that the lock is held at the server's time when the statement began.
+const HELD: &str = "date_part('epoch', lock.lock_until) > date_part('epoch', CURRENT_TIMESTAMP)";
+
+/// Condition that the server's clock was ahead when the lock was acquired:
+/// [`MIN_CLOCK_LEAD`](crate::backend::clock::MIN_CLOCK_LEAD).
+pub(crate) const CLOCK_WAS_AHEAD: &str =
+    "date_part('epoch', lock.locked_at) > date_part('epoch', CURRENT_TIMESTAMP + '60 s'::interval)";
+
+/// Condition that the times of a held lock are by a clock that was ahead, and count no more: it was ahead by more than the time
+/// that the lock was acquired for. Servers that stand for one, and whose clocks differ by less, would otherwise shorten the
+/// locks of each other.
+const TIMES_ARE_WRONG: &str = "({ahead} AND date_part('epoch', lock.locked_at) - date_part('epoch', CURRENT_TIMESTAMP) > \
+    date_part('epoch', lock.lock_until) - date_part('epoch', lock.locked_at))";
+
+/// Condition that the lock was to be kept after its job, by a clock that was ahead: it is free, although its end is to come.
+const HELD_BY_WRONG_CLOCK: &str = "({ahead} AND lock.locked_by::text LIKE '%:ended') IS TRUE";
+
+/// Condition that the row has exactly this name. A column that treats `Job` and `job` as one finds the row of the other
+/// spelling as well.
+const SAME_SPELLING: &str = "lock.name::text COLLATE \"C\" = $1";
+
+/// The beginning of a lock that goes on: now, if the clock was ahead when it was acquired.
+const BEGINNING: &str = "CASE WHEN {ahead} THEN CURRENT_TIMESTAMP ELSE lock.locked_at END";
+
+/// Condition that tells the record of a run from the mark of a void acquisition.
+const IS_RUN: &str = "outcome::text IS DISTINCT FROM 'void'::text";
+
+/// The largest id in the history, `{newest}`.
+const NEWEST: &str = "(SELECT newest.id::int8 FROM {history} AS newest ORDER BY newest.id DESC LIMIT 1)";
+
+/// Columns that begin every listing, `{server}`: the time, and whether the server is read-only. That is a standby or a
+/// server with such a setting, not one that makes only this user's sessions read-only.
+const SERVER: &str = "date_part('epoch', CURRENT_TIMESTAMP), pg_is_in_recovery() OR \
+    current_setting('transaction_read_only') = 'on' AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings \
+        WHERE name = 'default_transaction_read_only' AND source IN ('user', 'database user', 'client'))";
+
+/// Yields one row, `{row}`, even where the tables have none; no row where the session is not for this statement.
+const ROW: &str = "(SELECT 1 WHERE {own}) AS server (row)";
+
+/// Holds the SQL of one operation, with its part for the history.
+pub(crate) struct Statement {
+    /// The statement without the history.
+    pub(crate) lock: &'static str,
+    /// Clauses that the statement gets where there is a history, and the column that the answer then contains.
+    pub(crate) history: Option<(&'static str, &'static str)>,
+}
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS {table} (name VARCHAR(64) NOT NULL PRIMARY KEY, \
+    lock_until TIMESTAMP NOT NULL, locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL)";
+
+/// Creates the history. The second key finds a record, and all records of a name, which are read as a whole.
+const CREATE_HISTORY: &str = "CREATE TABLE IF NOT EXISTS {history} \
+    (id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, name VARCHAR(64) NOT NULL, owner VARCHAR(255) NOT NULL, \
+    host VARCHAR(255) NOT NULL, started_at TIMESTAMP NOT NULL, ended_at TIMESTAMP, exit_code INTEGER, \
+    outcome VARCHAR(16), UNIQUE (name, owner))";
+
+const SCHEMA: &str = "\
+-- The tables that shedlock needs in a PostgreSQL database. Run this with psql, as the role that will own them.
+{place}
+-- The locks, in the layout of the Java library ShedLock:
+{create};
+
+-- The runs of each lock, and the tokens. Without this table there are neither, but locks work:
+{create_history};
+
+-- The rights of a role that takes locks without owning the tables; to list locks and runs, SELECT is enough:
+{usage}-- GRANT SELECT, INSERT, UPDATE ON {table} TO {user};
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON {history} TO {user};
+-- `shedlock forget`, which removes locks that are no longer used, also needs DELETE on {table}.
+";
+
+/// Syntax of the statements that repair a table.
+pub(crate) const DIALECT: Dialect = Dialect {
+    change_type: "ALTER TABLE {table} ALTER COLUMN {column} TYPE {type}",
+    not_null: "ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL",
+    text: ["VARCHAR(64)", "VARCHAR(255)"],
+    time: "TIMESTAMP",
+    default_digits: 6,
+    add_key: "ALTER TABLE {table} ADD PRIMARY KEY (name)",
+    enforces_types: true,
+};
+
+/// Maximum length of a name on the server, which cuts longer ones.
+const MAX_NAME_LENGTH: usize = 63;
+
+/// Holds the names of the two tables.
+pub(crate) struct Tables {
+    locks: String,
+    history: String,
+    /// Set once the names have their schemas: the session then has no say in which tables are meant.
+    is_qualified: bool,
+}
+
+impl Tables {
+    /// Names the tables after the table of locks.
+    pub(crate) fn new(locks: String) -> Self {
+        let history = format!("{locks}_history");
+        Self { is_qualified: locks.contains('.'), locks, history }
+    }
+
+    /// Returns whether the names have their schemas.
+    pub(crate) fn are_qualified(&self) -> bool {
+        self.is_qualified
+    }
+
+    /// Adds the schemas to the names.
+    pub(crate) fn qualify(&mut self, locks: &str, history: &str) {
+        self.locks = format!("{locks}.{}", self.locks);
+        self.history = format!("{history}.{}", self.history);
+        self.is_qualified = true;
+    }
+
+    /// Returns the name without a schema, in the server's spelling.
+    pub(crate) fn bare(&self, table: Table) -> String {
+        let name = self.name(table).rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+        name.chars().take(MAX_NAME_LENGTH).collect()
+    }
+
+    /// Returns the table's name, with its schema if that is known.
+    pub(crate) fn name(&self, table: Table) -> &str {
+        match table {
+            Table::Locks => &self.locks,
+            Table::Runs => &self.history,
+        }
+    }
+
+    /// Returns the SQL of an operation, with its part for the history if it has one. `required_pid` is the process that
+    /// must execute it, if another process could mean other tables.
+    pub(crate) fn operation(&self, statement: &Statement, history: History, required_pid: Option<i32>) -> String {
+        let (and, answer) = statement.history.filter(|_| history == History::With).unwrap_or(("", "NULL::int8"));
+        self.fill(&statement.lock.replace("{and}", and).replace("{answer}", answer), required_pid)
+    }
+
+    /// Returns the statement that creates a table.
+    pub(crate) fn create_statement(&self, table: Table) -> String {
+        let statement = match table {
+            Table::Locks => CREATE,
+            Table::Runs => CREATE_HISTORY,
+        };
+        self.fill(statement, None)
+    }
+
+    /// Returns the table that a message of the server names, such as a missing one.
+    pub(crate) fn table_in_message(&self, said: &str) -> Table {
+        if said.contains(&self.bare(Table::Runs)) { Table::Runs } else { Table::Locks }
+    }
+
+    /// Returns the statements that create the tables, for a person to run, and the rights that `user` needs.
+    pub(crate) fn schema(&self, user: &str) -> String {
+        let (place, usage) = match self.locks.split_once('.') {
+            Some((name, _)) => (
+                format!("-- The schema must exist: CREATE SCHEMA {name};\n"),
+                format!("-- GRANT USAGE ON SCHEMA {name} TO {user};\n"),
+            ),
+            None => Default::default(),
+        };
+        let text = SCHEMA.replace("{place}", &place).replace("{usage}", &usage).replace("{user}", user);
+        self.fill(&text.replace("{create}", CREATE).replace("{create_history}", CREATE_HISTORY), None)
+    }
+
+    fn fill(&self, statement: &str, required_pid: Option<i32>) -> String {
+        let own = match required_pid.filter(|_| !self.is_qualified) {
+            Some(pid) => &format!("pg_backend_pid() = {pid}"),
+            None => "true",
+        };
+        let filled = statement.replace("{newest}", NEWEST).replace("{utc}", SETTINGS).replace("{held}", HELD);
+        let filled = filled.replace("{spelt}", SAME_SPELLING);
+        let filled = filled
+            .replace("{stray}", HELD_BY_WRONG_CLOCK)
+            .replace("{wrong}", TIMES_ARE_WRONG)
+            .replace("{since}", BEGINNING);
+        let filled = filled.replace("{ahead}", CLOCK_WAS_AHEAD);
+        let filled =
+            filled.replace("{run}", IS_RUN).replace("{server}", SERVER).replace("{row}", ROW).replace("{own}", own);
+        filled.replace("{table}", &self.locks).replace("{history}", &self.history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_that_is_missing_is_known_by_its_name() {
+        let tables = Tables::new("Ops.Locks".to_owned());
+        assert_eq!(tables.table_in_message("relation \"ops.locks\" does not exist"), Table::Locks);
+        assert_eq!(tables.table_in_message("Relation »ops.locks_history« existiert nicht"), Table::Runs);
+        // The server cuts a name that is too long.
+        let tables = Tables::new("x".repeat(60));
+        assert_eq!(tables.table_in_message(&format!("relation \"{}_hi\" does not exist", "x".repeat(60))), Table::Runs);
+        assert_eq!(tables.table_in_message(&format!("relation \"{}\" does not exist", "x".repeat(60))), Table::Locks);
+    }
+}

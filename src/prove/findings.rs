@@ -1,0 +1,133 @@
+//! Says what was seen of each rule, in the form of `check`'s findings.
+
+use std::time::Duration;
+
+use super::rules::{RULES, Rule, Verdict};
+use crate::backend::{Finding, Grade};
+use crate::duration::brief;
+use crate::prove::rounds::Outcome;
+
+/// How late a lock may free before the report remarks upon it even though nothing is wrong.
+const WORTH_SAYING: Duration = Duration::from_millis(1);
+
+/// Returns a finding for each rule.
+pub(crate) fn findings(outcome: &Outcome) -> Vec<Finding> {
+    RULES.into_iter().map(|rule| finding(rule, outcome)).collect()
+}
+
+fn finding(rule: Rule, outcome: &Outcome) -> Finding {
+    let verdict = outcome.judgement.verdicts.get(&rule).cloned().unwrap_or_default();
+    let subject = subject(rule);
+    let worst = verdict.worst.as_ref().map(|case| case.text.clone()).unwrap_or_default();
+    if verdict.broken > 0 {
+        let seen = format!("{}, {} times; the worst: {worst}", broken(rule), verdict.broken);
+        return Finding::bad(subject, seen, advice(rule));
+    }
+    if verdict.doubtful > 0 {
+        return Finding::unwise(subject, format!("{}: {worst}", doubtful(rule)), advice(rule));
+    }
+    match not_tried(rule, &verdict, outcome) {
+        Some(why) => Finding { grade: Grade::Unwise, subject, seen: format!("not tried: {why}"), advice: None },
+        None => Finding::good(subject, good(rule, &verdict)),
+    }
+}
+
+/// Returns the thing that a rule is about.
+fn subject(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Exclusion => "one holder",
+        Rule::Again => "taken again",
+        Rule::Expiry => "expiry",
+        Rule::Renewal => "renewal",
+        Rule::Late => "late owner",
+        Rule::Hold => "release",
+        Rule::Token => "token",
+        Rule::Cut => "cut off",
+        Rule::Refusal => "skip",
+        Rule::Clock => "clock",
+        Rule::Record => "record",
+    }
+}
+
+fn good(rule: Rule, verdict: &Verdict) -> String {
+    let late = verdict.most.filter(|late| *late >= WORTH_SAYING).map(brief);
+    let at_most = |what: &str| late.as_ref().map(|late| format!(", at most {late} {what}")).unwrap_or_default();
+    let kept = match rule {
+        Rule::Exclusion => "never two at once".to_owned(),
+        Rule::Again => "an owner that acquires its lock again has it".to_owned(),
+        Rule::Expiry => format!("a lock that is not released frees at its time{}", at_most("later")),
+        Rule::Renewal => "a renewal extends, and never shortens".to_owned(),
+        Rule::Late => "a late owner is answered lost, and harms nobody".to_owned(),
+        Rule::Hold => format!("a released lock is kept for its time{}", at_most("longer")),
+        Rule::Token => "each token is larger than those before".to_owned(),
+        Rule::Cut => "what was cut off and undone never takes effect later".to_owned(),
+        Rule::Refusal => "each skip names the holder".to_owned(),
+        Rule::Clock => "it runs like this host's clock".to_owned(),
+        Rule::Record => "status and history say what happened".to_owned(),
+    };
+    format!("{kept} ({} tried)", verdict.checked)
+}
+
+fn broken(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Exclusion => "two owners held the lock at once",
+        Rule::Again => "an owner was refused its own lock",
+        Rule::Expiry => "a lock did not free at its time",
+        Rule::Renewal => "a renewal did not keep the lock for its time",
+        Rule::Late => "a late owner harmed the next one",
+        Rule::Hold => "a lock was not kept for its time after the release, or longer",
+        Rule::Token => "a token was no larger than those before",
+        Rule::Cut => "a request took effect after it was undone",
+        Rule::Refusal => "a skip named somebody who did not hold the lock",
+        Rule::Clock => "the server's clock does not run like this host's",
+        Rule::Record => "status or history did not tell what had happened",
+    }
+}
+
+fn doubtful(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Expiry | Rule::Hold => "a lock freed late",
+        Rule::Clock => {
+            "the server's clock does not run like this host's; the times that are shown go by it, the ends of locks do not"
+        }
+        _ => "in doubt",
+    }
+}
+
+fn advice(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Exclusion | Rule::Again => {
+            "two jobs can run at once: do not lock here; look for a proxy, a pool or a cache before the server, or several \
+             servers that each accept writes"
+        }
+        Rule::Expiry | Rule::Renewal => {
+            "look for triggers, eviction, a server that lost its data or a replica that lagged behind, and for a clock that is not \
+             kept by NTP"
+        }
+        Rule::Late => {
+            "a job that was suspended can free the lock of the next one: something between here and the server drops conditions"
+        }
+        Rule::Hold => {
+            "--at-least and --every do not hold here, so a job can run twice or not at all: look for triggers, caches and replicas"
+        }
+        Rule::Token => "fencing does not work here: the history lost records, or two servers count apart",
+        Rule::Cut => {
+            "something between here and the server sends requests again or late; a lock can stay held after its job"
+        }
+        Rule::Refusal | Rule::Record => {
+            "answers come from a cache or a replica: let shedlock ask the server that accepts writes"
+        }
+        Rule::Clock => "let every server get its time from NTP",
+    }
+}
+
+/// Returns why a rule was not tried.
+fn not_tried(rule: Rule, verdict: &Verdict, outcome: &Outcome) -> Option<&'static str> {
+    match rule {
+        _ if verdict.checked > 0 && rule != Rule::Cut => None,
+        Rule::Cut if !outcome.is_relayed => Some("this backend has no connection that could be cut"),
+        Rule::Cut if verdict.checked > 0 => None,
+        Rule::Token => Some("there were no tokens; `shedlock check` says why"),
+        _ => Some("there was no time for it; try a longer --for"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Every server that the tests start keeps the rules.
+
+use super::prove;
+#[cfg(feature = "default")]
+use crate::support::Place;
+use crate::support::per_backend::{Site, on_every_backend};
+use servers::stores::Store;
+#[cfg(feature = "default")]
+use servers::{EtcdCluster, ZooKeeperEnsemble};
+
+on_every_backend! {
+    prove_finds_nothing_wrong
+}
+
+/// Whether the connections to this backend can be cut.
+fn is_relayed(url: &str) -> bool {
+    !url.starts_with("sqlite:") && !url.starts_with("mongodb:")
+}
+
+/// Proves a server of another kind, or one that is reached in another way.
+#[cfg(feature = "default")]
+#[track_caller]
+fn is_kept(url: &str, cuts: bool) {
+    let report = prove(&Place::new(), url, &["--for", "10s"]);
+    report.is_kept();
+    assert_eq!((report.line("cut off").0 == "good", report.forgotten()), (cuts, 0), "{:?}", report.finished);
+}
+
+#[cfg(feature = "default")]
+#[test]
+fn postgres_behind_pgbouncer_and_by_its_socket_is_kept() {
+    let database = servers::postgres().database();
+    is_kept(&servers::pgbouncer().url(&database), true);
+    is_kept(&servers::postgres().database().socket_url(), false);
+}
+
+#[cfg(feature = "default")]
+#[test]
+fn redis_with_tls_behind_a_sentinel_and_in_a_cluster_is_kept() {
+    let secure = servers::redis_tls().database();
+    let authority = servers::certificates().authority();
+    is_kept(&format!("{}?sslrootcert={authority}", secure.url_at("localhost")), true);
+    let group = servers::redis_sentinel();
+    is_kept(&group.url(&group.master.database()), true);
+    is_kept(&servers::redis_cluster().url(), true);
+}
+
+#[cfg(feature = "default")]
+#[test]
+fn clusters_of_three_are_kept() {
+    is_kept(&EtcdCluster::fresh().url(), true);
+    let ensemble = ZooKeeperEnsemble::fresh();
+    is_kept(&format!("zookeeper://{}", ensemble.hosts()), true);
+}
+
+fn prove_finds_nothing_wrong<S: Store>(site: &Site<S>) {
+    let url = site.store.url();
+    let report = prove(&site.place, &url, &["--for", "10s"]);
+    report.is_kept();
+    assert_eq!(report.line("cut off").0 == "good", is_relayed(&url), "{:?}", report.finished);
+    assert_eq!(report.forgotten(), 0);
+    assert!(report.figure("takings")["count"].as_u64() > Some(20), "{:?}", report.finished);
+    let status = crate::support::finish(&mut site.shedlock(&["status", "--json"]));
+    assert_eq!(status.stdout, "[]\n", "nothing is left");
+}
