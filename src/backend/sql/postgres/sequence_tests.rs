@@ -14,8 +14,9 @@ use servers::{Postgres, PostgresDatabase, postgres};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Opens the backend with a time for each try in which a million ids are drawn also by a server that is overloaded.
 fn open(url: &str) -> Box<dyn Admin> {
-    from_url(url, &Access { timeout: Duration::from_secs(10), ..Access::default() }).unwrap().backend
+    from_url(url, &Access { timeout: MINUTE, ..Access::default() }).unwrap().backend
 }
 
 fn claim(name: &str, number: u64) -> Claim {
