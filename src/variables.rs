@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::job::Environment;
 use crate::lock::{Claim, Grant, LockState};
+use crate::system::Environment;
 use crate::system::Timestamp;
 
 pub(crate) const NAME: &str = "SHEDLOCK_LOCK_NAME";

@@ -72,7 +72,7 @@ pub(crate) trait Admin: Backend {
     fn create_missing(&mut self) -> Result<Vec<String>, BackendError>;
 
     /// Returns the statements that create everything needed, with comments, for a person to run. Does not connect.
-    fn schema(&self) -> String;
+    fn schema(&mut self) -> Result<String, BackendError>;
 
     /// Checks what a run needs, and reports each result at once. Acquires no lock: the command does that afterwards, in the
     /// same way on every backend. A new backend that has nothing of its own to check can leave this out.

@@ -148,7 +148,7 @@ pub(crate) fn tls(wanted: Option<&Tls>, version: Option<&str>, distance: Distanc
 
 /// Reads the server's clock several times with `ask`, in microseconds since 1970, and reports the round trip and the
 /// difference of the clocks.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "provider"))]
 pub(crate) fn clock(
     mut ask: impl FnMut() -> Result<u64, BackendError>,
     tell: FindingSink<'_>,
@@ -164,6 +164,33 @@ pub(crate) fn clock(
     tell(round_trip(trips[CLOCK_READINGS / 2].0));
     tell(difference(trips[0].1, trips[0].0 / 2));
     Ok(())
+}
+
+/// Does the same for a store whose clock is as coarse as that.
+#[cfg(feature = "provider")]
+pub(crate) fn clock_as_coarse_as(
+    resolution: Duration,
+    mut ask: impl FnMut() -> Result<u64, BackendError>,
+    tell: FindingSink<'_>,
+) -> Result<(), BackendError> {
+    let latest = std::cell::Cell::new(0_u64);
+    let middle = u64::try_from(resolution.as_micros() / 2).unwrap_or_default();
+    clock(
+        || {
+            latest.set(ask()?.saturating_add(middle));
+            Ok(latest.get())
+        },
+        &mut |finding| {
+            let is_within = resolution > MIN_UNCERTAINTY && latest.get().abs_diff(host_micros()) <= 2 * middle;
+            match finding.subject == "clock" && is_within {
+                true => tell(Finding::good(
+                    "clock",
+                    format!("the store's and this host's agree, to within its {}", brief(resolution)),
+                )),
+                false => tell(finding),
+            }
+        },
+    )
 }
 
 /// Measures the round trip of a request that reads, for a server whose clock comes with its answers.
@@ -202,13 +229,13 @@ fn difference_of_seconds(server: Timestamp, here: Timestamp) -> Finding {
     }
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "provider"))]
 fn host_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "zookeeper", feature = "provider"))]
 fn half_micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros() / 2).unwrap_or(u64::MAX)
 }

@@ -8,6 +8,7 @@ use super::net::detour::Detour;
 #[cfg(any(test, feature = "tls"))]
 use super::net::url::Url;
 use super::rotation::Rotation;
+use crate::system::Helpers;
 
 /// Holds a backend that has not connected yet, with what its caller needs to know of it.
 pub(crate) struct Opened {
@@ -19,6 +20,8 @@ pub(crate) struct Opened {
     pub(crate) rotation: Option<Rotation>,
     /// Notes whether a request may have reached the backend.
     pub(crate) contact: Contact,
+    /// Knows the programs that the backend has started.
+    pub(crate) helpers: Helpers,
 }
 
 impl Opened {
@@ -26,7 +29,14 @@ impl Opened {
     #[cfg(any(test, feature = "tls"))]
     pub(crate) fn server(backend: impl Admin + 'static, url: &Url, access: &Access) -> Self {
         let contact = access.contact.clone();
-        Self { backend: Box::new(backend), address: url.public(), pace: Pace::OF_SERVERS, rotation: None, contact }
+        Self {
+            backend: Box::new(backend),
+            address: url.public(),
+            pace: Pace::OF_SERVERS,
+            rotation: None,
+            contact,
+            helpers: access.helpers.clone(),
+        }
     }
 
     /// Returns the backend's name in messages: its URL without the parameters.
@@ -57,6 +67,10 @@ pub(crate) struct Access {
     pub(crate) timeout: Duration,
     /// Says whether a request may have come to the backend. The connections note it.
     pub(crate) contact: Contact,
+    /// Starts the programs of a backend that has some.
+    pub(crate) helpers: Helpers,
+    /// Shows what such a program writes to its stderr.
+    pub(crate) shows_stderr: bool,
     /// Leads connections by TCP to a relay. MongoDB's driver knows no such way.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),

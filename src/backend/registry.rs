@@ -54,6 +54,11 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
         false => format!("{why}; known are {}", known()),
     })?;
     let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&url.scheme())) else {
+        #[cfg(feature = "provider")]
+        return super::record::provider::Provider::open(text, &url, access).map_err(|why| {
+            if why.contains("there is no program") { format!("{why}; built in are {}", known()) } else { why }
+        });
+        #[cfg(not(feature = "provider"))]
         return Err(format!("has the unknown scheme `{}:`; known are {}", url.scheme(), known()));
     };
     match kind.open {

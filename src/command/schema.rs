@@ -11,7 +11,7 @@ use crate::suggest::{did_you_mean, nearest};
 /// Prints the statements of `init`, for a kind of backend, a URL, or the configured backend.
 pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let wrong = |why: String| Mistake::new(format!("BACKEND {why}"));
-    let opened = match matches.get_one::<String>("BACKEND") {
+    let mut opened = match matches.get_one::<String>("BACKEND") {
         None => BackendAccess::new(&Configuration::read(matches)?, None)?.backend,
         Some(url) if url.contains(':') => backend::from_url(url, &Access::default()).map_err(wrong)?,
         Some(word) => match backend::open_kind(word) {
@@ -19,7 +19,9 @@ pub(crate) fn schema(matches: &ArgMatches) -> anyhow::Result<Exit> {
             None => return Err(unknown(word).into()),
         },
     };
-    print(format!("{}\n", opened.backend.schema().trim_end()).as_bytes())
+    let schema =
+        opened.backend.schema().map_err(|error| Mistake::new(error.message).hint(error.hint.unwrap_or_default()))?;
+    print(format!("{}\n", schema.trim_end()).as_bytes())
 }
 
 /// Returns the mistake of an unknown kind of backend.

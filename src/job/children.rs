@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::tree::{is_visible, shows_all, with_zombies};
 use super::wait;
+use crate::system::Helpers;
 
 /// The largest number of processes that a 64-bit kernel can be set to.
 const MAX_PIDS: i32 = 1 << 22;
@@ -16,8 +17,14 @@ const MAX_SEARCH_TIME: Duration = Duration::from_millis(100);
 
 /// Finds the children that this process has already, from before it became shedlock. A script that starts something in
 /// the background and then `exec`s shedlock leaves it children. One that is not found in time counts as the job's.
-pub(super) fn children_from_before() -> Vec<i32> {
-    if wait::has_children() { known_children().unwrap_or_else(children_by_number) } else { Vec::new() }
+/// Helpers are none of them: their numbers are known for as long as they live.
+pub(super) fn children_from_before(helpers: &Helpers) -> Vec<i32> {
+    if !wait::has_children() {
+        return Vec::new();
+    }
+    let mut children = known_children().unwrap_or_else(children_by_number);
+    children.retain(|child| !helpers.contains(*child));
+    children
 }
 
 /// Returns shedlock's children, living or not yet reaped: one that has ended stays until shedlock reaps it, and by then its own

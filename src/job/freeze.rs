@@ -59,7 +59,7 @@ impl Job {
         let began = Instant::now();
         for look in 0.. {
             let Some(mut children) = self.children().and_then(ChildList::read) else { return look == 0 };
-            children.retain(|child| !self.unrelated_children.contains(child));
+            children.retain(|child| !self.is_unrelated(*child));
             let mut is_quiet = true;
             for child in children.into_iter().rev() {
                 let process = Process::find(child);

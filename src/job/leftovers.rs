@@ -24,12 +24,12 @@ impl Job {
         if !wait::has_children() {
             return true;
         }
-        if self.unrelated_children.is_empty() {
+        if self.all_unrelated().is_empty() {
             return false;
         }
         match self.children().and_then(ChildList::read).or_else(children::known_children) {
-            Some(children) => children.iter().all(|child| self.unrelated_children.contains(child)),
-            None => self.search.finds_none_but(&self.unrelated_children),
+            Some(children) => children.iter().all(|child| self.is_unrelated(*child)),
+            None => self.search.finds_none_but(&self.all_unrelated()),
         }
     }
 
@@ -41,7 +41,7 @@ impl Job {
 
     /// Returns whether nothing of the job's is left in a group that the caller and its pipeline share.
     fn shared_group_is_gone(&self) -> bool {
-        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.unrelated_children);
+        let ours = |all: Vec<_>| tree::below(&all, &[getpid().as_raw()], &self.all_unrelated());
         // Where nothing can be seen, a group of which nothing lives is gone for sure.
         is_empty(getpgrp().as_raw(), || tree::with_zombies().map(ours)) || self.tree_is_gone()
     }

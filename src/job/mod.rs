@@ -1,23 +1,21 @@
 //! The job as processes: started, signalled, frozen, reaped, ended. It decides nothing: `run` does.
 //!
 //! Only the main thread starts, reaps and signals processes: a parent-death signal is tied to the thread that forked, and
-//! a pid is certain only for the process that reaps it. Nearly all `unsafe` of the program is here, each block with its
-//! reason.
+//! a pid is certain only for the process that reaps it. Most `unsafe` of the program is here and in `system`,
+//! each block with its reason.
 //!
 //! ```text
-//!   spawn ── launch ──► running: Job ── children, tree, wait: which processes are the job's, and how they ended
+//!   spawn ─────────────► running: Job ── children, tree, wait: which processes are the job's, and how they ended
 //!                        │  leftovers: is anything left?   freeze: stop all of it while the lock is checked
 //!                        ▼
 //!   guardian/parent ── message ──► guardian/child       ends the job when shedlock is dead or stopped
 //!   notifier                                            bounds the command of --notify
-//!   signals, environ, process: this process, as it was started
+//!   signals, process: this process, as it was started
 //! ```
 
 mod children;
-mod environ;
 mod freeze;
 mod guardian;
-mod launch;
 mod leftovers;
 mod limits;
 mod notifier;
@@ -30,7 +28,6 @@ mod test_job;
 mod tree;
 mod wait;
 
-pub(crate) use environ::Environment;
 pub(crate) use guardian::{GUARDIAN_NAME, Guardian, run_guardian};
 pub(crate) use notifier::{NOTIFIER_NAME, Notifier, STOP_GRACE, run_notifier};
 pub(crate) use process::{arguments, exit, fill_standard_descriptors, stdout_was_closed};

@@ -16,8 +16,6 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
 
-use super::environ::Environment;
-use super::launch::{Launched, execve, launch};
 use super::process::{self, OWN_PROGRAM};
 use super::running::{Job, reap};
 use super::signals::{self, Inherited, Signals};
@@ -25,7 +23,9 @@ use super::spawn::Command;
 use super::wait;
 use crate::exit::ExitReason;
 use crate::run::{Event, Group, JobEnd, Leftovers};
-use crate::system::{Moment, Signal, error_text};
+use crate::system::Environment;
+use crate::system::launch::{Launched, execve, launch};
+use crate::system::{Helpers, Moment, Signal, error_text};
 
 /// The first of its arguments.
 pub(crate) const NOTIFIER_NAME: &str = "shedlock-notify";
@@ -138,11 +138,11 @@ fn run(words: &[OsString]) -> Option<ExitReason> {
     let mut until = Moment::now() + Duration::from_millis(number(millis)?);
     let (incoming, _) = Signals::catch().ok()?;
     let command = Command::new(&["/bin/sh", "-c", SCRIPT].map(OsString::from), Group::Own, true).ok()?;
-    let started = Job::start(&Rc::new(command), Environment::inherited(), inherited, None, None);
+    let started = Job::start(&Rc::new(command), Environment::inherited(), inherited, None, None, Helpers::default());
     let mut job = Some(started.ok()?);
     let mut end = None;
     loop {
-        for event in reap(&mut job) {
+        for event in reap(&mut job, &Helpers::default()) {
             match event {
                 Event::JobEnded(JobEnd::Exited(code)) => end = Some(ExitReason::Exited(code)),
                 Event::JobEnded(JobEnd::Killed(signal)) => end = Some(ExitReason::Killed(signal)),

@@ -8,14 +8,14 @@ use std::time::Instant;
 use nix::unistd::{Pid, getpgid, getpid};
 
 use super::children::{self, ChildList, Search};
-use super::environ::Environment;
-use super::launch::Launched;
 use super::limits::{MAX_HUNT, MAX_REAPED, MAX_SEARCHES, QUIET_AFTER};
 use super::signals::{self, Inherited};
 use super::spawn::{Command, Plan};
 use super::{tree, wait};
 use crate::run::{Event, Group, JobEnd, SpawnError};
-use crate::system::{Moment, Signal};
+use crate::system::Environment;
+use crate::system::launch::Launched;
+use crate::system::{HelperEnd, Helpers, Moment, Signal};
 
 /// A command that was started.
 pub(crate) struct Job {
@@ -29,6 +29,10 @@ pub(crate) struct Job {
     /// Children of shedlock that are not part of the job: those from before, the guardian, and what runs the command of
     /// `--notify`.
     pub(super) unrelated_children: Vec<i32>,
+    /// The programs of shedlock's own, which come and go.
+    helpers: Helpers,
+    /// The helpers' ends that were noted.
+    helper_ends: u64,
     /// The unrelated children that were reaped, and how they ended.
     pub(super) ended: Vec<(i32, JobEnd)>,
     /// The kernel's list of shedlock's children. It stays open: somebody may take away shedlock's right to open files.
@@ -63,15 +67,17 @@ impl Job {
         inherited: Inherited,
         start_before: Option<Moment>,
         unrelated_children: Option<Vec<i32>>,
+        helpers: Helpers,
     ) -> Result<Self, SpawnError> {
         tree::adopt_orphans();
         // Nothing else was started since the guardian looked.
-        let unrelated_children = unrelated_children.unwrap_or_else(children::children_from_before);
+        let unrelated_children = unrelated_children.unwrap_or_else(|| children::children_from_before(&helpers));
         let launched = command.launch(environment, inherited, start_before)?;
-        Ok(Self::new(launched, command.group(), unrelated_children))
+        Ok(Self::new(launched, command.group(), unrelated_children, helpers))
     }
 
-    fn new(launched: Launched<Plan>, group: Group, unrelated_children: Vec<i32>) -> Self {
+    fn new(launched: Launched<Plan>, group: Group, unrelated_children: Vec<i32>, helpers: Helpers) -> Self {
+        let helper_ends = helpers.ends();
         let job = Self {
             pid: launched.pid,
             id: Cell::new(None),
@@ -79,6 +85,8 @@ impl Job {
             reaped: false,
             launched,
             unrelated_children,
+            helpers,
+            helper_ends,
             ended: Vec::new(),
             children: OnceCell::new(),
             search: Search::default(),
@@ -184,7 +192,7 @@ impl Job {
         let mut born = Instant::now();
         while began.elapsed() < MAX_HUNT && born.elapsed() < QUIET_AFTER {
             let Some(mut ours) = self.children().and_then(ChildList::read) else { return false };
-            ours.retain(|child| !self.unrelated_children.contains(child));
+            ours.retain(|child| !self.is_unrelated(*child));
             if ours.is_empty() {
                 return true;
             }
@@ -215,6 +223,8 @@ impl Job {
                 self.search.restart();
                 self.pending_events.push(self.launched.spawn_error().map_or(Event::JobEnded(end), Event::SpawnFailed));
             }
+            // That something has ended is noted with the next look at the helpers.
+            wait::ChangeKind::Ended(end) if self.helpers.note_end(change.pid, helper_end(end)) => {}
             wait::ChangeKind::Ended(end) => {
                 self.search.restart();
                 if let Some(place) = self.unrelated_children.iter().position(|unrelated| *unrelated == change.pid) {
@@ -259,7 +269,17 @@ impl Job {
     }
 
     pub(super) fn descendants(&self) -> Option<Vec<tree::Process>> {
-        tree::descendants(&self.unrelated_children)
+        tree::descendants(|| self.all_unrelated())
+    }
+
+    /// Returns all children that are not part of the job. Ask after a look at the processes, see [`Helpers::living`].
+    pub(super) fn all_unrelated(&self) -> Vec<i32> {
+        [self.unrelated_children.as_slice(), &self.helpers.living()].concat()
+    }
+
+    /// Returns whether a child that was seen is not part of the job.
+    pub(super) fn is_unrelated(&self, child: i32) -> bool {
+        self.unrelated_children.contains(&child) || self.helpers.contains(child)
     }
 
     /// Returns whether a signal to the command, or to its own group, reaches this process too.
@@ -273,17 +293,38 @@ impl Job {
     }
 }
 
+fn helper_end(end: JobEnd) -> HelperEnd {
+    match end {
+        JobEnd::Exited(code) => HelperEnd::Exited(code.into()),
+        JobEnd::Killed(signal) => HelperEnd::Killed(signal),
+        JobEnd::NotStarted(_) => HelperEnd::Unknown,
+    }
+}
+
 /// Reaps what has ended of shedlock's children, and returns what became of them. The job's end comes last: when it is heard
 /// it is asked whether anything is left, and then how the rest has ended would be too late.
-pub(crate) fn reap(job: &mut Option<Job>) -> Vec<Event> {
+pub(crate) fn reap(job: &mut Option<Job>, helpers: &Helpers) -> Vec<Event> {
     let changes: Vec<wait::Change> = std::iter::from_fn(wait::next_change).take(MAX_REAPED).collect();
     if changes.len() == MAX_REAPED {
         // Signals and deadlines get their turn, and then this comes again.
         let _ = signals::kill(getpid().as_raw(), Signal::CHLD);
     }
-    let Some(job) = job else { return Vec::new() };
+    let Some(job) = job else {
+        for change in changes {
+            if let wait::ChangeKind::Ended(end) = change.kind {
+                helpers.note_end(change.pid, helper_end(end));
+            }
+        }
+        return Vec::new();
+    };
     for change in changes {
         job.note(change);
+    }
+    let helper_ends = job.helpers.ends();
+    if std::mem::replace(&mut job.helper_ends, helper_ends) != helper_ends {
+        // Whoever reaped it: it may have been all that was left beside the job.
+        job.search.restart();
+        job.orphan.get_or_insert(JobEnd::Exited(0));
     }
     if job.search.is_under_way() {
         // It is looked again whether anything is left.

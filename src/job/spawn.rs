@@ -15,13 +15,13 @@ use std::time::Duration;
 use nix::libc;
 use nix::unistd::Pid;
 
-use super::environ::Environment;
-use super::launch::{Launched, STACK_SIZE, execve, launch};
 use super::signals::Inherited;
 use super::{tree, wait};
 use crate::run::{Group, SpawnError, SpawnErrorKind};
+use crate::system::Environment;
 use crate::system::Moment;
 use crate::system::error_text;
+use crate::system::launch::{Launched, STACK_SIZE, execve, launch};
 
 /// The directories that are searched when PATH is not set, as by execvp(3).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::tree::{Process, all, below};
-use super::{Command, Environment, GUARDIAN_NAME, Guardian, Job, Signals, reap, run_guardian};
+use super::{Command, GUARDIAN_NAME, Guardian, Job, Signals, reap, run_guardian};
 use crate::run::{Event, Group, Leftovers};
-use crate::system::Moment;
-use crate::system::Signal;
+use crate::system::{Environment, Helpers, Moment, Signal};
 
 const NAME: &str = "shedlock-test-job";
 
@@ -41,7 +40,7 @@ fn play(owner: &str, group: &str, script: &str) -> ! {
     // As a script's `9> file`, which is the job's but not the guardian's.
     let _open = nix::unistd::dup(std::io::stdin()).unwrap();
     // Before the signals are blocked, because a guardian does that itself.
-    let mut guardian = Some(Guardian::start(owner, None, None).unwrap());
+    let mut guardian = Some(Guardian::start(owner, None, None, &Helpers::default()).unwrap());
     let (_signals, inherited) = Signals::catch().unwrap();
     let group = if group == "own" { Group::Own } else { Group::Shared };
     let mut environment = Environment::inherited();
@@ -49,7 +48,7 @@ fn play(owner: &str, group: &str, script: &str) -> ! {
     let words = ["sh", "-c", script].map(Into::into);
     let command = Command::new(&words, group, true).unwrap();
     let unrelated_children = guardian.as_ref().map(Guardian::unrelated_children);
-    let job = Job::start(&Rc::new(command), environment, inherited, None, unrelated_children)
+    let job = Job::start(&Rc::new(command), environment, inherited, None, unrelated_children, Helpers::default())
         .unwrap_or_else(|_| super::exit(9));
     guardian.as_ref().unwrap().set_job(&job);
     let mut job = Some(job);
@@ -78,13 +77,13 @@ fn obey(line: &str, job: &mut Option<Job>, guardian: &mut Option<Guardian>) -> S
         "gone" => {
             // A zombie counts, and shedlock is told of each.
             if ours.reaped {
-                reap(job);
+                reap(job, &Helpers::default());
             }
             let rest = if rest == "group" { Leftovers::Group } else { Leftovers::Tree };
             return job.as_ref().unwrap().leftovers_are_gone(rest).to_string();
         }
         "reap" => {
-            let events = reap(job);
+            let events = reap(job, &Helpers::default());
             return format!("{:?}", events.iter().map(name).collect::<Vec<_>>());
         }
         _ => panic!("{line}"),

@@ -118,10 +118,11 @@ pub(super) fn with_zombies() -> Option<Vec<Process>> {
     Some(pids.filter_map(|pid: i32| read(&fs::read(format!("/proc/{pid}/stat")).ok()?)).collect())
 }
 
-/// Finds every living descendant of this process, but for those below the children in `except`.
-pub(super) fn descendants(except: &[i32]) -> Option<Vec<Process>> {
+/// Finds every living descendant of this process, but for those below the children that `except` returns after the look.
+pub(super) fn descendants(except: impl FnOnce() -> Vec<i32>) -> Option<Vec<Process>> {
     let ourselves = i32::try_from(std::process::id()).ok()?;
-    Some(below(&all()?, &[ourselves], except))
+    let all = all()?;
+    Some(below(&all, &[ourselves], &except()))
 }
 
 /// Returns the number that the kernel has given last to a process or a thread, in shedlock's pid namespace.

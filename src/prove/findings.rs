@@ -27,7 +27,9 @@ fn finding(rule: Rule, outcome: &Outcome) -> Finding {
         return Finding::unwise(subject, format!("{}: {worst}", doubtful(rule)), advice(rule));
     }
     match not_tried(rule, &verdict, outcome) {
-        Some(why) => Finding { grade: Grade::Unwise, subject, seen: format!("not tried: {why}"), advice: None },
+        Some(why) => {
+            Finding { grade: Grade::Unwise, subject: subject.into(), seen: format!("not tried: {why}"), advice: None }
+        }
         None => Finding::good(subject, good(rule, &verdict)),
     }
 }

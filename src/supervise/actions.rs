@@ -4,11 +4,11 @@
 use super::handover;
 use super::supervisor::{Performed, Supervisor, Work};
 use super::worker::Request;
-use crate::job::{self, Environment, Guardian, Job};
+use crate::job::{self, Guardian, Job};
 use crate::lock::Handle;
 use crate::report::Metrics;
 use crate::run::{Action, Event, Leftovers, Notice, RunMetrics, Under};
-use crate::system::Signal;
+use crate::system::{Environment, Signal};
 use crate::variables;
 
 impl Supervisor {
@@ -26,7 +26,8 @@ impl Supervisor {
             }
             Action::StopTrying => self.worker.stop_trying(),
             Action::Guard(at) => {
-                if let Some(notice) = self.guardian.set(at, self.claim.owner.as_str(), self.job.as_mut()) {
+                if let Some(notice) = self.guardian.set(at, self.claim.owner.as_str(), self.job.as_mut(), &self.helpers)
+                {
                     self.reporter.emit(&notice);
                 }
             }
@@ -70,6 +71,7 @@ impl Supervisor {
             Action::Exit(reason) => {
                 self.guardian.dismiss(self.job.as_mut());
                 self.await_notifier();
+                self.helpers.kill();
                 return Performed::Exit(reason);
             }
         }
@@ -91,7 +93,8 @@ impl Supervisor {
         }
         let guardian = self.guardian.running();
         let unrelated_children = guardian.map(Guardian::unrelated_children);
-        match Job::start(command, environment, self.inherited, self.run.start_before(), unrelated_children) {
+        let (start_before, helpers) = (self.run.start_before(), self.helpers.clone());
+        match Job::start(command, environment, self.inherited, start_before, unrelated_children, helpers) {
             Ok(job) => {
                 if let Some(guardian) = guardian {
                     guardian.set_job(&job);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use crate::job::{Guardian, Job};
 use crate::run::Notice;
-use crate::system::{Moment, error_text};
+use crate::system::{Helpers, Moment, error_text};
 
 /// The guardian of a run, and whether another may be started.
 pub(super) enum GuardianState {
@@ -28,7 +28,13 @@ impl GuardianState {
 
     /// Starts the guardian, sends it a new deadline, or replaces a lost one, and returns what to report. If that fails, the
     /// job runs on without a guardian.
-    pub(super) fn set(&mut self, at: Option<Moment>, owner: &str, mut job: Option<&mut Job>) -> Option<Notice> {
+    pub(super) fn set(
+        &mut self,
+        at: Option<Moment>,
+        owner: &str,
+        mut job: Option<&mut Job>,
+        helpers: &Helpers,
+    ) -> Option<Notice> {
         let (lost, reported) = match self {
             Self::Running(guardian) => match guardian.kill_at(at).map_err(|error| (error.kind(), error)) {
                 Ok(()) => return None,
@@ -41,7 +47,7 @@ impl GuardianState {
             Self::Lost => (None, true),
         };
         self.dismiss(job.as_deref_mut());
-        let (state, notice) = match (Guardian::start(owner, job, at), lost) {
+        let (state, notice) = match (Guardian::start(owner, job, at, helpers), lost) {
             (Ok(guardian), lost) => (Self::Running(guardian), lost.map(Notice::GuardianReplaced)),
             (Err(error), Some(why)) => {
                 let why = format!("{why}, and no other could be started: {}", error_text(&error));

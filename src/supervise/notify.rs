@@ -2,9 +2,9 @@
 
 use super::notifications::{NOTIFIER_GRACE, RunningNotifier};
 use super::supervisor::{SIGNALS_PER_TURN, Supervisor};
-use crate::job::{self, Environment, Notifier, STOP_GRACE};
+use crate::job::{self, Notifier, STOP_GRACE};
 use crate::run::{Notice, Notification};
-use crate::system::{Moment, Signal};
+use crate::system::{Environment, Moment, Signal};
 use crate::variables;
 
 impl Supervisor {

@@ -17,7 +17,7 @@ use crate::job::{self, Command, Inherited, Job, Signals};
 use crate::lock::Claim;
 use crate::report::{Metrics, Reporter};
 use crate::run::{Event, Notify, Run};
-use crate::system::{Moment, Signal};
+use crate::system::{Helpers, Moment, Signal};
 use crate::variables::BackendRef;
 
 /// The pause after a wait that failed, or after two that brought nothing, because the next one may return at once, too.
@@ -40,6 +40,8 @@ pub(crate) struct Supervisor {
     pub(super) children_checked: Moment,
     pub(super) job: Option<Job>,
     pub(super) guardian: GuardianState,
+    /// The programs that the backend has started, which are none of the job's.
+    pub(super) helpers: Helpers,
     pub(super) reporter: Reporter,
     /// `None` without --metrics-dir.
     pub(super) metrics: Option<Metrics>,
@@ -68,7 +70,7 @@ impl Supervisor {
     ) -> anyhow::Result<Self> {
         // Catches signals first, because the worker's thread inherits the mask.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
-        let Opened { backend, address, pace, rotation, contact } = backend;
+        let Opened { backend, address, pace, rotation, contact, helpers } = backend;
         let worker = BackendWorker::start(backend, rotation, pace, contact)
             .context("cannot start the thread that talks to the backend")?;
         let timer = BootTimer::new().context("cannot create a timer")?;
@@ -84,6 +86,7 @@ impl Supervisor {
             children_checked: Moment::now(),
             job: None,
             guardian: GuardianState::Unneeded,
+            helpers,
             reporter,
             metrics,
             notifications: None,
@@ -172,7 +175,7 @@ impl Supervisor {
         let now = Moment::now();
         if child || now.since(self.children_checked) >= MAX_WAIT {
             self.children_checked = now;
-            events.extend(job::reap(&mut self.job));
+            events.extend(job::reap(&mut self.job, &self.helpers));
             self.check_notifier();
         }
         signals

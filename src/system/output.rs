@@ -34,6 +34,29 @@ pub(crate) fn write_without_waiting(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Res
     Ok(nix::unistd::write(to, bytes)?)
 }
 
+/// Calls something that writes to a pipe; if nobody reads that any more, the error alone says so, and no SIGPIPE ends shedlock.
+#[cfg(feature = "provider")]
+pub(crate) fn without_pipe_signal<T>(write: impl FnOnce() -> nix::Result<T>) -> nix::Result<T> {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGPIPE);
+    let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let result = write();
+    if !before.contains(Signal::SIGPIPE) {
+        if matches!(result, Err(Errno::EPIPE)) {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            #[expect(unsafe_code, reason = "no library of ours has it")]
+            // SAFETY: set and time live through the call, which reads them only; nobody asks for a description of the signal.
+            unsafe {
+                libc::sigtimedwait(set.as_ref(), std::ptr::null_mut(), &raw const now);
+            }
+        }
+        before.thread_set_mask()?;
+    }
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{ErrorKind, Read};

@@ -173,12 +173,12 @@ impl Admin for Etcd {
         Ok(vec!["etcd needs nothing to be created".to_owned()])
     }
 
-    fn schema(&self) -> String {
-        SCHEMA
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(SCHEMA
             .replace("{locks}", &self.space.locks())
             .replace("{states}", &self.space.states())
             .replace("{runs}", &self.space.runs())
-            .replace("{user}", self.client.user().unwrap_or("jobs"))
+            .replace("{user}", self.client.user().unwrap_or("jobs")))
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

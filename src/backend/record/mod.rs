@@ -7,5 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod kubernetes;
 #[cfg(feature = "mongodb")]
 pub(crate) mod mongodb;
+#[cfg(feature = "provider")]
+pub(crate) mod provider;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;

@@ -114,15 +114,15 @@ impl Admin for Redis {
         Ok(vec!["Redis needs nothing to be created".to_owned()])
     }
 
-    fn schema(&self) -> String {
+    fn schema(&mut self) -> Result<String, BackendError> {
         let (user, rights) = match (&self.client.settings().user, self.client.is_cluster()) {
             (user, true) => (user, " +cluster|slots"),
             (user, false) => (user, ""),
         };
-        SCHEMA
+        Ok(SCHEMA
             .replace("{user}", user.as_deref().unwrap_or("jobs"))
             .replace("{key_prefix}", &escaped(&self.key_prefix))
-            .replace("{rights}", rights)
+            .replace("{rights}", rights))
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

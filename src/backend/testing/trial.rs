@@ -45,8 +45,9 @@ impl Trial {
 impl RecordStore for Trial {
     type Version = u64;
 
-    const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
-    const MAX_RUNS: u32 = 1000;
+    fn max_runs(&self) -> u32 {
+        1000
+    }
 
     fn label(&self) -> String {
         "backend trial".to_owned()
@@ -88,8 +89,8 @@ impl RecordStore for Trial {
         Ok(vec![line.to_owned()])
     }
 
-    fn schema(&self) -> String {
-        "nothing has to be made\n".to_owned()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok("nothing has to be made\n".to_owned())
     }
 }
 

@@ -14,7 +14,6 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2};
 
-use super::super::launch::{Launched, execve, launch};
 use super::super::process::OWN_PROGRAM;
 use super::super::running::Job;
 use super::super::tree::{self, Delivery, Id, Process};
@@ -22,8 +21,8 @@ use super::super::wait::reap_within;
 use super::super::{children, signals};
 use super::descriptors::close_others;
 use super::message::Message;
-use crate::system::Moment;
-use crate::system::Signal;
+use crate::system::launch::{Launched, execve, launch};
+use crate::system::{Helpers, Moment, Signal};
 
 /// The guardian's only argument, which has no word of the job's in it: a `pkill -f` that looks for those does not
 /// find the guardian.
@@ -54,12 +53,12 @@ struct Plan {
 impl Guardian {
     /// Starts a guardian for the job of the run with this owner: before the job itself, or in the place of one that
     /// was lost. It ends the job at `at`, as with [`Guardian::kill_at`].
-    pub(crate) fn start(owner: &str, job: Option<&mut Job>, at: Option<Moment>) -> io::Result<Self> {
+    pub(crate) fn start(owner: &str, job: Option<&mut Job>, at: Option<Moment>, helpers: &Helpers) -> io::Result<Self> {
         if !tree::is_visible() {
             return Err(io::Error::other("/proc is not mounted, or belongs to another pid namespace"));
         }
         let unrelated_children =
-            job.as_ref().map_or_else(children::children_from_before, |job| job.unrelated_children.clone());
+            job.as_ref().map_or_else(|| children::children_from_before(helpers), |job| job.unrelated_children.clone());
         // A guardian that is too slow to read must not hold shedlock up.
         let (theirs, ours) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;

@@ -28,10 +28,15 @@ pub(crate) trait RecordStore: Send {
     /// created again has another version.
     type Version;
 
-    /// The coarseness of the store's clock: the true time is at most this much later than the time of a read.
-    const CLOCK_RESOLUTION: Duration;
-    /// The most runs that a record keeps, since each request sends all of them.
-    const MAX_RUNS: u32 = 100;
+    /// Returns the coarseness of the store's clock: the true time is at most this much later than the time of the last read.
+    fn clock_resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    /// Returns the most runs that a record keeps, since each request sends all of them.
+    fn max_runs(&self) -> u32 {
+        100
+    }
 
     /// Returns the name of the store in messages, which begins with `backend `.
     fn label(&self) -> String;
@@ -65,8 +70,8 @@ pub(crate) trait RecordStore: Send {
     /// Creates what the first acquisition would create, and returns a line for each thing.
     fn create_missing(&mut self) -> Result<Vec<String>, BackendError>;
 
-    /// Returns the commands or manifests that create everything needed.
-    fn schema(&self) -> String;
+    /// Returns the commands or manifests that create everything needed. It does not reach the store.
+    fn schema(&mut self) -> Result<String, BackendError>;
 
     /// Reports findings that are special to this store.
     fn check(&mut self, _: FindingSink<'_>) -> LockTest {
@@ -122,10 +127,10 @@ impl<S: RecordStore> RecordLocks<S> {
         for _ in 0..MAX_ATTEMPTS {
             let ReadResult { now, min_token, found } = self.read(name)?;
             let (record, version) = found.unzip();
-            match decide(record.as_ref(), Clock { now, resolution: S::CLOCK_RESOLUTION }, min_token) {
+            match decide(record.as_ref(), Clock { now, resolution: self.0.clock_resolution() }, min_token) {
                 Decision::Answer(answer) => return Ok(answer),
                 Decision::Write(mut record, answer) => {
-                    record.keep_newest_runs(S::MAX_RUNS);
+                    record.keep_newest_runs(self.0.max_runs());
                     if self.write(name, &record, version.as_ref())? == WriteResult::Done {
                         return Ok(answer);
                     }
@@ -258,7 +263,7 @@ impl<S: RecordStore> Backend for RecordLocks<S> {
             // The runs are most of a record.
             records.push((name, Record { runs: Vec::new(), ..record }));
         })?;
-        let clock = Clock { now, resolution: S::CLOCK_RESOLUTION };
+        let clock = Clock { now, resolution: self.0.clock_resolution() };
         let mut locks: Vec<_> =
             records.into_iter().map(|(name, record)| Lock { name, state: record.state(clock) }).collect();
         locks.sort_by(|one, other| one.name.cmp(&other.name));
@@ -289,7 +294,7 @@ impl<S: RecordStore> Admin for RecordLocks<S> {
         for _ in 0..MAX_ATTEMPTS {
             let ReadResult { now, min_token, found } = self.read(name)?;
             let Some((record, version)) = found else { return Ok(Forgotten::Gone { lock: false, runs: 0 }) };
-            if record.is_held(Clock { now, resolution: S::CLOCK_RESOLUTION }) || record.owner != removal.seen {
+            if record.is_held(Clock { now, resolution: self.0.clock_resolution() }) || record.owner != removal.seen {
                 return Ok(Forgotten::InUse);
             }
             // Another floor than a time is always past the last token.
@@ -308,14 +313,17 @@ impl<S: RecordStore> Admin for RecordLocks<S> {
         self.0.create_missing().map_err(|error| self.with_label(error))
     }
 
-    fn schema(&self) -> String {
-        self.0.schema()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        self.0.schema().map_err(|error| self.with_label(error))
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {
         let reached = self.0.check(report);
         if matches!(reached, LockTest::Possible) {
-            report(Finding::good("history", format!("at most {} runs of each lock, in its own record", S::MAX_RUNS)));
+            report(Finding::good(
+                "history",
+                format!("at most {} runs of each lock, in its own record", self.0.max_runs()),
+            ));
         }
         reached
     }

@@ -130,8 +130,13 @@ impl Connection {
 impl RecordStore for Connection {
     type Version = u64;
 
-    const CLOCK_RESOLUTION: Duration = SECOND;
-    const MAX_RUNS: u32 = 5;
+    fn clock_resolution(&self) -> Duration {
+        SECOND
+    }
+
+    fn max_runs(&self) -> u32 {
+        5
+    }
 
     fn label(&self) -> String {
         "backend world".to_owned()
@@ -173,8 +178,8 @@ impl RecordStore for Connection {
         Ok(Vec::new())
     }
 
-    fn schema(&self) -> String {
-        String::new()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(String::new())
     }
 }
 

@@ -41,7 +41,9 @@ impl Kubernetes {
 impl RecordStore for Kubernetes {
     type Version = Lease;
 
-    const CLOCK_RESOLUTION: Duration = Duration::from_secs(1);
+    fn clock_resolution(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 
     fn label(&self) -> String {
         match &self.session {
@@ -116,8 +118,8 @@ impl RecordStore for Kubernetes {
         Ok(vec![format!("the namespace {} is there; each lock makes its Lease itself", self.address.namespace()?)])
     }
 
-    fn schema(&self) -> String {
-        MANIFEST.to_owned()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(MANIFEST.to_owned())
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

@@ -189,8 +189,6 @@ impl RecordStore for MongoDb {
     /// Holds the values that a write has to find unchanged.
     type Version = Document;
 
-    const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
-
     fn label(&self) -> String {
         self.address.label.clone()
     }
@@ -291,8 +289,8 @@ impl RecordStore for MongoDb {
         }])
     }
 
-    fn schema(&self) -> String {
-        self.address.schema()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(self.address.schema())
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

@@ -195,8 +195,6 @@ impl ZooKeeper {
 impl RecordStore for ZooKeeper {
     type Version = Version;
 
-    const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
-
     fn label(&self) -> String {
         self.label.clone()
     }
@@ -323,8 +321,8 @@ impl RecordStore for ZooKeeper {
         self.create_root_nodes()
     }
 
-    fn schema(&self) -> String {
-        self.setup_commands()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(self.setup_commands())
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

@@ -166,8 +166,8 @@ impl<D: Database> Admin for SqlLocks<D> {
         Ok(lines)
     }
 
-    fn schema(&self) -> String {
-        self.database.schema()
+    fn schema(&mut self) -> Result<String, BackendError> {
+        Ok(self.database.schema())
     }
 
     fn check(&mut self, tell: FindingSink<'_>) -> LockTest {

@@ -267,7 +267,7 @@ fn what_the_schema_makes_and_grants_is_enough_for_a_user_who_may_make_nothing() 
     for query in ["", "?table=Some_locks"] {
         let (user, url) = user(&store);
         let url = url + query;
-        let schema = open(&url).schema();
+        let schema = open(&url).schema().unwrap();
         store.0.mariadb(&schema);
         let grants =
             schema.lines().filter_map(|line| line.strip_prefix("-- ")).filter(|line| line.starts_with("GRANT"));

@@ -224,7 +224,7 @@ fn the_schema_lets_a_user_work_who_may_make_nothing() {
     let rights = |schema: &str| -> String {
         schema.lines().filter_map(|line| line.strip_prefix("-- ")).filter(|line| line.starts_with("GRANT")).collect()
     };
-    let schema = backend.schema();
+    let schema = backend.schema().unwrap();
     database.psql(&schema);
     complains(&backend.locks(&[]).unwrap_err(), "permission denied", "SELECT");
     database.psql(&rights(&schema));
@@ -232,7 +232,7 @@ fn the_schema_lets_a_user_work_who_may_make_nothing() {
     assert_eq!(backend.runs(&RunQuery::default()).unwrap().runs.len(), 1);
     // The test repeats this with the tables in another schema.
     let mut backend = open(&format!("{}?table=ops.locks", database.login(&role).url()));
-    let schema = backend.schema();
+    let schema = backend.schema().unwrap();
     let prepare = schema.lines().find_map(|line| line.split_once("must exist: ")).unwrap().1;
     database.psql(prepare);
     database.psql(&schema);

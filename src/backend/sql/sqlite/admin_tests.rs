@@ -308,7 +308,7 @@ fn who_looks_makes_nothing() {
         assert_eq!(backend.runs(&RunQuery::default()).unwrap().runs, [][..]);
         assert_eq!(backend.change(&change("job", "a", "b", MINUTE)), Ok(StillHeld::Lost));
         backend.disconnect();
-        backend.schema();
+        backend.schema().unwrap();
     }
     assert_eq!(std::fs::read_dir(place.0.path()).unwrap().count(), 0);
     // `make` creates the directory too.
@@ -389,7 +389,7 @@ fn the_schema_makes_a_file_that_works() {
     for table in ["shedlock", "locks"] {
         let place = Place::new();
         let mut backend = place.open_table(table);
-        let schema = backend.schema();
+        let schema = backend.schema().unwrap();
         place.sql(&schema);
         assert_eq!(place.sql("PRAGMA journal_mode"), "wal");
         let things = || place.sql("SELECT group_concat(sql) FROM sqlite_schema");

@@ -40,7 +40,7 @@ use crate::backend::sql::engine::{
 use crate::backend::{Access, Contact, FindingSink, LockTest, Opened, Pace, Url};
 use crate::lock::{Acquired, BackendError, Forgotten, Reply, StillHeld};
 use crate::lock::{Change, Claim, Closing, Removal, RunQuery};
-use crate::system::Timestamp;
+use crate::system::{Helpers, Timestamp};
 use boot::Boot;
 pub(crate) use checkpoint::CHECKPOINT_THREAD;
 use execute::Failure;
@@ -128,7 +128,14 @@ impl Sqlite {
         // A writer needs the file for well under a millisecond.
         let pace = Pace { first: Duration::from_millis(1), longest: Duration::from_millis(20) };
         let contact = self.contact.clone();
-        Opened { backend: Box::new(SqlLocks::new(self)), address, pace, rotation: None, contact }
+        Opened {
+            backend: Box::new(SqlLocks::new(self)),
+            address,
+            pace,
+            rotation: None,
+            contact,
+            helpers: Helpers::default(),
+        }
     }
 
     fn tables(&self) -> Tables<'_> {

@@ -53,7 +53,7 @@ pub(crate) fn making_harms_no_lock(store: &dyn Store) {
 
 pub(crate) fn the_schema_is_all_that_is_needed(store: &dyn Store) {
     let mut backend = open(store);
-    let schema = backend.schema();
+    let schema = backend.schema().unwrap();
     assert!(schema.ends_with('\n'), "{schema}");
     store.carry_out(&schema);
     let things = store.things();

@@ -15,7 +15,7 @@ use nix::libc;
 use nix::unistd::Pid;
 
 /// The size of the child's stack.
-pub(super) const STACK_SIZE: usize = 64 * 1024;
+pub(crate) const STACK_SIZE: usize = 64 * 1024;
 
 /// The flags of clone(2). Where [`execve`] does not leave errno alone, they stop shedlock after all.
 const FLAGS: c_int = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
@@ -26,8 +26,8 @@ const FLAGS: c_int = if cfg!(any(target_arch = "x86_64", target_arch = "aarch64"
 const VFORK_FLAGS: c_int = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
 
 /// A child that was launched. The memory that it shares with shedlock is freed once it has left it, and otherwise never.
-pub(super) struct Launched<P> {
-    pub(super) pid: Pid,
+pub(crate) struct Launched<P> {
+    pub(crate) pid: Pid,
     shared: NonNull<Shared<P>>,
 }
 
@@ -49,7 +49,7 @@ struct Progress {
 
 /// Starts a child that runs `action` on `plan`, and waits until it is another program or has ended, but not longer than
 /// `timeout`. The action makes system calls only, allocates nothing, leaves errno alone, and returns an error number.
-pub(super) fn launch<P>(action: fn(&mut P) -> i32, plan: P, timeout: Duration) -> io::Result<Launched<P>> {
+pub(crate) fn launch<P>(action: fn(&mut P) -> i32, plan: P, timeout: Duration) -> io::Result<Launched<P>> {
     // Not filled: only the pages that the child uses are ever there.
     let mut stack = Vec::new();
     stack.try_reserve_exact(STACK_SIZE / size_of::<u128>()).map_err(|_| Errno::ENOMEM)?;
@@ -89,7 +89,7 @@ impl<P> Launched<P> {
     }
 
     /// Waits until the child has left shedlock's memory, but not for ever.
-    fn wait(&self, timeout: Duration) {
+    pub(crate) fn wait(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while !self.has_left() {
             let left = until.saturating_duration_since(Instant::now());
@@ -115,18 +115,18 @@ impl<P> Launched<P> {
     }
 
     /// Returns whether the child is another program by now, or has ended.
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.progress().inside.load(Ordering::Acquire) == 0
     }
 
     /// Returns the number of the error, if the child could not become another program.
-    pub(super) fn error(&self) -> Option<i32> {
+    pub(crate) fn error(&self) -> Option<i32> {
         let error = &self.progress().error;
         Some(error.load(Ordering::Acquire)).filter(|error| *error != 0)
     }
 
     /// Returns the plan, once the child does not use it any more.
-    pub(super) fn plan(&self) -> Option<&P> {
+    pub(crate) fn plan(&self) -> Option<&P> {
         #[expect(unsafe_code, reason = "see `Launched`")]
         // SAFETY: the memory is there until `self` is dropped, and the child, which had it too, is in shedlock's memory no more.
         self.has_left().then(|| unsafe { &(*self.shared.as_ptr()).plan })
@@ -177,7 +177,7 @@ extern "C" fn enter<P>(shared: *mut c_void) -> c_int {
 /// Executes `file`, and returns the error number if that failed. Leaves errno alone, see [`FLAGS`].
 ///
 /// The arrays hold C strings and end with a null pointer.
-pub(super) fn execve(file: *const libc::c_char, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> i32 {
+pub(crate) fn execve(file: *const libc::c_char, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> i32 {
     let (argv, envp) = (argv.as_ptr(), envp.as_ptr());
     #[cfg(target_arch = "x86_64")]
     let result = {

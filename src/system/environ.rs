@@ -53,7 +53,7 @@ impl Environment {
         self.0.extend(CString::new([name.as_bytes(), b"=", value.as_ref().as_bytes()].concat()));
     }
 
-    pub(super) fn entries(&self) -> &[CString] {
+    pub(crate) fn entries(&self) -> &[CString] {
         &self.0
     }
 }
