@@ -51,6 +51,7 @@ documents! {
     java "docs/java.md";
     list "docs/README.md";
     prove "docs/prove.md";
+    providers "docs/providers.md";
     quickstart "docs/quickstart.md";
     reference "docs/reference.md";
     releasing "docs/releasing.md";
