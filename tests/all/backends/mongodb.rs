@@ -234,7 +234,7 @@ fn a_job_outlives_a_step_down_and_an_acquisition_waits_for_it() {
 }
 
 #[test]
-fn a_server_whose_updates_are_not_atomic_is_refused_by_its_name() {
+fn ferretdb_whose_updates_are_not_atomic_is_refused_by_its_name() {
     let server = MongoDb::ferretdb();
     let url = format!("mongodb://127.0.0.1:{}/locks", server.port());
     let refused = "the server is FerretDB 1.24.2, whose updates are not atomic, so it cannot lock";
