@@ -45,7 +45,8 @@
 //! `processes()`. etcd has `Etcd::fresh()`, `Etcd::fresh_with_tls(ClientCertificates::Required)`,
 //! `Etcd::fresh_with_users(schema)` and `EtcdCluster::fresh()`, with `leader()`; `fronts()` are ports before its members whose
 //! clocks `set_clock(-60)` moves: the program is in Go, which asks the kernel for the time and not the library of faketime.
-//! `Galera::fresh()` has two `nodes` of MariaDB, `Group::fresh()` two `members` of MySQL. `Rogue` is a port before a server, or before nobody, that lies; `Rewriter` one before Redis that changes the scripts.
+//! `Galera::fresh()` has two `nodes` of MariaDB, `Group::fresh()` two `members` of MySQL. `Rogue` is a port before a server, or before nobody, that lies; `Rewriter` one before Redis that changes the scripts,
+//! `Disguise` one before `MongoDb::ferretdb()`, which shedlock refuses, that changes its name.
 //!
 //! `Party::start(zone, provider)` is an application of the Java library ShedLock, which takes locks in any of them.
 //! `kit()` starts the tests that the library has for its providers.
@@ -56,6 +57,7 @@
 
 mod certificates;
 mod directory;
+mod disguise;
 mod etcd;
 mod front;
 mod galera;
@@ -80,6 +82,7 @@ mod zookeeper;
 use std::sync::OnceLock;
 
 pub use certificates::{CLUSTER, Certificates, SERVICE, certificates};
+pub use disguise::Disguise;
 pub use etcd::{Etcd, EtcdClient, EtcdCluster, EtcdEntry};
 pub use front::{Deed, Front};
 pub use galera::Galera;

@@ -19,9 +19,6 @@ const CLIENT: &str = include_str!("mongodb.py");
 /// A server with users: the program.
 const USERS: &str = include_str!("mongodb_users.py");
 
-/// A stand-in for FerretDB 1.
-const FERRETDB: &str = include_str!("ferretdb.py");
-
 /// A server. Its data outlive `stop` and `kill`.
 pub struct MongoDb {
     server: Server,
@@ -59,18 +56,23 @@ impl MongoDb {
     /// A server with users, as which it shows whether they may do what they ask: the primary of the replica set `secantus`.
     pub fn with_users() -> Self {
         let server = Server::new(|directory, port| {
-            let python = built().join("secantus/bin/python").display().to_string();
+            let python = built("mongo-server").join("secantus/bin/python").display().to_string();
             let start = [python, "-c".to_owned(), USERS.to_owned(), port.to_string(), directory.file("data")];
             plan(start.to_vec(), port)
         });
         Self { server, login: "root:r00t@", client: OnceLock::new() }
     }
 
-    /// What answers as FerretDB 1 does. Building that takes longer than all other tests of MongoDB.
+    /// FerretDB 1 with SQLite. It answers everything, but of two updates of one version of a document both may succeed.
     pub fn ferretdb() -> Self {
-        let server = Server::new(|_, port| {
-            let start = ["/usr/bin/python3", "-c", FERRETDB, &port.to_string()].map(str::to_owned);
-            plan(start.to_vec(), port)
+        let server = Server::new(|directory, port| {
+            let (program, own) = (built("ferretdb").join("ferretdb"), directory.path().display());
+            let start = format!(
+                "{} --handler=sqlite --sqlite-url=file:{own}/ --listen-addr=127.0.0.1:{port} --state-dir={own} \
+                 --telemetry=disable --debug-addr=-",
+                program.display()
+            );
+            plan(start.split(' ').map(str::to_owned).collect(), port)
         });
         Self { server, login: "", client: OnceLock::new() }
     }
@@ -78,7 +80,7 @@ impl MongoDb {
     /// The one in Java, or SecantusDB where its program is named.
     fn new(address: &str, certificates: &[String], change: impl Fn(Plan, &Directory) -> Plan) -> Self {
         let server = Server::new(|directory, port| {
-            let (place, data) = (built().display().to_string(), directory.file("data"));
+            let (place, data) = (built("mongo-server").display().to_string(), directory.file("data"));
             let (start, stop) = match program::instead("TESTS_MONGODB") {
                 // On SIGTERM, its main thread may wait for ever for a lock that it has itself.
                 Some(program) => (
@@ -123,11 +125,11 @@ impl Deref for MongoDb {
     }
 }
 
-/// The directory that tests/mongo-server/build has made.
-fn built() -> PathBuf {
+/// The directory of this name that the script of this name has filled.
+fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let mut places = test.ancestors().map(|above| above.join("mongo-server"));
+    let mut places = test.ancestors().map(|above| above.join(name));
     places.find(|path| path.join("complete").is_file()).unwrap_or_else(|| {
-        panic!("the servers are not here; tests/run fetches them, or: tests/mongo-server/build target/mongo-server")
+        panic!("{name} is not here; tests/run fetches or builds it, or: tests/{name}/build target/{name}")
     })
 }

@@ -9,7 +9,7 @@ use crate::support::fixtures::Holder;
 use crate::support::markdown::run_by;
 use crate::support::{Finished, Place, finish, wait_until};
 use servers::stores::{MongoDbStore, Store};
-use servers::{MongoDb, certificates, mongodb, mongodb_mutual_tls, mongodb_tls, mongodb_users, unique};
+use servers::{Disguise, MongoDb, certificates, mongodb, mongodb_mutual_tls, mongodb_tls, mongodb_users, unique};
 
 fn on(place: &Place, url: &str, name: &str, arguments: &[&str]) -> Command {
     let mut command = place.run(name, arguments);
@@ -234,12 +234,21 @@ fn a_job_outlives_a_step_down_and_an_acquisition_waits_for_it() {
 }
 
 #[test]
-fn a_server_whose_updates_are_not_atomic_is_refused_by_its_name() {
+fn ferretdb_whose_updates_are_not_atomic_is_refused_by_its_name() {
     let server = MongoDb::ferretdb();
-    let url = format!("mongodb://127.0.0.1:{}/locks", server.port());
-    let refused = "the server is FerretDB 1.24.2, whose updates are not atomic, so it cannot lock";
-    fails(&url, refused, "use MongoDB, or another backend");
+    is_refused(server.port(), "FerretDB 1.24.2");
+    // A program that has FerretDB in itself does not know its version.
+    let embedded = Disguise::new(server.port(), "v1.24.2", "unknown");
+    is_refused(embedded.port(), "FerretDB of an unknown version");
+}
+
+/// Asserts that no run starts on what listens at this port, and that `check` says why.
+#[track_caller]
+fn is_refused(port: u16, name: &str) {
+    let url = format!("mongodb://127.0.0.1:{port}/locks");
+    let refused = format!("the server is {name}, whose updates are not atomic, so it cannot lock");
+    fails(&url, &refused, "use MongoDB, or another backend");
     let checked = finish(Place::new().shedlock(["check"]).env("SHEDLOCK_BACKEND", &url));
     assert_eq!(checked.code(), Some(1), "{checked:?}");
-    assert!(checked.stdout.lines().any(|line| line.starts_with("✗") && line.contains(refused)), "{checked:?}");
+    assert!(checked.stdout.lines().any(|line| line.starts_with("✗") && line.contains(&refused)), "{checked:?}");
 }

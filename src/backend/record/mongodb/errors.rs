@@ -146,11 +146,9 @@ fn from_network(error: &io::Error) -> BackendError {
 }
 
 /// Explains that this server cannot lock: of several updates of one version of a document, more than one succeeds.
-pub(crate) fn ferretdb(version: &str) -> BackendError {
-    BackendError::permanent(format!(
-        "the server is FerretDB {version}, whose updates are not atomic, so it cannot lock"
-    ))
-    .hint("use MongoDB, or another backend, such as PostgreSQL, which FerretDB may be using itself")
+pub(crate) fn ferretdb(name: &str) -> BackendError {
+    BackendError::permanent(format!("the server is {name}, whose updates are not atomic, so it cannot lock"))
+        .hint("use MongoDB, or another backend, such as PostgreSQL, which FerretDB may be using itself")
 }
 
 fn rejected() -> BackendError {

@@ -126,7 +126,11 @@ impl MongoDb {
     fn build_info(&mut self) -> Result<Document, BackendError> {
         let info = self.ask(RequestKind::Read, async |database| database.run_command(doc! { "buildInfo": 1 }).await)?;
         match info.get_str("ferretdbVersion").map(|version| version.trim_start_matches('v')) {
-            Ok(version) if version.starts_with("0.") || version.starts_with("1.") => Err(errors::ferretdb(version)),
+            Ok(version) if version.starts_with("0.") || version.starts_with("1.") => {
+                Err(errors::ferretdb(&format!("FerretDB {version}")))
+            }
+            // Within another program it does not know its version.
+            Ok("unknown") => Err(errors::ferretdb("FerretDB of an unknown version")),
             _ => Ok(info),
         }
     }

@@ -241,3 +241,15 @@ fn a_store_that_ignores_the_version_lets_two_hold_a_lock() {
     let (_, worst) = report.line("one holder");
     assert!(worst.contains(" held it from ") && worst.contains(" s to "), "{worst}");
 }
+
+/// FerretDB, which a run refuses by its name, by another one.
+#[cfg(feature = "mongodb")]
+#[test]
+fn ferretdb_lets_two_hold_a_lock() {
+    let server = servers::MongoDb::ferretdb();
+    let disguise = servers::Disguise::new(server.port(), "ferretdbVersion", "somebodyVersion");
+    let report = prove(&Place::new(), &format!("mongodb://127.0.0.1:{}/locks", disguise.port()), &["--for", "10s"]);
+    report.is_broken("one holder");
+    let (_, worst) = report.line("one holder");
+    assert!(worst.contains(" held it from ") && worst.contains(" s to "), "{worst}");
+}
