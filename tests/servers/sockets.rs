@@ -1,4 +1,4 @@
-//! The connections that the program has to a server which cannot tell them apart itself.
+//! The connections that the program has to a server which cannot tell them apart itself, and the programs that it has instead.
 
 use std::fs;
 
@@ -19,6 +19,16 @@ pub(crate) fn connections(port: u16, name: &str) -> usize {
         }
     }
     count
+}
+
+/// How many processes run this program and have this text in their environment: a store's URL.
+pub(crate) fn processes_with(program: &str, text: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
+    let has = |file: &std::path::Path, part: &str| {
+        let all = fs::read(file).unwrap_or_default();
+        all.windows(part.len()).any(|window| window == part.as_bytes())
+    };
+    processes.filter(|path| has(&path.join("cmdline"), program) && has(&path.join("environ"), text)).count()
 }
 
 /// What /proc calls the sockets of this host that are connected to a port.

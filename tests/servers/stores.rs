@@ -2,6 +2,7 @@
 //! through the server's own client. Each value is a store of its own in which nothing is yet, not even a table.
 
 mod etcd;
+mod example;
 mod kubernetes;
 mod mongodb;
 mod past;
@@ -9,6 +10,7 @@ mod zookeeper;
 
 use std::time::Duration;
 
+pub use example::{ExampleStore, install};
 pub use kubernetes::KubernetesStore;
 pub use mongodb::MongoDbStore;
 pub use past::Past;

@@ -77,6 +77,8 @@ macro_rules! on_every_backend {
         $crate::support::per_backend::on_every_backend!(redis: RedisStore; $($test)*);
         #[cfg(feature = "etcd")]
         $crate::support::per_backend::on_every_backend!(etcd: EtcdStore; $($test)*);
+        #[cfg(feature = "provider")]
+        $crate::support::per_backend::on_every_backend!(example: ExampleStore; $($test)*);
         #[cfg(feature = "mongodb")]
         $crate::support::per_backend::on_every_backend!(mongodb: MongoDbStore; $($test)*);
         #[cfg(feature = "kubernetes")]

@@ -74,8 +74,11 @@ impl Provider {
 
     /// Returns the provider, which is started and opened if it does not run.
     fn connected(&mut self, until: Moment) -> Result<Process, BackendError> {
-        if let Some(process) = self.process.take() {
-            return Ok(process);
+        match self.process.take() {
+            Some(process) if process.is_of_this_thread() => return Ok(process),
+            // It dies with the thread that started it.
+            Some(process) => process.end(),
+            None => {}
         }
         let mut process = Process::start(&self.helpers, &self.program, self.shows_stderr)
             .map_err(|error| find::not_started(&self.program, &error))?;
@@ -403,4 +406,9 @@ fn to_stored(record: &Record) -> StoredRecord {
         token: record.token,
         runs: record.runs.iter().map(run).collect(),
     }
+}
+
+#[cfg(test)]
+mod tests {
+    crate::backend::testing::conformance::conformance!(servers::stores::ExampleStore::new);
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -23,6 +24,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(200);
 /// The running provider.
 pub(super) struct Process {
     helper: Helper,
+    /// The thread that started it.
+    thread: ThreadId,
     /// What was read of its stdout and is not used yet.
     input: Vec<u8>,
     /// The part of `input` in which no line ends.
@@ -67,7 +70,21 @@ impl Process {
     pub(super) fn start(helpers: &Helpers, program: &Path, shows_stderr: bool) -> io::Result<Self> {
         let helper = helpers.start(program)?;
         let (input, stderr) = (Vec::new(), Vec::new());
-        Ok(Self { helper, input, searched: 0, answered: 0, stderr, stderr_is_open: true, shows_stderr })
+        Ok(Self {
+            helper,
+            thread: thread::current().id(),
+            input,
+            searched: 0,
+            answered: 0,
+            stderr,
+            stderr_is_open: true,
+            shows_stderr,
+        })
+    }
+
+    /// Returns whether the current thread has started it.
+    pub(super) fn is_of_this_thread(&self) -> bool {
+        self.thread == thread::current().id()
     }
 
     /// Sends a request, and returns its only answer.
