@@ -81,6 +81,32 @@ impl Etcd {
         etcd
     }
 
+    /// A new member of this server's cluster, which has no vote.
+    pub fn learner(&self) -> Self {
+        let added = |peer: &str| {
+            let peers = format!("--peer-urls={peer}");
+            let answer = self.etcdctl(&["member", "add", "learner", "--learner", &peers]);
+            let all = answer.lines().find_map(|line| line.strip_prefix("ETCD_INITIAL_CLUSTER=")).unwrap();
+            all.trim_matches('"').to_owned()
+        };
+        let server = Server::new(|directory, port| {
+            let mut plan = plan(&directory.file("data"), port, &["--initial-cluster-state=existing"]);
+            let peer = plan.start.iter().find_map(|argument| argument.strip_prefix("--listen-peer-urls="));
+            let all = added(peer.unwrap());
+            for argument in &mut plan.start {
+                match argument.split_once('=').map(|(option, _)| option) {
+                    Some("--name") => *argument = "--name=learner".to_owned(),
+                    Some("--initial-cluster") => *argument = format!("--initial-cluster={all}"),
+                    _ => {}
+                }
+            }
+            // It does not answer what `health` asks.
+            "status".clone_into(plan.ask.last_mut().unwrap());
+            plan
+        });
+        Self { server }
+    }
+
     pub fn url(&self) -> String {
         format!("etcd://127.0.0.1:{}", self.port())
     }

@@ -248,6 +248,19 @@ impl RedisCluster {
         cluster
     }
 
+    /// A replica of the first node.
+    pub fn replica(&self) -> Redis {
+        let replica = Redis::fresh(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+        let (first, master) = (&self.nodes[0], self.nodes[0].cli(&["cluster", "myid"]));
+        first.cli(&["cluster", "meet", "127.0.0.1", &replica.port().to_string()]);
+        wait_for("the replica", &replica, || {
+            replica.cli(&["cluster", "nodes"]).contains(&master)
+                && replica.cli(&["cluster", "replicate", &master]) == "OK"
+        });
+        wait_for("the copy", &replica, || replica.cli(&["info", "replication"]).contains("master_link_status:up"));
+        replica
+    }
+
     /// `redis-cluster://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Etcd;
+use super::{Etcd, errors};
 use crate::backend::diagnose::{self, Distance, FindingSink};
 use crate::backend::net::http::one_line;
 use crate::backend::{Finding, LockTest};
@@ -30,9 +30,25 @@ impl Etcd {
         }
     }
 
+    /// Reads a lock from the first member that is no learner, which is asked from here on.
+    fn pass_over_learners(&mut self, report: FindingSink<'_>) -> Result<(), BackendError> {
+        let mut learners: Vec<String> = Vec::new();
+        while let Err(error) = self.read_lock("") {
+            match errors::learner(&error) {
+                Some(name) if !learners.iter().any(|known| known == name) => learners.push(name.to_owned()),
+                _ => return Err(error),
+            }
+        }
+        for name in learners {
+            let name = name.trim_start_matches("backend ");
+            report(Finding::good("writable", format!("{name} is a learner, and is skipped")));
+        }
+        Ok(())
+    }
+
     /// Fails if a lock cannot be read.
     fn probe_server(&mut self, distance: Distance, report: FindingSink<'_>) -> Result<(), BackendError> {
-        self.read_lock("")?;
+        self.pass_over_learners(report)?;
         let http = self.client.http();
         report(diagnose::tls(http.tls(), http.tls_version(), distance));
         let server = http.server();

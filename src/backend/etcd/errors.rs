@@ -28,7 +28,7 @@ const TRANSIENT_ERRORS: [(&str, &str); 11] = [
     ("server stopped", "the server is stopping"),
     ("unhealthy cluster", "the cluster is unhealthy"),
     ("raft proposal dropped", "the cluster dropped the request"),
-    ("learner", "the server is a learner, and grants no locks"),
+    ("learner", LEARNER),
     ("revision of auth store is old", "the users of the cluster have just changed"),
     ("mvcc: database space exceeded", NO_SPACE),
     ("etcdserver: no space", NO_SPACE),
@@ -50,6 +50,14 @@ fn advice(sign: &str) -> Option<&'static str> {
 
 /// The message of an error about space.
 const NO_SPACE: &str = "the server has no space left for its data (quota-backend-bytes)";
+
+/// The message of a member that has no vote, and forwards nothing.
+const LEARNER: &str = "the server is a learner, and grants no locks";
+
+/// Returns the name of the server in the error of a learner.
+pub(crate) fn learner(error: &BackendError) -> Option<&str> {
+    error.message.strip_suffix(LEARNER)?.strip_suffix(": ")
+}
 
 /// Returns whether the server refused to write because it has no space.
 pub(crate) fn is_out_of_space(error: &BackendError) -> bool {

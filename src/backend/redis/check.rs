@@ -17,6 +17,9 @@ use info::{Info, read_info, text};
 /// The oldest supported version; earlier servers have no users, and run scripts differently.
 const OLDEST_VERSION: (u32, u32) = (6, 0);
 
+/// What to write for a server that is a node of a cluster.
+const CLUSTER_URL: &str = "write redis-cluster://HOST,HOST";
+
 impl Redis {
     /// Tries everything that a run needs.
     pub(crate) fn probe(&mut self, report: FindingSink<'_>) -> LockTest {
@@ -85,7 +88,7 @@ impl Redis {
                 return Err(error);
             }
         }
-        let writing = judge_writing(info);
+        let writing = self.judge_writing(info);
         let reached = diagnose::lock_test_after(&writing);
         report(writing);
         if reached == LockTest::Pointless {
@@ -100,11 +103,35 @@ impl Redis {
         Ok(reached)
     }
 
+    /// Returns whether the server is a node of a cluster, and the URL does not say so.
+    fn is_unnamed_cluster(&self, info: &Info) -> bool {
+        info.get("cluster_enabled").is_some_and(|enabled| enabled == "1") && !self.client.is_cluster()
+    }
+
+    fn judge_writing(&self, info: &Info) -> Finding {
+        match (info.get("role"), is_replica(info)) {
+            (_, true) if self.client.is_cluster() => {
+                Finding::good("writable", "the server is a replica, and names the nodes that have the locks")
+            }
+            (_, true) if self.is_unnamed_cluster(info) => {
+                Finding::bad("writable", "the server is a replica in a cluster, and grants no locks", CLUSTER_URL)
+            }
+            (_, true) => Finding::bad(
+                "writable",
+                "the server is a replica, and grants no locks",
+                "name the master, or all servers separated by commas, or ask sentinels with redis-sentinel://",
+            ),
+            (None, _) => {
+                Finding::unwise("writable", "the user may not read whether it is a replica", "allow the user +info")
+            }
+            _ => Finding::good("writable", "the server is a master"),
+        }
+    }
+
     fn judge_cluster(&self, connection: &mut Connection, info: &Info) -> Result<Option<Finding>, BackendError> {
-        let clustered = info.get("cluster_enabled").is_some_and(|enabled| enabled == "1");
-        if clustered && !self.client.is_cluster() {
+        if self.is_unnamed_cluster(info) {
             let seen = "the server is a node of a cluster, and has only some of the locks";
-            return Ok(Some(Finding::bad("cluster", seen, "write redis-cluster://HOST,HOST")));
+            return Ok(Some(Finding::bad("cluster", seen, CLUSTER_URL)));
         }
         if !self.client.is_cluster() {
             return Ok(None);
@@ -148,19 +175,5 @@ fn judge_version(info: &Info) -> Finding {
             Finding::unwise("version", seen, "use Redis 6 or later, or Valkey")
         }
         Some((kind, version)) => Finding::good("version", format!("{kind} {version}")),
-    }
-}
-
-fn judge_writing(info: &Info) -> Finding {
-    match (info.get("role"), is_replica(info)) {
-        (_, true) => Finding::bad(
-            "writable",
-            "the server is a replica, and grants no locks",
-            "name the master, or all servers separated by commas, or ask sentinels with redis-sentinel://",
-        ),
-        (None, _) => {
-            Finding::unwise("writable", "the user may not read whether it is a replica", "allow the user +info")
-        }
-        _ => Finding::good("writable", "the server is a master"),
     }
 }

@@ -19,6 +19,8 @@ mod kubernetes;
 mod mongodb;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "mysql")]
+mod mysql_engines;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

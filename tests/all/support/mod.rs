@@ -31,7 +31,7 @@ pub(crate) struct Place {
 }
 
 /// What a finished command left behind.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,

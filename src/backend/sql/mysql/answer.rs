@@ -6,7 +6,7 @@ use super::errors::Failure;
 use super::link::{AnswerPart, Extent, Link, LinkError};
 use super::statements::Message;
 use super::wire::{self, Column};
-use crate::backend::sql::engine;
+use crate::backend::sql::engine::{self, Table};
 use crate::lock::{Grant, LockState};
 use crate::system::Moment;
 
@@ -25,6 +25,8 @@ pub(crate) struct Answer {
     pub(crate) lacks_milliseconds: bool,
     /// Set if the column of the end is a `TIMESTAMP`, which holds no time after 2038.
     pub(crate) end_is_timestamp: bool,
+    /// The table that is no part of the transaction, if the server has said so.
+    pub(crate) outside: Option<Table>,
     /// Time that the answer took.
     pub(crate) took: Duration,
 }
@@ -67,6 +69,10 @@ pub(crate) fn ask(connection: &mut Link, message: &Message) -> Result<Answer, Fa
             AnswerPart::Completed(done) => {
                 if number == message.write {
                     answer.changed = done.changed;
+                    // A trigger may write into another table, of either kind.
+                    answer.outside = Some(Table::Locks).filter(|_| done.written.outside && !done.written.within);
+                } else if number > message.write && number < message.commit && done.written.outside {
+                    answer.outside = answer.outside.or(Some(Table::Runs));
                 }
                 if Some(number) == message.record && done.changed > 0 {
                     (answer.records, answer.token) = (done.changed, done.id);

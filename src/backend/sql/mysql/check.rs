@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::MySql;
 use super::answer;
 use super::connect::{PORT, Servers};
+use super::engines::{self, DESCRIBE_TABLE};
 use super::errors::{DENIED, Failure, NOT_READY, Stage};
 use super::link::{Extent, Link};
 use super::tables::{DIALECT, quoted};
@@ -33,9 +34,6 @@ const ZONE: &str = "SELECT DISTINCT TIMESTAMPDIFF(SECOND, '1970-01-01', FROM_UNI
 
 /// Seconds for which a connection of shedlock's may be idle between two requests.
 const MIN_IDLE_SECONDS: i64 = 10;
-
-/// Describes a table, which `{where}` selects. The server hides tables to which the user has no right.
-const DESCRIBE_TABLE: &str = "SELECT table_type, engine FROM information_schema.tables WHERE {where}";
 
 const COLUMNS: &str = "SELECT column_name, LOWER(column_type), is_nullable = 'YES', column_default IS NOT NULL \
     OR extra LIKE '%auto_increment%' OR extra LIKE '%generated%', LOWER(extra), \
@@ -116,10 +114,7 @@ impl MySql {
     /// Describes a table, for its check.
     pub(crate) fn table_facts(&mut self, session: &mut Link, table: Table) -> Result<Option<Facts>, Failure> {
         let name = self.tables.name(table);
-        let clause = match name.split_once('.') {
-            Some((schema, table)) => format!("table_schema = '{schema}' AND table_name = '{table}'"),
-            None => format!("table_schema = DATABASE() AND table_name = '{name}'"),
-        };
+        let clause = self.tables.condition(table);
         let mut ask = |question: &str| rows(session, &question.replace("{where}", &clause));
         let there = ask(DESCRIBE_TABLE)?;
         let Some(kind) = there.first() else { return Ok(None) };
@@ -145,7 +140,7 @@ impl MySql {
             }
         }
         Ok(Some(Facts {
-            table_finding: judge_table(&name, kind),
+            table_finding: judge_table(&name, table, kind),
             // A repeated acquisition deletes its own record, and changes none.
             stores_runs: columns.iter().any(draws),
             rights_for_ends: &["UPDATE"],
@@ -257,20 +252,12 @@ fn judge_version(version: &str) -> Finding {
     }
 }
 
-fn judge_table(table: &str, row: &Row) -> Option<Finding> {
-    let (kind, engine) = (row.text_or_empty(0), row.text_or_empty(1));
-    if kind.contains("VIEW") {
-        return Some(Finding::bad("table", format!("{table} is a view, not a table"), "name a table with ?table="));
+fn judge_table(name: &str, table: Table, row: &Row) -> Option<Finding> {
+    if row.text_or_empty(0).contains("VIEW") {
+        return Some(Finding::bad("table", format!("{name} is a view, not a table"), "name a table with ?table="));
     }
-    (!engine.eq_ignore_ascii_case("InnoDB") && !engine.is_empty()).then(|| {
-        Finding::bad(
-            "table",
-            format!(
-                "the table {table} uses {engine}, which has no transactions: a lock and its token may get out of step"
-            ),
-            format!("ALTER TABLE {table} ENGINE = InnoDB"),
-        )
-    })
+    let subject = if table == Table::Locks { "table" } else { "history" };
+    engines::explain(name, table, row).map(|error| Finding::from_error(subject, error))
 }
 
 /// Finds faults of a column beyond its type.

@@ -95,6 +95,9 @@ pub(crate) const DENIED: [u16; 4] = [1044, 1142, 1143, 1227];
 /// Codes for a wrong password, an unknown or a locked user, and a password that has expired.
 const REFUSED_LOGIN: [u16; 4] = [1045, 1698, 3118, 1862];
 
+/// Codes for a variable that the server does not know, or not with this value.
+pub(crate) const UNKNOWN_VARIABLE: [u16; 2] = [1193, 1231];
+
 /// Codes for an exhausted resource: disk, memory, locks, places for transactions.
 const NO_RESOURCES: [u16; 8] = [1021, 1037, 1038, 1041, 1114, 1206, 1637, 3];
 

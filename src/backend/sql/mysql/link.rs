@@ -38,6 +38,8 @@ pub(crate) struct Link {
     state: State,
     /// Time limit for one server to answer.
     share: Duration,
+    /// Set if the server can say with a result what has changed in the session.
+    pub(crate) tells_changes: bool,
 }
 
 /// Says how long the answer to statements may be.
@@ -106,7 +108,7 @@ impl Link {
         let login = Login { password: opening.password, plugin, nonce: greeting.nonce, is_private };
         login.finish(&mut packets)?;
         packets.stream.limit_each(share)?;
-        Ok(Self { packets, state: State::Nothing, share })
+        Ok(Self { packets, state: State::Nothing, share, tells_changes: capabilities.tells_changes() })
     }
 
     /// Sends statements in one message. A connection that has not brought all of an answer is not asked again: what comes late

@@ -13,6 +13,7 @@ mod auth;
 mod check;
 mod connect;
 mod end;
+mod engines;
 mod errors;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -175,7 +176,7 @@ impl Database for MySql {
     fn acquire(&mut self, session: &mut Link, claim: &Claim, history: History) -> Result<Reply<Acquired>, Failure> {
         let mut missed = false;
         for _ in 0..ACQUIRE_TRIES {
-            let answer = answer::ask(session, &self.tables.acquire(claim, history))?;
+            let answer = self.ask_for_lock(session, claim, history)?;
             let ours = answer.rows.iter().find(|row| row.is_ours);
             let end = ours.map(|row| self.tables.judge_end(&answer, row, claim.lease)).transpose()?;
             if end == Some(StoredEnd::CutForNothing) {
@@ -308,6 +309,12 @@ impl Database for MySql {
     fn table_exists(&mut self, session: &mut Link, table: Table) -> Result<bool, Failure> {
         Ok(answer::execute(session, &self.tables.read_nothing(table)).is_ok())
     }
+
+    /// Changes nothing, and fails if the table's engine has no transactions.
+    fn upgrade_table(&mut self, session: &mut Link, table: Table) -> Result<Option<String>, Failure> {
+        self.engine_error(session, table)?.map_or(Ok(None), |error| Err(error.into()))
+    }
+
     fn check_server(&mut self, session: &mut Option<Link>, tell: FindingSink<'_>) -> Result<LockTest, BackendError> {
         self.check_hosts(session, tell)
     }

@@ -8,7 +8,7 @@ use super::tables::Tables;
 use super::templates::{
     ACQUIRE, ALL_RUNS, BEGINNING, CHANGE, CLOSE_RECORD, COMMIT, DELETE_RECORD, END, EXACT_OWNER, FORGET, FORGET_RUNS,
     LATEST_TIMESTAMP, LOCK_WAIT_SQL, LOCKS, MARK_AS_VOID, NOW, OWN_RECORD, PRUNE, READ_ROW, READ_SERVER, RECORD,
-    RELEASE, RENEW, RUNS, RUNS_OF_EACH, SINCE, STRICT_MODE,
+    RELEASE, RENEW, RUNS, RUNS_OF_EACH, SINCE, STRICT_MODE, TELL_WRITTEN,
 };
 use crate::backend::sql::engine::History;
 use crate::lock::{Change, Claim, Closing, Holder, LockName, Removal, RunQuery};
@@ -74,15 +74,16 @@ impl Tables {
         self.fill(&format!("{READ_SERVER}; {statements}; {COMMIT}")).replace("{now}", NOW)
     }
 
-    /// Builds the message of an acquisition.
-    pub(crate) fn acquire(&self, claim: &Claim, history: History) -> Message {
+    /// Builds the message of an acquisition; with `asks_written` the server says into what kinds of tables it wrote.
+    pub(crate) fn acquire(&self, claim: &Claim, history: History, asks_written: bool) -> Message {
         let statements = match history {
             History::With => [ACQUIRE, RECORD].as_slice(),
             History::Without => &[ACQUIRE],
         };
         let message = self.message(statements, claim, claim.lease);
         let record = (history == History::With).then_some(message.commit - 1);
-        Message { record, ..message }
+        let text = if asks_written { message.text.replacen("SET ", TELL_WRITTEN, 1) } else { message.text };
+        Message { text, record, ..message }
     }
 
     /// Builds the message of a renewal.
@@ -231,8 +232,8 @@ mod tests {
             left: claim.lease,
         };
         for (message, statements) in [
-            (tables.acquire(&claim, History::With), 9),
-            (tables.acquire(&claim, History::Without), 5),
+            (tables.acquire(&claim, History::With, true), 9),
+            (tables.acquire(&claim, History::Without, false), 5),
             (tables.renew(&claim), 5),
             (tables.release(&claim, claim.lease, closing, History::With), 7),
             (tables.release(&claim, claim.lease, Closing::Undone, History::With), 8),

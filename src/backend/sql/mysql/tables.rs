@@ -57,13 +57,15 @@ pub(crate) struct Tables {
     pub(crate) lock_wait: Duration,
     /// Set once the column of the end is known to hold any time, as a DATETIME does.
     pub(crate) holds_any_time: bool,
+    /// Set until a server has refused to say into what kinds of tables a transaction writes.
+    pub(crate) asks_written: bool,
 }
 
 impl Tables {
     /// Names the tables after the table of locks.
     pub(crate) fn new(table: &str, lock_wait: Duration) -> Self {
         let names = [table.to_owned(), format!("{table}_history")].map(|name| quoted(&name));
-        Self { names, lock_wait, holds_any_time: false }
+        Self { names, lock_wait, holds_any_time: false, asks_written: true }
     }
 
     /// Returns the table's name as statements write it.
@@ -91,6 +93,15 @@ impl Tables {
     /// Returns a statement that succeeds if the table can be read.
     pub(crate) fn read_nothing(&self, table: Table) -> String {
         format!("SELECT 1 FROM {} LIMIT 0", self.quoted(table))
+    }
+
+    /// Returns the condition for this table in the schema of information.
+    pub(crate) fn condition(&self, table: Table) -> String {
+        let name = self.name(table);
+        match name.split_once('.') {
+            Some((schema, table)) => format!("table_schema = '{schema}' AND table_name = '{table}'"),
+            None => format!("table_schema = DATABASE() AND table_name = '{name}'"),
+        }
     }
 
     /// Replaces the words in braces that mean the same in every statement.

@@ -19,6 +19,8 @@ pub(crate) const LATEST_TIMESTAMP: &str = "(FROM_UNIXTIME(2147483647)/*M!110500 
 /// statement that waited longer would acquire the lock for no one. `{wait}` is in seconds.
 pub(crate) const LOCK_WAIT_SQL: &str =
     "SET innodb_lock_wait_timeout = {wait}, lock_wait_timeout = {wait}{strict}; START TRANSACTION";
+/// Begins an acquisition in place of that SET, on a server that can say into what kinds of tables a transaction writes.
+pub(crate) const TELL_WRITTEN: &str = "SET session_track_transaction_info = 'STATE', ";
 /// Precedes the pause of a lock with an odd name. If its row has just been removed, it would be inserted, and a longer name
 /// than the column holds must not be cut: that would be another lock.
 pub(crate) const STRICT_MODE: &str = ", sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";

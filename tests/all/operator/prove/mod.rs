@@ -10,6 +10,8 @@ mod nothing_left;
 #[cfg(feature = "postgres")]
 mod servers_in_need;
 mod servers_kept;
+#[cfg(feature = "default")]
+mod servers_that_grant_nothing;
 
 use std::process::Command;
 

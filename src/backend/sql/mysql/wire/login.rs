@@ -13,10 +13,12 @@ pub(crate) const TLS: u32 = 1 << 11;
 pub(crate) const ANSWER_LENGTH: u32 = 1 << 15;
 pub(crate) const PLUGINS: u32 = 1 << 19;
 pub(crate) const ATTRIBUTES: u32 = 1 << 20;
+/// Capability to say with a result what has changed in the session.
+pub(crate) const CHANGES: u32 = 1 << 23;
 /// Capabilities of shedlock that a server need not have: long flags of columns, transactions, an answer of 20 bytes to a nonce,
-/// several statements in one text and several results of them. It sends no file, and compresses nothing.
+/// several statements in one text and several results of them, and what these change in the session. It sends no file, and compresses nothing.
 pub(crate) const CAPABILITIES: u32 =
-    1 << 2 | PROTOCOL_41 | 1 << 13 | ANSWER_LENGTH | 1 << 16 | 1 << 17 | PLUGINS | ATTRIBUTES;
+    1 << 2 | PROTOCOL_41 | 1 << 13 | ANSWER_LENGTH | 1 << 16 | 1 << 17 | PLUGINS | ATTRIBUTES | CHANGES;
 /// Capabilities that are assumed of every server, since some proxies do not name them.
 pub(crate) const ASSUMED: u32 = ANSWER_LENGTH | DATABASE;
 /// The collation utf8mb4_general_ci, which all servers know.
@@ -57,6 +59,11 @@ impl Capabilities {
     /// Returns whether both sides speak TLS.
     pub(crate) fn has_tls(self) -> bool {
         self.0 & TLS != 0
+    }
+
+    /// Returns whether the server can say with a result what has changed in the session.
+    pub(crate) fn tells_changes(self) -> bool {
+        self.0 & CHANGES != 0
     }
 }
 

@@ -8,6 +8,10 @@ pub(crate) const MAX_COLUMNS: usize = 4096;
 
 /// Set in a status if another statement's result follows.
 const MORE_RESULTS: u16 = 1 << 3;
+/// Set in a status if what has changed in the session follows.
+const CHANGED: u16 = 1 << 14;
+/// The kind of change that says what the transaction has done so far.
+const TRANSACTION: u8 = 5;
 
 /// Types of columns that hold a time.
 pub(crate) const TIMESTAMP: u8 = 7;
@@ -31,6 +35,17 @@ pub(crate) struct Completed {
     pub(crate) id: Option<u64>,
     /// Set if another statement's result follows.
     pub(crate) more: bool,
+    pub(crate) written: Written,
+}
+
+/// Says into what kinds of tables the transaction has written so far. Both are false if the server does not say, or has said
+/// so before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Written {
+    /// Into a table that takes part in transactions.
+    pub(crate) within: bool,
+    /// Into a table whose engine has none: what was written there stays, whatever becomes of the transaction.
+    pub(crate) outside: bool,
 }
 
 /// Describes the type of a column.
@@ -125,5 +140,30 @@ fn read_column_fields(fields: &mut Fields<'_>) -> Option<Column> {
 fn read_completed(fields: &mut Fields<'_>) -> Option<Completed> {
     fields.byte()?;
     let (changed, id) = (fields.number()?, fields.number()?);
-    Some(Completed { changed, id: Some(id).filter(|id| *id != 0), more: has_more(fields.0) })
+    let more = has_more(fields.0);
+    Some(Completed {
+        changed,
+        id: Some(id).filter(|id| *id != 0),
+        more,
+        written: read_written(fields).unwrap_or_default(),
+    })
+}
+
+/// Reads what the transaction has written, after the numbers of a result. Changes of other kinds are skipped.
+fn read_written(fields: &mut Fields<'_>) -> Option<Written> {
+    let status = fields.short()?;
+    // The number of warnings, and a text about the statement.
+    fields.take(2)?;
+    fields.bytes()?;
+    if status & CHANGED == 0 {
+        return None;
+    }
+    let mut changes = Fields(fields.bytes()?);
+    loop {
+        let (kind, data) = (changes.byte()?, changes.bytes()?);
+        if kind == TRANSACTION {
+            let letters = Fields(data).bytes()?;
+            return Some(Written { within: letters.get(4) == Some(&b'W'), outside: letters.get(3) == Some(&b'w') });
+        }
+    }
 }

@@ -80,13 +80,37 @@ fn a_login_goes_on_with_another_plugin_or_what_the_plugin_says() {
 #[test]
 fn a_result_says_what_was_changed_and_whether_another_follows() {
     let done = |bytes: &[u8]| read_first(bytes).unwrap().unwrap();
-    let first = |changed, id, more| FirstPacket::Completed(Completed { changed, id, more });
+    let written = Written::default();
+    let first = |changed, id, more| FirstPacket::Completed(Completed { changed, id, more, written });
     assert_eq!(done(b"\0\x01\xfc\x2c\x01\x0a\0\0\0"), first(1, Some(300), true));
     assert_eq!(done(b"\0\0\0\x02\0\0\0"), first(0, None, false));
     assert_eq!(done(b"\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0"), first(u64::MAX, None, false));
     assert_eq!(read_first(b"\0\x01"), Err(CUT));
     assert_eq!(read_first(b"\x07"), Ok(Ok(FirstPacket::Rows(7))));
     assert_eq!(read_first(b"\xfc\0\x10"), Ok(Ok(FirstPacket::Rows(4096))));
+}
+
+#[test]
+fn a_result_says_what_kinds_of_tables_were_written() {
+    let written = |rest: &[u8]| match read_first(&[b"\0\x01\0", rest].concat()) {
+        Ok(Ok(FirstPacket::Completed(done))) => done.written,
+        other => panic!("{other:?}"),
+    };
+    let kinds = |within, outside| Written { within, outside };
+    // As MariaDB sends it: the status, warnings, no text, and one change of eleven bytes.
+    assert_eq!(written(b"\x0b\x40\0\0\0\x0b\x05\x09\x08T___W___"), kinds(true, false));
+    assert_eq!(written(b"\x0b\x40\0\0\0\x0b\x05\x09\x08Tr_w____"), kinds(false, true));
+    assert_eq!(written(b"\x0b\x40\0\0\0\x0b\x05\x09\x08T__wW___"), kinds(true, true));
+    // A schema that was changed before it, and a text.
+    assert_eq!(written(b"\x0b\x40\0\0\x01x\x0f\x01\x02\x01d\x05\x09\x08T__w____"), kinds(false, true));
+    for nothing in [
+        b"\x0b\x40\0\0".as_slice(),
+        b"\x0b\x40\0\0\0\x0b\x05\x09\x08T__w",
+        b"\x0b\0\0\0\0\x0b\x05\x09\x08T__w____",
+        b"",
+    ] {
+        assert_eq!(written(nothing), kinds(false, false), "{nothing:?}");
+    }
 }
 
 #[test]
