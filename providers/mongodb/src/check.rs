@@ -15,14 +15,21 @@ use crate::errors::{RequestKind, error_text};
 /// The part of the time for finding out which servers answer.
 const ADDRESS_TIME_SHARE: f64 = 0.4;
 
+const NOT_REACHED: &str =
+    "check that the server is running, that host and port are right, and that no firewall is in between";
+
 /// Returns the findings, the last of which is bad if it cannot be locked here.
 pub(crate) fn findings(store: &mut MongoDb) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(error) = probe(store, &mut findings) {
-        let is_tls = error.error.contains("TLS") || error.error.contains("certificate");
+        let has = |part| error.error.contains(part);
+        let subject = match has("TLS") || has("certificate") {
+            true => "TLS",
+            false if has("the DNS") => "address",
+            false => "login",
+        };
         let passes = "it may be temporary: try again, and check that the backend is healthy";
         let advice = error.hint.or_else(|| (error.class != Class::Permanent).then(|| passes.to_owned()));
-        let subject = if is_tls { "TLS" } else { "login" };
         findings.push(Finding { grade: Grade::Bad, subject: subject.to_owned(), text: error.error, advice });
     }
     findings
@@ -35,24 +42,15 @@ fn probe(store: &mut MongoDb, findings: &mut Vec<Finding>) -> Result<(), StoreEr
     let reached = session.perform(connect_to_all(session.hosts.clone(), limit)).unwrap_or_default();
     let (answering, count) = (reached.iter().flatten().count(), reached.len());
     let is_here = reached.iter().flatten().all(|(_, address)| address.ip().is_loopback());
-    findings.extend(reached.into_iter().map(|host| {
-        match host {
+    findings.extend(reached.into_iter().map(|host| match host {
         Ok((text, _)) => good("address", text),
-        Err(text) => Finding {
-            grade: if count > 1 { Grade::Unwise } else { Grade::Bad },
-            subject: "address".to_owned(),
-            text,
-            advice: Some(
-                "check that the server is running, that host and port are right, and that no firewall is in between"
-                    .to_owned(),
-            ),
-        },
-    }
+        Err(text) if count > 1 => unwise("address", text, NOT_REACHED),
+        Err(text) => bad("address", text, NOT_REACHED),
     }));
     if answering == 0 {
         if count > 1 {
             let advice = "check that the servers are running, and the network in between";
-            findings.push(Finding { grade: Grade::Bad, ..unwise("address", "no host answers", advice) });
+            findings.push(bad("address", "no host answers", advice));
         }
         return Ok(());
     }
@@ -129,7 +127,11 @@ fn good(subject: &str, text: impl Into<String>) -> Finding {
     Finding { grade: Grade::Good, subject: subject.to_owned(), text: text.into(), advice: None }
 }
 
-fn unwise(subject: &str, text: &str, advice: &str) -> Finding {
+fn unwise(subject: &str, text: impl Into<String>, advice: &str) -> Finding {
+    Finding { grade: Grade::Unwise, ..bad(subject, text, advice) }
+}
+
+fn bad(subject: &str, text: impl Into<String>, advice: &str) -> Finding {
     let advice = Some(advice.to_owned());
-    Finding { grade: Grade::Unwise, subject: subject.to_owned(), text: text.to_owned(), advice }
+    Finding { grade: Grade::Bad, subject: subject.to_owned(), text: text.into(), advice }
 }

@@ -48,10 +48,13 @@ fn silence() -> StoreError {
         .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
-/// Returns the error for the name of a cluster of which the DNS has no list of servers.
+/// Returns the error for a cluster of which the DNS does not tell the servers.
 pub(crate) fn no_members(why: &str) -> StoreError {
-    StoreError::transient(format!("the DNS names no servers of the cluster: {}", one_line(why)))
-        .hint("check its records with `dig SRV _mongodb._tcp.NAME` and `dig TXT NAME`")
+    let error = match why.contains("no records found") {
+        true => "the DNS lists no servers for the name in the URL".to_owned(),
+        false => format!("the DNS does not tell the servers of the cluster: {}", one_line(why)),
+    };
+    StoreError::transient(error).hint("check its records with `dig SRV _mongodb._tcp.NAME` and `dig TXT NAME`")
 }
 
 /// Returns whether a document with this `_id` was there already.
@@ -302,6 +305,15 @@ mod tests {
             let error = from_selection(message);
             assert!(error.error.contains(said), "{message}: {error:?}");
         }
+    }
+
+    #[test]
+    fn a_cluster_that_the_dns_does_not_know_is_told_from_a_dns_that_is_silent() {
+        assert_eq!(
+            no_members("DNS error: no records found for X").error,
+            "the DNS lists no servers for the name in the URL"
+        );
+        assert!(no_members("no answer in time").error.ends_with("of the cluster: no answer in time"));
     }
 
     #[test]

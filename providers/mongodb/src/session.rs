@@ -72,7 +72,7 @@ impl Session {
         let prepared = runtime.block_on(async {
             let (mut options, _files) = tokio::time::timeout(deadline.left(), address.options(share(timeout)))
                 .await
-                .map_err(|_| errors::no_members("they did not answer in time"))??;
+                .map_err(|_| errors::no_members("no answer in time"))??;
             let hosts = options.hosts.clone();
             options.sdam_event_handler = Some(EventHandler::callback(move |event| {
                 // The other end is gone with the session.

@@ -231,3 +231,59 @@ fn ferretdb_is_refused() {
     assert!(error["error"].as_str().unwrap().contains("is FerretDB 1."), "{error}");
     assert_eq!(error["class"], "permanent");
 }
+
+/// A DNS that lists one server for one cluster, at a port where nobody listens.
+const NAMES: &str = r#"
+import socket, struct
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+print("there", flush=True)
+name = b"".join(bytes([len(part)]) + part for part in b"m1.example.test".split(b".")) + b"\0"
+answers = {
+    (b"_mongodb._tcp.locks.example.test", 33): struct.pack(">HHH", 0, 0, 1) + name,
+    (b"locks.example.test", 16): b"\x10authSource=admin",
+    (b"m1.example.test", 1): bytes([127, 0, 0, 1]),
+}
+while True:
+    question, client = server.recvfrom(4096)
+    at, parts = 12, []
+    while question[at]:
+        parts.append(question[at + 1:at + 1 + question[at]])
+        at += question[at] + 1
+    kind = struct.unpack(">H", question[at + 1:at + 3])[0]
+    asked = b".".join(parts).lower()
+    found = answers.get((asked, kind))
+    known = any(asked == one for one, _ in answers)
+    head = struct.pack(">HHHHH", 0x8580 if known else 0x8583, 1, 1 if found else 0, 0, 0)
+    body = b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 60, len(found)) + found if found else b""
+    server.sendto(question[:2] + head + question[12:at + 5] + body, client)
+"#;
+
+#[test]
+fn the_dns_lists_the_servers_of_a_cluster() {
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let resolver = file("resolv.conf", "nameserver 127.0.0.1\n");
+    let names = file("names.py", NAMES);
+    let requests = |cluster: &str| {
+        let url = format!("mongodb+srv://{cluster}.example.test/ops?tls=false");
+        format!("{}\n{}\n", opening(&url, 5000), json!({"op": "read", "name": "job"}))
+    };
+    let requests = file("requests", &[requests("locks"), requests("nowhere")].concat());
+    let script = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up; mount --bind \"$1\" /etc/resolv.conf\n\
+                  coproc python3 \"$2\"; read -r _ <&\"${COPROC[0]}\"\n\
+                  \"$3\" <\"$4\"; code=$?; kill \"$COPROC_PID\"; exit $code";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "--mount", "--propagation", "private"]);
+    command.args(["bash", "-c", script, "bash", &resolver, &names]);
+    let output = command.args([env!("CARGO_BIN_EXE_shedlock-provider-mongodb"), &requests]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let errors: Vec<_> = answers.iter().filter_map(|answer| answer["error"].as_str()).collect();
+    assert_eq!(answers[0]["label"], "mongodb+srv://locks.example.test/ops", "{said}");
+    assert_eq!(errors, ["connection refused", "the DNS lists no servers for the name in the URL"], "{said}");
+}
