@@ -189,8 +189,8 @@ fn tls_complaint(text: &str) -> Option<StoreError> {
 }
 
 /// Explains that this server cannot lock: of several updates of one version of a document, more than one succeeds.
-pub(crate) fn ferretdb(version: &str) -> StoreError {
-    StoreError::permanent(format!("the server is FerretDB {version}, whose updates are not atomic, so it cannot lock"))
+pub(crate) fn ferretdb(name: &str) -> StoreError {
+    StoreError::permanent(format!("the server is {name}, whose updates are not atomic, so it cannot lock"))
         .hint("use MongoDB, or another backend, such as PostgreSQL, which FerretDB may be using itself")
 }
 

@@ -87,7 +87,11 @@ impl MongoDb {
         let command = doc! { "buildInfo": 1 };
         let info = self.ask(RequestKind::Read, deadline, async |database| database.run_command(command).await)?;
         match info.get_str("ferretdbVersion").map(|version| version.trim_start_matches('v')) {
-            Ok(version) if version.starts_with("0.") || version.starts_with("1.") => Err(errors::ferretdb(version)),
+            Ok(version) if version.starts_with("0.") || version.starts_with("1.") => {
+                Err(errors::ferretdb(&format!("FerretDB {version}")))
+            }
+            // Within another program it does not know its version.
+            Ok("unknown") => Err(errors::ferretdb("FerretDB of an unknown version")),
             _ => Ok(info),
         }
     }

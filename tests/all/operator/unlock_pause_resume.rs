@@ -125,7 +125,8 @@ fn a_job_without_a_lease_goes_on_when_its_lock_is_freed<S: Store>(site: &Site<S>
 }
 
 fn a_job_with_a_lease_is_stopped_when_its_lock_is_freed<S: Store>(site: &Site<S>) {
-    let holder = site.hold("job", &["--lease", "2s"], "exit 7");
+    let lease = if site.store.starts_programs() { "15s" } else { "2s" };
+    let holder = site.hold("job", &["--lease", lease], "exit 7");
     let job = holder.job();
     says(&site.finish(&["unlock", "--force", "job"]), &["`job` is free now", "within about a third of the lease"]);
     holder.finish().complains(123, "the lock was lost, so the job is stopped");

@@ -291,6 +291,7 @@ impl<S: RecordStore> Admin for RecordLocks<S> {
 
     fn forget(&mut self, removal: &Removal) -> Result<Forgotten, BackendError> {
         let name = removal.name.as_str();
+        let mut behind = None;
         for _ in 0..MAX_ATTEMPTS {
             let ReadResult { now, min_token, found } = self.read(name)?;
             let Some((record, version)) = found else { return Ok(Forgotten::Gone { lock: false, runs: 0 }) };
@@ -299,14 +300,24 @@ impl<S: RecordStore> Admin for RecordLocks<S> {
             }
             // Another floor than a time is always past the last token.
             if min_token > 0 && wait_past(record.token, min_token) {
+                behind = Some((record.token, min_token));
                 continue;
             }
+            behind = None;
             let removed = self.0.remove(name, &version);
             if removed.map_err(|error| self.with_label(error))? == WriteResult::Done {
                 return Ok(Forgotten::Gone { lock: true, runs: record.runs.len() as u64 });
             }
         }
-        Err(self.too_many_conflicts())
+        Err(match behind {
+            None => self.too_many_conflicts(),
+            Some((last, floor)) => self.with_label(
+                BackendError::permanent(format!(
+                    "the lock's last token is {last}, and the store's next would be {floor}, which is not larger"
+                ))
+                .hint("the store's smallest token (`floor`) has to be larger than every token so far, or 0"),
+            ),
+        })
     }
 
     fn create_missing(&mut self) -> Result<Vec<String>, BackendError> {

@@ -30,7 +30,7 @@ pub(super) fn program(url: &Url, built_in: &str) -> Result<PathBuf, String> {
     if url.scheme() == EXEC {
         let path = percent_decode(url.rest()).map_err(|_| "names a program that is no text".to_owned())?;
         if !path.starts_with('/') || path.starts_with("//") {
-            return Err("names no program; write exec:/PATH/TO/PROGRAM".to_owned());
+            return Err("names no program by an absolute path; write exec:/PATH/TO/PROGRAM".to_owned());
         }
         return trusted(PathBuf::from(path));
     }
@@ -133,7 +133,11 @@ mod tests {
     fn a_program_that_is_named_has_an_absolute_path() {
         assert_eq!(of("exec:/bin/sh?x=1"), Ok("/bin/sh".into()));
         for url in ["exec:bin/sh", "exec:", "exec://host/bin/sh"] {
-            assert_eq!(of(url), Err("names no program; write exec:/PATH/TO/PROGRAM".to_owned()), "{url}");
+            assert_eq!(
+                of(url),
+                Err("names no program by an absolute path; write exec:/PATH/TO/PROGRAM".to_owned()),
+                "{url}"
+            );
         }
     }
 

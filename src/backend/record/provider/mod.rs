@@ -199,7 +199,7 @@ impl Provider {
         let error = BackendError::new(class, self.shown(&message));
         let error = if class == ErrorClass::Permanent {
             error.hint(format!(
-                "`{} </dev/null` shows whether it starts; -vv shows what it writes to stderr",
+                "`{} </dev/null` shows whether it starts; `run -vv` shows what it writes to stderr",
                 self.program.display()
             ))
         } else {
@@ -310,21 +310,17 @@ impl RecordStore for Provider {
             Ok(answer) => answer,
             Err(failure) => return Err(self.explain(process, failure, false)),
         };
-        loop {
-            match self.understood(&answer, Item::from_json) {
-                Ok(Item::Lock(name, record)) => {
-                    let record = from_stored(record, &name);
-                    sink(name, record);
-                    // Each has the time of an answer: a long list is no slow store.
-                    answer = match process.next(Moment::now() + self.timeout) {
-                        Ok(answer) => answer,
-                        Err(failure) => return Err(self.explain(process, failure, false)),
-                    };
-                }
-                _ => break,
-            }
+        while let Ok(Item::Lock(name, record)) = self.understood(&answer, Item::from_json) {
+            let record = from_stored(record, &name);
+            sink(name, record);
+            // Each has the time of an answer: a long list is no slow store.
+            answer = match process.next(Moment::now() + self.timeout) {
+                Ok(answer) => answer,
+                Err(failure) => return Err(self.explain(process, failure, false)),
+            };
         }
-        if let Err(failure) = process.expect_nothing_more() {
+        let is_end = matches!(self.understood(&answer, Item::from_json), Ok(Item::End { .. }));
+        if let (true, Err(failure)) = (is_end, process.expect_nothing_more()) {
             return Err(self.explain(process, failure, false));
         }
         let read_end = |value: &Value| match Item::from_json(value)? {

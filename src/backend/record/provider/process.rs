@@ -18,6 +18,8 @@ use crate::system::{Helper, HelperEnd, Helpers, Moment, error_text, without_pipe
 const PIECE: usize = 64 << 10;
 /// The end of a provider's stderr that is kept for a message.
 const KEPT_STDERR: usize = 4 << 10;
+/// The characters that a message shows of a line that is no JSON.
+const SHOWN_CHARACTERS: usize = 60;
 /// The time in which a provider that closed its stdout has to end, so that a message can say how it did.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -120,7 +122,10 @@ impl Process {
                 let rest = self.input.split_off(self.searched + length + 1);
                 let line = std::mem::replace(&mut self.input, rest);
                 self.searched = 0;
-                return serde_json::from_slice(&line).map_err(|error| Failure::Malformed(error.to_string()));
+                return serde_json::from_slice(&line).map_err(|error| {
+                    let start: String = String::from_utf8_lossy(&line).chars().take(SHOWN_CHARACTERS).collect();
+                    Failure::Malformed(format!("{error}; the line begins with `{}`", start.trim_end()))
+                });
             }
             self.searched = self.input.len();
             if self.input.len() > ANSWER_BYTES {
