@@ -41,7 +41,6 @@ kinds! {
     "etcd" "etcd 3.4+": super::etcd::Etcd::open, ["etcd"], "etcd://HOST";
     "kubernetes" "Kubernetes": super::record::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
     "zookeeper" "ZooKeeper 3.5+": super::record::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
-    "mongodb" "": super::record::mongodb::MongoDb::open, ["mongodb", "mongodb+srv"], "mongodb://HOST/DATABASE";
 }
 
 /// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,

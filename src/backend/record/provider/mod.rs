@@ -303,19 +303,14 @@ impl RecordStore for Provider {
             Ok(answer) => answer,
             Err(failure) => return Err(self.explain(process, failure, false)),
         };
-        loop {
-            match self.understood(&answer, Item::from_json) {
-                Ok(Item::Lock(name, record)) => {
-                    let record = from_stored(record, &name);
-                    sink(name, record);
-                    // Each has the time of an answer: a long list is no slow store.
-                    answer = match process.next(Moment::now() + self.timeout) {
-                        Ok(answer) => answer,
-                        Err(failure) => return Err(self.explain(process, failure, false)),
-                    };
-                }
-                _ => break,
-            }
+        while let Ok(Item::Lock(name, record)) = self.understood(&answer, Item::from_json) {
+            let record = from_stored(record, &name);
+            sink(name, record);
+            // Each has the time of an answer: a long list is no slow store.
+            answer = match process.next(Moment::now() + self.timeout) {
+                Ok(answer) => answer,
+                Err(failure) => return Err(self.explain(process, failure, false)),
+            };
         }
         if let Err(failure) = process.expect_nothing_more() {
             return Err(self.explain(process, failure, false));
@@ -411,4 +406,27 @@ fn to_stored(record: &Record) -> StoredRecord {
 #[cfg(test)]
 mod tests {
     crate::backend::testing::conformance::conformance!(servers::stores::ExampleStore::new);
+
+    mod mongodb {
+        use serde_json::json;
+        use servers::stores::MongoDbStore;
+
+        crate::backend::testing::conformance::conformance!(
+            #[ignore = "needs a server: --include-ignored"]
+            servers::stores::MongoDbStore::new
+        );
+
+        #[test]
+        #[ignore = "needs a server: --include-ignored"]
+        fn a_removal_waits_until_the_clock_has_passed_the_last_token() {
+            let store = MongoDbStore::new();
+            crate::backend::testing::conformance::a_removal_waits_until_the_clock_has_passed_the_last_token(
+                &store,
+                &|token| {
+                    let set = json!({"$set": {"shedlock.token": token}});
+                    store.command("update", "shedLock", &json!({"updates": [{"q": {"_id": "job"}, "u": set}]}));
+                },
+            );
+        }
+    }
 }
