@@ -885,7 +885,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__man)
-            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-forget shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-prove shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing"
+            opts="-h --help shedlock shedlock.toml shedlock-run shedlock-status shedlock-history shedlock-unlock shedlock-pause shedlock-resume shedlock-forget shedlock-acquire shedlock-release shedlock-extend shedlock-verify shedlock-check shedlock-prove shedlock-init shedlock-schema shedlock-json shedlock-backends shedlock-fencing shedlock-provider"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -174,7 +174,7 @@ fn man() -> Command {
 
 /// Returns the manual pages; the part after `shedlock-` is an alias.
 fn pages() -> impl Iterator<Item = PossibleValue> {
-    let short = SUBS.iter().map(|sub| sub.name).chain(["json", "backends", "fencing"]);
+    let short = SUBS.iter().map(|sub| sub.name).chain(["json", "backends", "fencing", "provider"]);
     let short = ["run"].into_iter().chain(short).map(|name| PossibleValue::new(format!("shedlock-{name}")).alias(name));
     ["shedlock", "shedlock.toml"].map(PossibleValue::new).into_iter().chain(short)
 }

@@ -27,6 +27,7 @@ macro_rules! for_each_page {
             "shedlock-schema" "1";
             "shedlock-backends" "7";
             "shedlock-fencing" "7";
+            "shedlock-provider" "7";
             "shedlock-json" "5";
             "shedlock.toml" "5";
         }

@@ -99,7 +99,13 @@ impl Settings {
         conflict_exit_code: u8,
         command: Vec<OsString>,
     ) -> Result<Self, Mistake> {
-        let access = &Access { password: backend::password()?, timeout: policy.request_timeout(), ..Access::default() };
+        let verbosity = verbosity(layers)?;
+        let access = &Access {
+            password: backend::password()?,
+            timeout: policy.request_timeout(),
+            shows_stderr: verbosity == Verbosity::Debug,
+            ..Access::default()
+        };
         let (backend, backend_ref) = backend::backend(layers, access)?;
         let dry_run_settings = match layers.flag("dry-run")? {
             true => Some(settings(layers, &backend.address, policy.placement.group)),
@@ -114,7 +120,7 @@ impl Settings {
             history_keep: backend::history_keep(layers)?,
             die_with_shedlock: !layers.flag("no-die-with-shedlock")?,
             command,
-            verbosity: verbosity(layers)?,
+            verbosity,
             format: match layers.choice("log-format")? {
                 Some("json") => Format::Json,
                 _ => Format::Text,

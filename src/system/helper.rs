@@ -30,6 +30,8 @@ const EXEC_TIMEOUT: Duration = Duration::from_millis(300);
 const END_GRACE: Duration = Duration::from_secs(1);
 /// The longest wait for a helper that was killed.
 const KILL_TIMEOUT: Duration = Duration::from_millis(100);
+/// The most processes that are searched below a helper.
+const MAX_DESCENDANTS: usize = 1000;
 /// The pause between looks at a helper that is ending.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// The ends that are remembered for those who ask later.
@@ -109,9 +111,13 @@ impl Helpers {
         self.lock().note_end(pid, end)
     }
 
-    /// Kills all helpers with their groups.
+    /// Kills all helpers with their groups and what they have started.
     pub(crate) fn kill(&self) {
-        self.lock().living.iter().for_each(|pid| kill_group(*pid));
+        for pid in &self.lock().living {
+            let started = descendants(*pid);
+            kill_group(*pid);
+            started.iter().for_each(Process::kill);
+        }
     }
 
     /// Starts a program with no argument, with shedlock's environment.
@@ -168,16 +174,15 @@ impl Known {
         true
     }
 
-    /// Reaps the helper if it has ended.
-    fn reap(&mut self, pid: Pid) {
+    /// Reaps the helper if it has ended. Another thread may have reaped it and be about to note its end; `is_last`: nobody has.
+    fn reap(&mut self, pid: Pid, is_last: bool) {
         if !self.living.contains(&pid.as_raw()) {
             return;
         }
         let end = match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => HelperEnd::Exited(code),
             Ok(WaitStatus::Signaled(_, signal, _)) => HelperEnd::Killed(Signal::from_number(signal as c_int)),
-            // Another has reaped it, and is about to note it.
-            Err(Errno::ECHILD) => HelperEnd::Unknown,
+            Err(Errno::ECHILD) if is_last => HelperEnd::Unknown,
             _ => return,
         };
         self.note_end(pid.as_raw(), end);
@@ -189,42 +194,50 @@ impl Helper {
     pub(crate) fn end_within(&self, timeout: Duration) -> Option<HelperEnd> {
         let until = Moment::now() + timeout;
         loop {
+            let is_last = Moment::now() >= until;
             let mut known = self.helpers.lock();
-            known.reap(self.pid);
+            known.reap(self.pid, is_last);
             if !known.living.contains(&self.pid.as_raw()) {
                 let end = known.ended.iter().rev().find(|(pid, _)| *pid == self.pid.as_raw());
                 return Some(end.map_or(HelperEnd::Unknown, |(_, end)| *end));
             }
             drop(known);
-            if Moment::now() >= until {
+            if is_last {
                 return None;
             }
             std::thread::sleep(END_CHECK_INTERVAL);
         }
     }
 
-    /// Closes the helper's stdin, and kills it if it has not ended a second later. Waits for that on a thread of its own.
+    /// Closes the helper's stdin, and kills it if it has not ended a second later. Waits for that on a thread of its own. What it
+    /// has started is killed after it: it would be shedlock's child then, which counts as the job's.
     pub(crate) fn finish(mut self) {
+        let started = descendants(self.pid.as_raw());
         self.stdin = None;
-        // A helper that has ended already, or is quick, costs no thread.
+        // A helper that has ended already costs no thread.
         if self.end_within(Duration::ZERO).is_some() {
+            started.iter().for_each(Process::kill);
             return;
         }
         let (pid, helpers) = (self.pid, self.helpers.clone());
         let waiting = std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
             if self.end_within(END_GRACE).is_none() {
-                self.kill();
+                Self::kill_pid(self.pid, &self.helpers);
+                self.end_within(KILL_TIMEOUT);
             }
+            started.iter().for_each(Process::kill);
         });
         if waiting.is_err() {
             Self::kill_pid(pid, &helpers);
         }
     }
 
-    /// Kills the helper at once, with its group.
+    /// Kills the helper at once, with its group and what it has started.
     pub(crate) fn kill(self) {
+        let started = descendants(self.pid.as_raw());
         Self::kill_pid(self.pid, &self.helpers);
         self.end_within(KILL_TIMEOUT);
+        started.iter().for_each(Process::kill);
     }
 
     fn kill_pid(pid: Pid, helpers: &Helpers) {
@@ -234,6 +247,49 @@ impl Helper {
             kill_group(pid.as_raw());
         }
     }
+}
+
+/// A process that a helper has started.
+struct Process {
+    pid: i32,
+    /// Its start in the kernel's ticks, which no later process with its number shares.
+    start: String,
+}
+
+impl Process {
+    /// Finds a process that lives.
+    fn find(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let is_dead = matches!(fields.next()?, "Z" | "X");
+        let start = fields.nth(18)?.to_owned();
+        (!is_dead).then_some(Self { pid, start })
+    }
+
+    fn kill(&self) {
+        if Self::find(self.pid).is_some_and(|found| found.start == self.start) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(self.pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// Returns what came of a process and lives, as far as the kernel lists children. Orphans are the process's own.
+fn descendants(pid: i32) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let list = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            for child in list.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+                if found.len() < MAX_DESCENDANTS && found.iter().all(|known| known.pid != child) {
+                    found.extend(Process::find(child));
+                    parents.push(child);
+                }
+            }
+        }
+    }
+    found
 }
 
 fn kill_group(pid: i32) {

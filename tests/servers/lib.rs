@@ -100,6 +100,7 @@ pub use rewriter::Rewriter;
 pub use rogue::{First, Lie, Rogue, Then};
 pub use script::Script;
 pub use server::{Server, tls_before};
+pub use sockets::processes_with;
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};
 
 /// PostgreSQL that trusts everybody.

@@ -21,12 +21,12 @@ pub(crate) fn connections(port: u16, name: &str) -> usize {
     count
 }
 
-/// How many processes run this program and have this text in their environment: a store's URL.
-pub(crate) fn processes_with(program: &str, text: &str) -> usize {
+/// How many processes run this program, or any if it has no name, and have this text in their environment: a store's URL.
+pub fn processes_with(program: &str, text: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
     let has = |file: &std::path::Path, part: &str| {
         let all = fs::read(file).unwrap_or_default();
-        all.windows(part.len()).any(|window| window == part.as_bytes())
+        part.is_empty() || all.windows(part.len()).any(|window| window == part.as_bytes())
     };
     processes.filter(|path| has(&path.join("cmdline"), program) && has(&path.join("environ"), text)).count()
 }

@@ -12,7 +12,7 @@ mod zookeeper;
 use std::time::Duration;
 
 pub use built::install_mongodb;
-pub use example::{ExampleStore, install};
+pub use example::{ExampleStore, install, program};
 pub use kubernetes::KubernetesStore;
 pub use mongodb::MongoDbStore;
 pub use past::Past;
@@ -65,6 +65,11 @@ pub trait Store: Send + Sync {
     /// How coarse its clock is: a lock ends as much later as the time may be later than its clock says.
     fn grain(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Whether each connection starts a program, for which a lease of two seconds is too short on a busy machine.
+    fn starts_programs(&self) -> bool {
+        false
     }
 
     /// The owner that is shown for a lock which this application of the Java library holds: not each layout has one.

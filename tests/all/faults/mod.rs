@@ -4,6 +4,8 @@
 
 #[cfg(feature = "default")]
 mod altered_answers;
+#[cfg(feature = "default")]
+mod bad_providers;
 mod checker;
 #[cfg(feature = "etcd")]
 mod etcd_front;
@@ -19,6 +21,8 @@ mod not_a_server;
 mod odd_hosts;
 #[cfg(feature = "default")]
 mod password_rotation;
+#[cfg(feature = "default")]
+mod providers_die_with_us;
 mod refused_calls;
 #[cfg(feature = "default")]
 mod refused_releases;

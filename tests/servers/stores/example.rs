@@ -68,15 +68,20 @@ fn write(path: &Path, lock: &Value) {
     fs::rename(new, path).unwrap();
 }
 
+/// The file of an example of the project.
+pub fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../providers/example").join(name)
+}
+
 /// Puts a program of the project where shedlock looks first: beside this test's own file, and beside the program under test. It
 /// is a copy: a checkout may belong to a user that nobody should trust.
-pub fn install(program: &str) {
+pub fn install(name: &str) {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../providers/example").join(program);
+        let source = program(name);
         let own = std::env::current_exe().unwrap();
         for directory in own.ancestors().skip(1).take(2) {
-            let (new, place) = (directory.join(unique("new")), directory.join(program));
+            let (new, place) = (directory.join(unique("new")), directory.join(name));
             // By another process: a child of another test would have the file open for writing while it is executed.
             let copied = Command::new("install").args(["-m", "755"]).args([&source, &new]).status().unwrap();
             assert!(copied.success(), "{}", source.display());
@@ -96,6 +101,10 @@ impl Store for ExampleStore {
     }
 
     fn in_one_record(&self) -> bool {
+        true
+    }
+
+    fn starts_programs(&self) -> bool {
         true
     }
 

@@ -19,11 +19,14 @@ pub(crate) const PREFIX: &str = "shedlock-provider-";
 const EXEC: &str = "exec";
 /// The directories of packages, after those beside shedlock's own file.
 const DIRECTORIES: [&str; 2] = ["/usr/local/libexec/shedlock", "/usr/libexec/shedlock"];
-/// The schemes of the providers that have a package, which is named after the program.
-const PACKAGED: [&str; 2] = ["mongodb", "mongodb+srv"];
+
+/// Returns whether the provider of a scheme has a package, which is named after the program.
+pub(crate) fn is_packaged(scheme: &str) -> bool {
+    ["mongodb", "mongodb+srv"].contains(&scheme)
+}
 
 /// Finds the program of a URL. The error is the end of a sentence that begins with the URL's source.
-pub(super) fn program(url: &Url) -> Result<PathBuf, String> {
+pub(super) fn program(url: &Url, built_in: &str) -> Result<PathBuf, String> {
     if url.scheme() == EXEC {
         let path = percent_decode(url.rest()).map_err(|_| "names a program that is no text".to_owned())?;
         if !path.starts_with('/') || path.starts_with("//") {
@@ -35,12 +38,12 @@ pub(super) fn program(url: &Url) -> Result<PathBuf, String> {
     let found = directories().map(|directory| directory.join(&name)).find(|path| path.is_file());
     match found {
         Some(path) => trusted(path),
-        None => Err(missing(url.scheme(), &name)),
+        None => Err(missing(url.scheme(), &name, built_in)),
     }
 }
 
 /// Returns the schemes of the providers that are installed.
-pub(crate) fn installed() -> Vec<String> {
+fn installed() -> Vec<String> {
     let names = directories().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
     let schemes = names.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix(PREFIX)?.to_owned()));
     let mut schemes: Vec<String> = schemes.filter(|scheme| is_scheme(scheme)).collect();
@@ -68,13 +71,14 @@ fn directories() -> impl Iterator<Item = PathBuf> {
     beside.chain(DIRECTORIES.map(PathBuf::from)).chain(in_path)
 }
 
-/// Says that a scheme has no program.
-fn missing(scheme: &str, name: &str) -> String {
-    let remedy = match PACKAGED.contains(&scheme) {
-        true => format!("install the package {name}"),
-        false => "is there such a provider? shedlock-provider(7) says where it is looked for".to_owned(),
-    };
-    format!("has the scheme `{scheme}:`, for which there is no program {name}; {remedy}")
+/// Says that a scheme has no program, and which have.
+fn missing(scheme: &str, name: &str, built_in: &str) -> String {
+    let missing = format!("has the scheme `{scheme}:`, for which there is no program {name}");
+    if is_packaged(scheme) {
+        return format!("{missing}; install the package {name}");
+    }
+    let installed: String = installed().iter().map(|scheme| format!(", {scheme}:")).collect();
+    format!("{missing}; known are {built_in}{installed}")
 }
 
 /// Refuses a program that other users could have written.
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
 
     fn of(url: &str) -> Result<PathBuf, String> {
-        program(&Url::parse(url).unwrap())
+        program(&Url::parse(url).unwrap(), "sqlite:PATH")
     }
 
     #[test]
@@ -138,7 +142,7 @@ mod tests {
         let error = of("mongodb+srv://host/db").unwrap_err();
         assert!(error.contains("no program shedlock-provider-mongodb; install the package"), "{error}");
         let error = of("oracle://scott:tiger@db/x").unwrap_err();
-        assert!(error.contains("no program shedlock-provider-oracle; is there such a provider?"), "{error}");
+        assert!(error.contains("no program shedlock-provider-oracle; known are sqlite:PATH"), "{error}");
         assert!(!error.contains("tiger"), "{error}");
     }
 

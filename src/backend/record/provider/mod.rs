@@ -26,8 +26,13 @@ use crate::backend::{Access, Contact, Credentials, Finding, FindingSink, Grade, 
 use crate::lock::{BackendError, ErrorClass, Holder, RunRecord};
 use crate::system::{Helpers, Moment, Timestamp};
 use crate::text::{escape_hidden, shorten};
+pub(crate) use find::is_packaged;
 use process::{Failure, Process};
 
+/// The longest part of a longer time that one provider gets to answer: it may hang where the next does not. Shorter times are
+/// meant for one try already.
+const TRY_SHARE: u32 = 2;
+const SHORTEST_SHARE: Duration = Duration::from_secs(1);
 /// The coarsest clock with which a lock is still of use. A provider that names a coarser one has mistaken the unit.
 const MAX_GRAIN: u64 = 3_600_000;
 
@@ -40,6 +45,7 @@ pub(crate) struct Provider {
     password: Option<String>,
     /// The password in the URL, which no message shows.
     url_password: Option<String>,
+    /// The time for an answer.
     timeout: Duration,
     label: String,
     contact: Contact,
@@ -51,9 +57,10 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    /// Finds the program for a URL's scheme. The error is the end of a sentence that begins with the URL's source.
-    pub(crate) fn open(text: &str, url: &Url, access: &Access) -> Result<Opened, String> {
-        let program = find::program(url)?;
+    /// Finds the program for a URL's scheme. The error is the end of a sentence that begins with the URL's source; it lists the
+    /// backends that are `built_in`.
+    pub(crate) fn open(text: &str, url: &Url, access: &Access, built_in: &str) -> Result<Opened, String> {
+        let program = find::program(url, built_in)?;
         let public = url.public();
         let name = public.split('?').next().unwrap_or_default();
         let store = Self {
@@ -61,7 +68,7 @@ impl Provider {
             url: text.trim().to_owned(),
             password: access.password.clone(),
             url_password: url.password(),
-            timeout: access.timeout,
+            timeout: (access.timeout / TRY_SHARE).max(SHORTEST_SHARE.min(access.timeout)),
             label: format!("backend {name}"),
             contact: access.contact.clone(),
             helpers: access.helpers.clone(),

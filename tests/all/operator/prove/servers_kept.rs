@@ -63,3 +63,46 @@ fn prove_finds_nothing_wrong<S: Store>(site: &Site<S>) {
     let status = crate::support::finish(&mut site.shedlock(&["status", "--json"]));
     assert_eq!(status.stdout, "[]\n", "nothing is left");
 }
+
+/// Proves every server for a minute with ten seeds, all at once: on two processors that is a load of more than eight.
+#[cfg(feature = "default")]
+#[test]
+#[ignore = "takes eleven minutes of all processors: --ignored a_minute"]
+fn a_minute_with_ten_seeds_and_all_servers_at_once_finds_nothing_wrong() {
+    use servers::stores::{
+        EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, SqliteStore, ZooKeeperStore,
+    };
+
+    let (sqlite, postgres, mariadb, redis) =
+        (SqliteStore::new(), PostgresStore::new(), MariaDbStore::new(), RedisStore::new());
+    let (etcd, kubernetes, zookeeper) = (EtcdStore::new(), KubernetesStore::new(), ZooKeeperStore::new());
+    let (pooled, secure) = (servers::postgres().database(), servers::redis_tls().database());
+    let (members, ensemble) = (EtcdCluster::fresh(), ZooKeeperEnsemble::fresh());
+    let urls = [
+        sqlite.url(),
+        postgres.url(),
+        mariadb.url(),
+        redis.url(),
+        etcd.url(),
+        kubernetes.url(),
+        zookeeper.url(),
+        servers::pgbouncer().url(&pooled),
+        format!("{}?sslrootcert={}", secure.url_at("localhost"), servers::certificates().authority()),
+        members.url(),
+        format!("zookeeper://{}", ensemble.hosts()),
+    ];
+    for seed in 1..=10 {
+        let seed = seed.to_string();
+        std::thread::scope(|scope| {
+            for url in &urls {
+                let seed = &seed;
+                scope.spawn(move || {
+                    let report = prove(&Place::new(), url, &["--for", "60s", "--seed", seed]);
+                    println!("{seed} {url}: {} takings", report.figure("takings")["count"]);
+                    report.is_kept();
+                    assert_eq!(report.forgotten(), 0);
+                });
+            }
+        });
+    }
+}
