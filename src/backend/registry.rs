@@ -52,15 +52,7 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
         true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
         false => format!("{why}; known are {}", known()),
     })?;
-    // A kind that was left out may have a program of its own.
-    let is_meant = |kind: &&BackendKind| {
-        #[cfg(feature = "provider")]
-        let is_packaged = super::record::provider::is_packaged(url.scheme());
-        #[cfg(not(feature = "provider"))]
-        let is_packaged = false;
-        kind.schemes.contains(&url.scheme()) && (kind.open.is_some() || !is_packaged)
-    };
-    let Some(kind) = KINDS.iter().find(is_meant) else {
+    let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&url.scheme())) else {
         #[cfg(feature = "provider")]
         return super::record::provider::Provider::open(text, &url, access, &known());
         #[cfg(not(feature = "provider"))]
@@ -112,9 +104,13 @@ pub(crate) fn listed() -> impl Iterator<Item = Listed> {
 
 /// Opens a backend of this kind that leads nowhere, for its schema. The error is that of [`from_url`]; `None` if there is no
 /// such kind.
-pub(crate) fn open_kind(word: &str) -> Option<Result<Opened, String>> {
+pub(crate) fn open_kind(word: &str, access: &Access) -> Option<Result<Opened, String>> {
+    #[cfg(feature = "provider")]
+    if super::record::provider::is_packaged(word) {
+        return Some(from_url(&format!("{word}://USER@HOST/DATABASE"), access));
+    }
     let kind = KINDS.iter().find(|kind| kind.schemes.contains(&word))?;
-    Some(from_url(&kind.example.replace("//", "//USER@"), &Access::default()))
+    Some(from_url(&kind.example.replace("//", "//USER@"), access))
 }
 
 #[cfg(test)]
