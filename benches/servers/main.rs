@@ -122,10 +122,9 @@ fn places() -> Vec<Place> {
             ..once("Kubernetes", namespace.url(), kubernetes)
         },
     ];
-    if cfg!(feature = "mongodb") {
-        let mongodb = servers::mongodb();
-        places.push(once("MongoDB's stand-in", format!("mongodb://127.0.0.1:{}/bench", mongodb.port()), mongodb));
-    }
+    servers::stores::install_mongodb();
+    let mongodb = servers::mongodb();
+    places.push(once("MongoDB's stand-in", format!("mongodb://127.0.0.1:{}/bench", mongodb.port()), mongodb));
     places.retain(|place| {
         let output = command(&run(&place.url, FREE, &["true"])).stderr(Stdio::piped()).output().unwrap();
         if !output.status.success() {

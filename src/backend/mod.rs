@@ -9,9 +9,10 @@
 //!
 //!   sql/engine               record/engine                   redis   etcd      what a family of stores shares
 //!    ▲     ▲       ▲          ▲          ▲         ▲           │       │
-//!  sqlite  postgres  mysql   kubernetes  zookeeper  mongodb    │       │       how one store is asked
+//!  sqlite  postgres  mysql   provider  kubernetes  zookeeper   │       │       how one store is asked
 //!    │        │        │         │           │         │       │       │
-//!   a file    └────────┴─────────┴───────────┴─────────┴───────┴───────┤
+//!   a file    │        │     a program       │         │       │       │
+//!             └────────┴─────────────────────┴─────────┴───────┴───────┤
 //!                                                                      ▼
 //!                   net/: URL, hosts, TLS and HTTP, bounded in time and memory
 //!

@@ -71,7 +71,7 @@ pub(crate) struct Access {
     pub(crate) helpers: Helpers,
     /// Shows what such a program writes to its stderr.
     pub(crate) shows_stderr: bool,
-    /// Leads connections by TCP to a relay. MongoDB's driver knows no such way.
+    /// Leads connections by TCP to a relay. A provider connects by itself.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),
         expect(dead_code, reason = "no connection is one by TCP")

@@ -41,7 +41,6 @@ kinds! {
     "etcd" "etcd 3.4+": super::etcd::Etcd::open, ["etcd"], "etcd://HOST";
     "kubernetes" "Kubernetes": super::record::kubernetes::Kubernetes::open, ["kubernetes"], "kubernetes:";
     "zookeeper" "ZooKeeper 3.5+": super::record::zookeeper::ZooKeeper::open, ["zookeeper"], "zookeeper://HOST";
-    "mongodb" "": super::record::mongodb::MongoDb::open, ["mongodb", "mongodb+srv"], "mongodb://HOST/DATABASE";
 }
 
 /// Opens the backend of a URL without connecting. The error is the end of a sentence that begins with the URL's source,
@@ -53,15 +52,7 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
         true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
         false => format!("{why}; known are {}", known()),
     })?;
-    // A kind that was left out may have a program of its own.
-    let is_meant = |kind: &&BackendKind| {
-        #[cfg(feature = "provider")]
-        let is_packaged = super::record::provider::is_packaged(url.scheme());
-        #[cfg(not(feature = "provider"))]
-        let is_packaged = false;
-        kind.schemes.contains(&url.scheme()) && (kind.open.is_some() || !is_packaged)
-    };
-    let Some(kind) = KINDS.iter().find(is_meant) else {
+    let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&url.scheme())) else {
         #[cfg(feature = "provider")]
         return super::record::provider::Provider::open(text, &url, access, &known());
         #[cfg(not(feature = "provider"))]
@@ -113,9 +104,13 @@ pub(crate) fn listed() -> impl Iterator<Item = Listed> {
 
 /// Opens a backend of this kind that leads nowhere, for its schema. The error is that of [`from_url`]; `None` if there is no
 /// such kind.
-pub(crate) fn open_kind(word: &str) -> Option<Result<Opened, String>> {
+pub(crate) fn open_kind(word: &str, access: &Access) -> Option<Result<Opened, String>> {
+    #[cfg(feature = "provider")]
+    if super::record::provider::is_packaged(word) {
+        return Some(from_url(&format!("{word}://USER@HOST/DATABASE"), access));
+    }
     let kind = KINDS.iter().find(|kind| kind.schemes.contains(&word))?;
-    Some(from_url(&kind.example.replace("//", "//USER@"), &Access::default()))
+    Some(from_url(&kind.example.replace("//", "//USER@"), access))
 }
 
 #[cfg(test)]
@@ -134,8 +129,8 @@ mod tests {
             true => "has the scheme `oracle:`, for which there is no program shedlock-provider-oracle",
             false => "has the unknown scheme `oracle:`",
         };
-        // The test's directory may have the example.
-        let error = error.trim_end_matches(", example:");
+        // The test's directory may have providers.
+        let error = error.trim_end_matches(", mongodb:").trim_end_matches(", example:");
         assert_eq!(error, format!("{start}; known are {}", known.join(", ")));
         assert!(examples(false).all(|kind| !error.contains(kind.example)), "{error}");
     }

@@ -78,7 +78,7 @@ impl BackendError {
         feature = "redis",
         feature = "etcd",
         feature = "zookeeper",
-        feature = "mongodb"
+        feature = "provider"
     ))]
     pub(crate) fn refusing_login(self) -> Self {
         Self { refuses_login: true, ..self }

@@ -106,7 +106,7 @@ impl Store {
                 let store = KubernetesStore(server.namespace());
                 Self::Kubernetes(server, store)
             }
-            "mongodb" if cfg!(feature = "mongodb") => {
+            "mongodb" => {
                 let server = MongoDb::for_everybody();
                 let store = MongoDbStore::of(&server);
                 Self::MongoDb(server, store)

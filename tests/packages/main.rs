@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! packaging/build deb && packaging/build rpm && packaging/build archive
-//! cargo test --features mongodb --test packages
+//! cargo test --test packages
 //! ```
 //!
 //! They need root, or sudo without a password: they make other root directories and namespaces.

@@ -1,6 +1,7 @@
 //! A store of locks as another party sees it: what is in it, and the statements that the Java library documents, played
 //! through the server's own client. Each value is a store of its own in which nothing is yet, not even a table.
 
+mod built;
 mod etcd;
 mod example;
 mod kubernetes;
@@ -10,6 +11,7 @@ mod zookeeper;
 
 use std::time::Duration;
 
+pub use built::install_mongodb;
 pub use example::{ExampleStore, install, program};
 pub use kubernetes::KubernetesStore;
 pub use mongodb::MongoDbStore;

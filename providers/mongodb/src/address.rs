@@ -24,7 +24,7 @@ const MECHANISMS: [(&str, AuthMechanism); 3] = [
 ];
 /// The database of the users that have a certificate.
 const EXTERNAL: &str = "$external";
-/// Part of a request's time for finding the primary server, so that the driver can say why there is none.
+/// Part of a request's time for finding the primary server, or a majority, so that the driver can say why there is none.
 const SELECTION_TIME_SHARE: f64 = 0.8;
 
 /// Holds the servers, the database and the collection of the locks, with the login.
@@ -125,9 +125,13 @@ impl Address {
         Some(credential)
     }
 
-    /// Returns the options of the driver for requests of this length, and the files that it reads when it starts. Of a
-    /// cluster, the servers are looked up in the DNS.
-    pub(crate) async fn options(&self, limit: Duration) -> Result<(ClientOptions, Vec<File>), StoreError> {
+    /// Returns the options of the driver for connecting and for writing in so much time, and the files that it reads when it
+    /// starts. Of a cluster, the servers are looked up in the DNS.
+    pub(crate) async fn options(
+        &self,
+        limit: Duration,
+        write: Duration,
+    ) -> Result<(ClientOptions, Vec<File>), StoreError> {
         let (tls, files) = self.tls.as_ref().map(|tls| tls.options(limit)).transpose()?.unzip();
         let mut wanted = ConnectionString::default();
         wanted.host_info = self.hosts.clone();
@@ -146,8 +150,8 @@ impl Address {
         options.max_pool_size = Some(1);
         options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
         options.connect_timeout = Some(limit);
-        let selection = limit.mul_f64(SELECTION_TIME_SHARE);
-        options.server_selection_timeout = Some(selection);
+        options.server_selection_timeout = Some(limit.mul_f64(SELECTION_TIME_SHARE));
+        let majority = write.mul_f64(SELECTION_TIME_SHARE);
         // shedlock tries again, and knows for how long.
         (options.retry_reads, options.retry_writes, options.max_adaptive_retries) = (Some(false), Some(false), Some(0));
         // Only the primary is read, and what it has is enough, whether a majority has it yet or not: each write names the
@@ -159,7 +163,7 @@ impl Address {
         // reads would wait for a majority with each of them, and add nothing to that.
         options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
         options.read_concern = Some(ReadConcern::local());
-        options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).w_timeout(selection).build());
+        options.write_concern = Some(WriteConcern::builder().w(Acknowledgment::Majority).w_timeout(majority).build());
         Ok((options, files.unwrap_or_default()))
     }
 
@@ -212,7 +216,7 @@ mod tests {
 
     fn options(url: &str) -> ClientOptions {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(parsed(url).unwrap().options(Duration::from_secs(1))).unwrap().0
+        runtime.block_on(parsed(url).unwrap().options(Duration::from_secs(1), Duration::from_secs(1))).unwrap().0
     }
 
     #[test]

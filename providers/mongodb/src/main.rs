@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
-use shedlock_provider::{Finding, Listing, Open, Opened, Reading, Record, Store, StoreError, serve};
+use shedlock_provider::{Class, Finding, Listing, Open, Opened, Reading, Record, Store, StoreError, serve};
 
 use address::Address;
 use errors::RequestKind;
-use session::{Deadline, Session};
+use session::{Attempts, Deadline, Session};
 
 /// Number that FerretDB 1 gives to each of its connections.
 const FERRETDB_CONNECTION: i32 = 42;
@@ -63,6 +63,21 @@ impl MongoDb {
             }
             failure.error
         })
+    }
+
+    /// Reads something, anew on another connection after silence.
+    fn until_answered<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self, Deadline) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut attempts = Attempts::new(self.timeout);
+        loop {
+            let deadline = attempts.begin();
+            match read(self, deadline) {
+                Err(error) if error.class == Class::Transient && attempts.met_silence() => self.session = None,
+                answer => return answer,
+            }
+        }
     }
 
     /// Reads the server's clock, and the description that comes with it. It is `hello` by its old name, which every server knows.
@@ -113,11 +128,13 @@ impl Store for MongoDb {
     }
 
     fn read(&mut self, name: &str) -> Result<Reading, StoreError> {
-        let deadline = self.deadline();
-        let (now, _) = self.hello(deadline)?;
         let collection = self.address.collection.clone();
-        let found = self.ask(RequestKind::Read, deadline, async |database| {
-            database.collection::<Document>(&collection).find_one(doc! { "_id": name }).await
+        let (now, found) = self.until_answered(|store, deadline| {
+            let (now, _) = store.hello(deadline)?;
+            let found = store.ask(RequestKind::Read, deadline, async |database| {
+                database.collection::<Document>(&collection).find_one(doc! { "_id": name }).await
+            })?;
+            Ok((now, found))
         })?;
         let found =
             found.map(|found| (document::write_version(document::version(&found)), document::read_record(&found)));
@@ -125,7 +142,7 @@ impl Store for MongoDb {
     }
 
     fn write(&mut self, name: &str, version: Option<&str>, record: &Record) -> Result<bool, StoreError> {
-        let deadline = self.deadline();
+        let deadline = Deadline::of_write(self.timeout);
         let collection = self.address.collection.clone();
         let Some(version) = version else {
             let mut made = doc! { "_id": name };
@@ -148,7 +165,7 @@ impl Store for MongoDb {
     fn remove(&mut self, name: &str, version: &str) -> Result<bool, StoreError> {
         let found = unchanged(name, version)?;
         let collection = self.address.collection.clone();
-        let deleted = self.ask(RequestKind::Write, self.deadline(), async |database| {
+        let deleted = self.ask(RequestKind::Write, Deadline::of_write(self.timeout), async |database| {
             database.collection::<Document>(&collection).delete_one(found).await
         })?;
         Ok(deleted.deleted_count == 1)
@@ -156,7 +173,7 @@ impl Store for MongoDb {
 
     fn list(&mut self, listing: Listing<'_>) -> Result<u64, StoreError> {
         let deadline = self.deadline();
-        let (now, _) = self.hello(deadline)?;
+        let (now, _) = self.until_answered(Self::hello)?;
         let collection = self.address.collection.clone();
         self.ask(RequestKind::Read, deadline, async |database| {
             let mut cursor = database.collection::<Document>(&collection).find(doc! {}).await?;

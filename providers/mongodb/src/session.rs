@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mongodb::Database;
 use mongodb::event::EventHandler;
@@ -22,9 +22,27 @@ const TIME_SHARE: f64 = 0.9;
 /// The shortest time for a request, since the server takes no time for no limit.
 const MIN_TIME: Duration = Duration::from_millis(10);
 
+/// The part of its time that a write has: what is left is for asking whether it was carried out.
+const WRITE_SHARE: f64 = 0.5;
+/// The time of the first attempt.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(1);
+/// The factor by which the time grows after an attempt that met silence.
+const ATTEMPT_GROWTH: f64 = 1.5;
+
 /// Says until when a request has to be answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline(Instant);
+
+/// The attempts of a request that may be repeated. A server that accepts but stays silent is left and tried again: if its
+/// accept queue overflowed, the connection exists for the client only. The time grows, so that a slow server is reached too,
+/// and the last attempt gets all that is left. Up to a half is added at random: clients that were refused together would come
+/// back together.
+pub(crate) struct Attempts {
+    end: Deadline,
+    limit: Duration,
+    begun: Instant,
+    current: Deadline,
+}
 
 /// Holds the connection to the servers.
 pub(crate) struct Session {
@@ -49,9 +67,43 @@ impl Deadline {
         Self(Instant::now() + share(timeout))
     }
 
+    /// Returns the time until which a write has to be answered.
+    pub(crate) fn of_write(timeout: Duration) -> Self {
+        Self(Instant::now() + write_limit(timeout))
+    }
+
     pub(crate) fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
+}
+
+impl Attempts {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        let end = Deadline::new(timeout);
+        Self { end, limit: FIRST_ATTEMPT, begun: Instant::now(), current: end }
+    }
+
+    /// Returns the time until which the next attempt has to be answered.
+    pub(crate) fn begin(&mut self) -> Deadline {
+        self.begun = Instant::now();
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let limit = self.limit.mul_f64(1.0 + f64::from(nanos % 1000) / 2000.0);
+        self.limit = self.limit.mul_f64(ATTEMPT_GROWTH);
+        // Less than half as much would be left for another one.
+        let is_last = self.end.left() < limit.mul_f64(1.5);
+        self.current = if is_last { self.end } else { Deadline(self.begun + limit) };
+        self.current
+    }
+
+    /// Returns whether the attempt that has failed met silence, and there is time for another one.
+    pub(crate) fn met_silence(&self) -> bool {
+        self.current.left() < self.begun.elapsed() && self.current.0 < self.end.0
+    }
+}
+
+/// Returns the time that a write has within a request of this length.
+pub(crate) fn write_limit(timeout: Duration) -> Duration {
+    share(timeout).mul_f64(WRITE_SHARE)
 }
 
 /// Returns the time that a request of this length has.
@@ -60,7 +112,7 @@ fn share(timeout: Duration) -> Duration {
 }
 
 impl Session {
-    /// Prepares the driver. It connects with the first operation.
+    /// Prepares the driver. It connects with the first operation, for as long as is left now.
     pub(crate) fn new(address: &Address, timeout: Duration, deadline: Deadline) -> Result<Self, StoreError> {
         if address.has_names() {
             lookup::without_modules();
@@ -70,9 +122,10 @@ impl Session {
         let (report, unreachable) = unbounded_channel();
         let has_certificate = address.tls.as_ref().is_some_and(Tls::has_certificate);
         let prepared = runtime.block_on(async {
-            let (mut options, _files) = tokio::time::timeout(deadline.left(), address.options(share(timeout)))
-                .await
-                .map_err(|_| errors::no_members("no answer in time"))??;
+            let (mut options, _files) =
+                tokio::time::timeout(deadline.left(), address.options(deadline.left(), write_limit(timeout)))
+                    .await
+                    .map_err(|_| errors::no_members("no answer in time"))??;
             let hosts = options.hosts.clone();
             options.sdam_event_handler = Some(EventHandler::callback(move |event| {
                 // The other end is gone with the session.

@@ -22,7 +22,7 @@ pub(crate) struct Hosts {
     /// The index of the first host to try: the one that worked last.
     #[cfg_attr(
         not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),
-        expect(dead_code, reason = "MongoDB's driver tries the hosts itself")
+        expect(dead_code, reason = "a provider tries the hosts itself")
     )]
     first: usize,
     pub(crate) attempts: Attempts,

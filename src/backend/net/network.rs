@@ -1,7 +1,7 @@
 //! The servers in a URL, the lookup of their names, and the errors of connecting to them.
 
 use std::fmt;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -112,13 +112,13 @@ pub(crate) fn no_address(host: &Host) -> BackendError {
 }
 
 /// Formats the hosts for messages.
-#[cfg(any(test, feature = "postgres", feature = "mysql", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(test, feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) fn list(hosts: &[Host]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the error for a server that, itself or by its kernel, accepted the connection but has not replied.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
 pub(crate) fn said_nothing() -> BackendError {
     BackendError::transient("no answer in time: the server accepted the connection but did not reply").hint(
         "check that the server is healthy and not overloaded, and that the port is right; --backend-timeout sets how long to try",
@@ -126,14 +126,14 @@ pub(crate) fn said_nothing() -> BackendError {
 }
 
 /// Returns the error for a server that has not answered a request.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
 pub(crate) fn silence() -> BackendError {
     BackendError::transient("no answer in time")
         .hint("check that the server is healthy, and that the port is right; --backend-timeout sets how long to try")
 }
 
 /// Explains why the system cannot connect; `socket` says how a URL names another socket.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper", feature = "mongodb"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "http", feature = "zookeeper"))]
 pub(crate) fn system_error(kind: io::ErrorKind, socket: &str) -> Option<BackendError> {
     Some(match kind {
         io::ErrorKind::PermissionDenied => BackendError::permanent("no permission to use the server's socket"),

@@ -150,15 +150,6 @@ impl Tls {
         }
     }
 
-    /// Reads the named files, for a driver that reads them too but does not say which one is wrong.
-    #[cfg(feature = "mongodb")]
-    pub(crate) fn judge_files(&self) -> Result<(), BackendError> {
-        match (&self.roots, &self.identity) {
-            (None | Some(Roots::System), None) => Ok(()),
-            _ => self.config().map(drop),
-        }
-    }
-
     /// Builds the configuration of rustls.
     pub(crate) fn config(&self) -> Result<ClientConfig, BackendError> {
         let provider = Arc::new(ring::default_provider());

@@ -5,8 +5,6 @@
 pub(crate) mod engine;
 #[cfg(feature = "kubernetes")]
 pub(crate) mod kubernetes;
-#[cfg(feature = "mongodb")]
-pub(crate) mod mongodb;
 #[cfg(feature = "provider")]
 pub(crate) mod provider;
 #[cfg(feature = "zookeeper")]

@@ -319,5 +319,5 @@ altered! {
     "etcd": etcd, EtcdStore, new;
     "kubernetes": kubernetes, KubernetesStore, plain;
     "zookeeper": zookeeper, ZooKeeperStore, new;
-    "mongodb": mongodb, MongoDbStore, new;
+    "provider": mongodb, MongoDbStore, new;
 }

@@ -15,7 +15,7 @@ mod group_replication;
 mod java;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 mod mongodb;
 #[cfg(feature = "mysql")]
 mod mysql;

@@ -115,7 +115,7 @@ fn urls(port: u16, file: &str) -> Vec<String> {
             format!("etcd://127.0.0.1:{port}?{parameters}"),
             format!("zookeeper://127.0.0.1:{port}?{parameters}"),
             format!("kubernetes://127.0.0.1:{port}/jobs?{parameters}"),
-            #[cfg(feature = "mongodb")]
+            #[cfg(feature = "provider")]
             format!("mongodb://127.0.0.1:{port}/ops?{parameters}"),
         ]
     };
@@ -201,7 +201,7 @@ fn of_a_request_that_never_left_nothing_is_held() {
         "zookeeper://db.example",
         #[cfg(feature = "kubernetes")]
         "kubernetes://db.example/jobs",
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         "mongodb://db.example/ops",
     ] {
         let _ = fs::remove_file(place.path("there"));

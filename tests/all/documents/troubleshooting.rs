@@ -110,7 +110,7 @@ fn the_commands_that_the_page_is_about_print_its_messages() {
     }
 }
 
-/// Returns the strings of the program as they are when they are read: one that goes on in the next line is one text.
+/// Returns the strings of the program and its providers as they are when they are read: one that goes on in the next line is one text.
 fn program() -> String {
     fn read(directory: &Path, all: &mut String) {
         for entry in fs::read_dir(directory).unwrap() {
@@ -125,7 +125,9 @@ fn program() -> String {
         }
     }
     let mut all = String::new();
-    read(&Path::new(ROOT).join("src"), &mut all);
+    for directory in ["src", "providers"] {
+        read(&Path::new(ROOT).join(directory), &mut all);
+    }
     let mut lines = all.lines();
     let mut joined = lines.next().unwrap().to_owned();
     for line in lines {

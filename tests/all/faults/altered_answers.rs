@@ -9,7 +9,7 @@ use std::thread;
 use crate::support::process::Started;
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Finished, Place, finish, finish_in_time, wait_until};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
@@ -48,7 +48,7 @@ altered! {
     an_altered_answer_of_zookeeper_harms_no_job: ZooKeeperStore::new();
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 altered! {
     an_altered_answer_of_mongodb_harms_no_job: MongoDbStore::new();
 }

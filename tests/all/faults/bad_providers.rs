@@ -195,8 +195,6 @@ fn what_cannot_be_started_is_named_with_the_way_out() {
     let unknown = run("oracle://scott:tiger@db/x");
     unknown.complains(125, "no program shedlock-provider-oracle");
     assert!(!unknown.stderr.contains("tiger"), "{unknown:?}");
-    #[cfg(not(feature = "mongodb"))]
-    run("mongodb+srv:x").complains(125, "install the package shedlock-provider-mongodb");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::process::touch;
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Finished, Place, finish, finish_child, start, wait_until};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
@@ -22,9 +22,9 @@ const TRANSACTION: &[u8] = b"\0\0\0\x0e\0\0\0";
 const PUT: &[u8] = b"PUT /";
 const POST: &[u8] = b"POST /";
 /// In every write to a document that is there, and in every one of a new document; in no answer.
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 const SET: &[u8] = b"$set";
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 const INSERT: &[u8] = b"\x02insert\0";
 
 macro_rules! stories {
@@ -105,13 +105,13 @@ fn kubernetes_fails_and_says_that_it_left_an_acquisition_on_its_way() {
     says_so_after_trouble(&KubernetesStore::plain(), POST);
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 #[test]
 fn mongodb_refuses_an_acquisition_that_was_given_up() {
     is_refused(&MongoDbStore::new(), SET);
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 #[test]
 fn mongodb_fails_and_says_that_it_left_an_acquisition_on_its_way() {
     says_so_after_trouble(&MongoDbStore::new(), INSERT);

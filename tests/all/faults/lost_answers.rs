@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::{Place, finish};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::stores::MongoDbStore;
 use servers::stores::{
     EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Run, Store, ZooKeeperStore,
@@ -232,12 +232,12 @@ on_server! {
 }
 
 /// Returns the bytes in every request that writes a document.
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 fn locking() -> Vec<u8> {
     b"lockedBy".to_vec()
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 on_server! {
     mongodb: MongoDbStore::new();
     an_acquisition_whose_answer_is_lost_is_found_to_be_ours: locking, |request| request == 0;

@@ -259,11 +259,11 @@ fn urls(port: u16) -> Vec<String> {
         format!("zookeeper://jobs:{SECRET}@127.0.0.1:{port}?sslmode=require"),
         format!("kubernetes://127.0.0.1:{port}/jobs?sslmode=disable"),
         format!("kubernetes://127.0.0.1:{port}/jobs"),
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         format!("mongodb://127.0.0.1:{port}/x"),
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         format!("mongodb://jobs:{SECRET}@127.0.0.1:{port}/x"),
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         format!("mongodb://127.0.0.1:{port}/x?sslmode=require"),
     ]
 }

@@ -242,7 +242,7 @@ fn a_job_on_zookeeper_outlives_its_password() {
     });
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 #[test]
 fn a_job_on_mongodb_outlives_its_password() {
     let server = servers::mongodb_users();

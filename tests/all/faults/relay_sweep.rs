@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::support::relay::{Act, Relay};
 use crate::support::{Place, finish, wait_until};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
@@ -48,7 +48,7 @@ sweeps! {
     ZooKeeperStore: zookeeper_survives_harm_at_a_sample_of_places, zookeeper_survives_harm_after_each_byte;
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 sweeps! {
     MongoDbStore: mongodb_survives_harm_at_a_sample_of_places, mongodb_survives_harm_after_each_byte;
 }

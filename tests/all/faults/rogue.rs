@@ -5,7 +5,7 @@ mod etcd;
 mod http;
 mod kubernetes;
 mod mariadb;
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 mod mongodb;
 mod postgres;
 mod redis;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Place, finish};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 
@@ -18,7 +18,7 @@ macro_rules! on_every_server {
         on_every_server!(etcd: EtcdStore, $($test)*);
         on_every_server!(kubernetes: KubernetesStore, $($test)*);
         on_every_server!(zookeeper: ZooKeeperStore, $($test)*);
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         on_every_server!(mongodb: MongoDbStore, $($test)*);
     };
     ($server:ident: $store:ident, $($test:ident)*) => {

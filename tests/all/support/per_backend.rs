@@ -79,7 +79,7 @@ macro_rules! on_every_backend {
         $crate::support::per_backend::on_every_backend!(etcd: EtcdStore; $($test)*);
         #[cfg(feature = "provider")]
         $crate::support::per_backend::on_every_backend!(example: ExampleStore; $($test)*);
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         $crate::support::per_backend::on_every_backend!(mongodb: MongoDbStore; $($test)*);
         #[cfg(feature = "kubernetes")]
         $crate::support::per_backend::on_every_backend!(kubernetes: KubernetesStore; $($test)*);

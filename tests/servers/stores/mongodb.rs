@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Run, Shift, Store, Stored};
+use super::{Run, Shift, Store, Stored, install_mongodb};
 use crate::script::Script;
 use crate::sockets::connections;
 use crate::{MongoDb, mongodb, unique};
@@ -23,6 +23,7 @@ impl MongoDbStore {
     }
 
     pub fn of(server: &MongoDb) -> Self {
+        install_mongodb();
         Self { port: server.port(), client: Arc::clone(server.client()), database: unique("test") }
     }
 

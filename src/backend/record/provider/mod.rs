@@ -414,4 +414,27 @@ fn to_stored(record: &Record) -> StoredRecord {
 #[cfg(test)]
 mod tests {
     crate::backend::testing::conformance::conformance!(servers::stores::ExampleStore::new);
+
+    mod mongodb {
+        use serde_json::json;
+        use servers::stores::MongoDbStore;
+
+        crate::backend::testing::conformance::conformance!(
+            #[ignore = "needs a server: --include-ignored"]
+            servers::stores::MongoDbStore::new
+        );
+
+        #[test]
+        #[ignore = "needs a server: --include-ignored"]
+        fn a_removal_waits_until_the_clock_has_passed_the_last_token() {
+            let store = MongoDbStore::new();
+            crate::backend::testing::conformance::a_removal_waits_until_the_clock_has_passed_the_last_token(
+                &store,
+                &|token| {
+                    let set = json!({"$set": {"shedlock.token": token}});
+                    store.command("update", "shedLock", &json!({"updates": [{"q": {"_id": "job"}, "u": set}]}));
+                },
+            );
+        }
+    }
 }

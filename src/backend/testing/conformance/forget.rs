@@ -12,7 +12,7 @@ use super::requests::{
 use crate::backend::Admin;
 use crate::lock::{Acquired, Forgotten, StillHeld};
 use crate::lock::{Change, Claim, Lock, LockName, Owner, Purpose, Removal, RunQuery};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use crate::system::Timestamp;
 use servers::stores::Store;
 
@@ -148,7 +148,7 @@ pub(crate) fn tokens_grow_although_the_lock_was_forgotten(store: &dyn Store) {
 }
 
 /// Checks a store whose tokens are times and that is too slow to run ahead of its clock by itself.
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 pub(crate) fn a_removal_waits_until_the_clock_has_passed_the_last_token(store: &dyn Store, set_token: &dyn Fn(u64)) {
     run(store, "job", 1);
     let ahead = Timestamp::now().0 + 300;

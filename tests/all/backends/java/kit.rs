@@ -153,7 +153,7 @@ fn kubernetes() {
     KUBERNETES.passes(servers::stores::KubernetesStore::new());
 }
 
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 #[test]
 fn mongodb() {
     MONGODB.passes(servers::stores::MongoDbStore::new());
@@ -176,7 +176,7 @@ fn with_as_many_rounds_as_the_library() {
     passes(&POSTGRES, PostgresStore::new());
     passes(&MARIADB, MariaDbStore::new());
     passes(&REDIS, RedisStore::new());
-    #[cfg(feature = "mongodb")]
+    #[cfg(feature = "provider")]
     passes(&MONGODB, servers::stores::MongoDbStore::new());
     #[cfg(feature = "zookeeper")]
     passes(&ZOOKEEPER, servers::stores::ZooKeeperStore::new());

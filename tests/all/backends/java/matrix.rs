@@ -277,7 +277,7 @@ matrix! {
         spring_over_lettuce: row(SPRING_LETTUCE, SAFE, Kept::Redis, NEW_YORK);
         jedis: row(JEDIS, NONE, Kept::Redis, TOKYO).late(Late::Takes);
     }
-    #[cfg(feature = "mongodb")]
+    #[cfg(feature = "provider")]
     only_mongodb {
         driver: row(MONGODB, NONE, Kept::MongoDb, NEW_YORK).late(Late::Frees).beside(TOKYO);
     }

@@ -11,7 +11,7 @@ use super::phases::Phase;
 use crate::support::{Place, finish};
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
 use servers::{Etcd, Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 use servers::{MongoDb, stores::MongoDbStore};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Backend {
     ZooKeeper,
     Kubernetes,
     Etcd,
-    #[cfg(feature = "mongodb")]
+    #[cfg(feature = "provider")]
     MongoDb,
 }
 
@@ -36,7 +36,7 @@ impl Backend {
         Self::ZooKeeper,
         Self::Kubernetes,
         Self::Etcd,
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         Self::MongoDb,
     ];
 }
@@ -51,7 +51,7 @@ const WRITING: &[u8] = b"\"owner\":";
 /// In each write of a Lease.
 const HOLDING: &[u8] = b"holderIdentity";
 /// In each write of a document.
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 const LOCKING: &[u8] = b"lockedBy";
 
 /// A server that all tests have, or one of this test's own.
@@ -92,7 +92,7 @@ enum Host {
     ZooKeeper(Of<ZooKeeper>),
     Kubernetes(Of<Kubernetes>),
     Etcd(Of<Etcd>),
-    #[cfg(feature = "mongodb")]
+    #[cfg(feature = "provider")]
     MongoDb(Of<MongoDb>),
 }
 
@@ -155,7 +155,7 @@ impl Environment {
                 let store = KubernetesStore(server.plain_namespace());
                 (Host::Kubernetes(server), Some(Box::new(store)))
             }
-            #[cfg(feature = "mongodb")]
+            #[cfg(feature = "provider")]
             Backend::MongoDb => {
                 let server = Of::fit(fault, servers::mongodb, MongoDb::fresh, MongoDb::with_moving_clock);
                 let store = MongoDbStore::of(&server);
@@ -229,7 +229,7 @@ impl Environment {
             Host::ZooKeeper(server) => server,
             Host::Kubernetes(server) => server,
             Host::Etcd(server) => server,
-            #[cfg(feature = "mongodb")]
+            #[cfg(feature = "provider")]
             Host::MongoDb(server) => server,
         }
     }
@@ -250,7 +250,7 @@ impl Environment {
             Backend::MariaDb => name.bytes().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
             Backend::ZooKeeper => WRITING.to_vec(),
             Backend::Kubernetes => HOLDING.to_vec(),
-            #[cfg(feature = "mongodb")]
+            #[cfg(feature = "provider")]
             Backend::MongoDb => LOCKING.to_vec(),
             // etcd gets the name in base64.
             Backend::Etcd => b"request_put".to_vec(),

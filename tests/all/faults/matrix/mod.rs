@@ -51,7 +51,7 @@ macro_rules! matrix {
         matrix!(@ zookeeper: ZooKeeper; $($test: $fault;)*);
         matrix!(@ kubernetes: Kubernetes; $($test: $fault;)*);
         matrix!(@ etcd: Etcd; $($test: $fault;)*);
-        #[cfg(feature = "mongodb")]
+        #[cfg(feature = "provider")]
         matrix!(@ mongodb: MongoDb; $($test: $fault;)*);
     };
     (@ $module:ident: $backend:ident; $($test:ident: $fault:ident;)*) => {

@@ -243,7 +243,7 @@ fn a_store_that_ignores_the_version_lets_two_hold_a_lock() {
 }
 
 /// FerretDB, which a run refuses by its name, by another one.
-#[cfg(feature = "mongodb")]
+#[cfg(feature = "provider")]
 #[test]
 fn ferretdb_lets_two_hold_a_lock() {
     let server = servers::MongoDb::ferretdb();
