@@ -68,8 +68,13 @@ pub(crate) struct Access {
     /// Says whether a request may have come to the backend. The connections note it.
     pub(crate) contact: Contact,
     /// Starts the programs of a backend that has some.
+    #[cfg_attr(
+        not(any(test, feature = "tls")),
+        expect(dead_code, reason = "no backend of this build starts a program")
+    )]
     pub(crate) helpers: Helpers,
     /// Shows what such a program writes to its stderr.
+    #[cfg_attr(not(feature = "provider"), expect(dead_code, reason = "no backend of this build starts a program"))]
     pub(crate) shows_stderr: bool,
     /// Leads connections by TCP to a relay. A provider connects by itself.
     #[cfg_attr(

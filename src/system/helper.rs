@@ -4,6 +4,8 @@
 //! the kernel kills it when the thread that started it ends. [`Helpers`] knows the living ones, so that whatever counts or signals
 //! the job's processes leaves them out.
 
+#![cfg_attr(not(feature = "provider"), expect(dead_code, reason = "no backend of this build starts a program"))]
+
 use std::ffi::{CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

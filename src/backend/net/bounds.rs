@@ -13,7 +13,7 @@ pub(crate) const GREETING_BYTES: usize = 64 << 10;
 /// Bytes of the longest answer that a run needs.
 pub(crate) const ANSWER_BYTES: usize = 1 << 20;
 /// Bytes of the longest answer that lists locks or runs.
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "provider"))]
 pub(crate) const LISTING_BYTES: usize = 1 << 30;
 
 /// Reports a peer that sends, or announces, more than so many bytes.

@@ -3,7 +3,14 @@
 
 #[cfg(feature = "tls")]
 pub(crate) mod authorities;
-#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "postgres",
+    feature = "provider",
+    feature = "mysql",
+    feature = "redis",
+    feature = "http",
+    feature = "zookeeper"
+))]
 pub(crate) mod bounds;
 pub(crate) mod detour;
 #[cfg(feature = "tls")]
