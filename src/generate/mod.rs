@@ -285,9 +285,9 @@ mod tests {
 
     /// Bounds the manual, so that it stays short enough to be read.
     #[test]
-    fn the_manual_has_no_more_than_16_000_words() {
+    fn the_manual_has_no_more_than_16_100_words() {
         let words = |page: &Page| page.write().split_whitespace().count();
-        assert!(PAGES.iter().map(words).sum::<usize>() <= 16_000);
+        assert!(PAGES.iter().map(words).sum::<usize>() <= 16_100);
     }
 
     #[test]
