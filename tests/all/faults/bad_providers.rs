@@ -193,7 +193,7 @@ fn what_cannot_be_started_is_named_with_the_way_out() {
     write_script(&place, "no-first-line", "exit 0\n");
     assert!(run(&url("no-first-line")).stderr.contains("a script needs a first line"));
     let unknown = run("oracle://scott:tiger@db/x");
-    unknown.complains(125, "no program shedlock-provider-oracle");
+    unknown.complains(125, "or a program shedlock-provider-oracle");
     assert!(!unknown.stderr.contains("tiger"), "{unknown:?}");
 }
 
@@ -206,7 +206,7 @@ fn a_provider_is_not_looked_for_in_the_current_directory() {
         command.env("SHEDLOCK_BACKEND", "here:x").env("PATH", path);
         finish(&mut command)
     };
-    path(":.:/usr/bin:/bin".to_owned()).complains(125, "no program shedlock-provider-here");
+    path(":.:/usr/bin:/bin".to_owned()).complains(125, "or a program shedlock-provider-here");
     assert!(!place.path("was-here").exists());
     let found = path(format!("/usr/bin:/bin:{}", place.path("").display()));
     found.complains(125, "shedlock-provider-here ended with exit code 0");

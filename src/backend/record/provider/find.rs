@@ -45,11 +45,17 @@ pub(super) fn program(url: &Url, built_in: &str) -> Result<PathBuf, String> {
 /// Returns the schemes of the providers that are installed.
 fn installed() -> Vec<String> {
     let names = directories().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
-    let schemes = names.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix(PREFIX)?.to_owned()));
+    let is_program = |entry: &fs::DirEntry| is_executable(&entry.path());
+    let schemes = names.filter(is_program);
+    let schemes = schemes.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix(PREFIX)?.to_owned()));
     let mut schemes: Vec<String> = schemes.filter(|scheme| is_scheme(scheme)).collect();
     schemes.sort();
     schemes.dedup();
     schemes
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// Returns the scheme that names the program: one program may have several.
@@ -73,12 +79,11 @@ fn directories() -> impl Iterator<Item = PathBuf> {
 
 /// Says that a scheme has no program, and which have.
 fn missing(scheme: &str, name: &str, built_in: &str) -> String {
-    let missing = format!("has the scheme `{scheme}:`, for which there is no program {name}");
     if is_packaged(scheme) {
-        return format!("{missing}; install the package {name}");
+        return format!("has the scheme `{scheme}:`, for which there is no program {name}; install the package {name}");
     }
     let installed: String = installed().iter().map(|scheme| format!(", {scheme}:")).collect();
-    format!("{missing}; known are {built_in}{installed}")
+    format!("has the unknown scheme `{scheme}:`; known are {built_in}{installed}, or a program {name}")
 }
 
 /// Refuses a program that other users could have written.
@@ -102,13 +107,12 @@ pub(super) fn file_name(program: &Path) -> String {
 /// Explains why a program could not be started.
 pub(super) fn not_started(program: &Path, error: &io::Error) -> BackendError {
     let message = format!("the program {} cannot be started: {}", program.display(), error_text(error));
-    let is_executable = || fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o111 != 0);
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE | Errno::ETXTBSY) => {
             BackendError::transient(message)
         }
         Some(Errno::EACCES) if program.is_dir() => BackendError::permanent(message).hint("it is a directory"),
-        Some(Errno::EACCES) if !is_executable() => {
+        Some(Errno::EACCES) if !is_executable(program) => {
             BackendError::permanent(message).hint(format!("chmod +x {}", program.display()))
         }
         Some(Errno::ENOEXEC) => {
@@ -147,7 +151,7 @@ mod tests {
         let error = missing("mongodb+srv", "shedlock-provider-mongodb", "");
         assert!(error.contains("no program shedlock-provider-mongodb; install the package"), "{error}");
         let error = of("oracle://scott:tiger@db/x").unwrap_err();
-        assert!(error.contains("no program shedlock-provider-oracle; known are sqlite:PATH"), "{error}");
+        assert!(error.contains("known are sqlite:PATH"), "{error}");
         assert!(!error.contains("tiger"), "{error}");
     }
 
