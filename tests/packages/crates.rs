@@ -9,7 +9,7 @@ use super::support::{Place, finish};
 /// Runs cargo without the network, which it does not need: the tests were built of the same crates.
 fn cargo(directory: &Path, arguments: &[&str]) {
     let mut command = Command::new(env!("CARGO"));
-    command.args(arguments).args(["--quiet", "--locked", "--offline"]).current_dir(directory);
+    command.args(arguments).args(["--quiet", "--offline"]).current_dir(directory);
     let ran = finish(command.env_remove("CARGO_TARGET_DIR"));
     assert_eq!(ran.code(), Some(0), "{arguments:?}: {}", ran.stderr);
 }
@@ -19,12 +19,20 @@ fn the_packaged_crate_builds_and_runs_a_job() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("target");
     let to = target.to_str().unwrap();
-    cargo(&source(""), &["package", "--no-verify", "--allow-dirty", "--target-dir", to]);
-    let packed = target.join(format!("package/shedlock-{VERSION}.crate"));
-    finish(Command::new("tar").arg("-C").arg(directory.path()).arg("-xzf").arg(packed)).is_silent_with(0);
+    // The crate of the protocol is published first.
+    let both = ["-p", "shedlock-provider", "-p", "shedlock"];
+    let package = ["package", "--locked", "--no-verify", "--allow-dirty", "--target-dir", to];
+    cargo(&source(""), &[&package[..], &both].concat());
+    for name in ["shedlock-provider", "shedlock"] {
+        let packed = target.join(format!("package/{name}-{VERSION}.crate"));
+        finish(Command::new("tar").arg("-C").arg(directory.path()).arg("-xzf").arg(packed)).is_silent_with(0);
+    }
     let unpacked = directory.path().join(format!("shedlock-{VERSION}"));
     // All of src/ is in it. What else the program is made of is the same with every backend.
-    cargo(&unpacked, &["build", "--no-default-features", "--features", "sqlite", "--target-dir", to]);
+    let protocol = directory.path().join(format!("shedlock-provider-{VERSION}"));
+    let protocol = format!("patch.crates-io.shedlock-provider.path='{}'", protocol.display());
+    let build = ["build", "--no-default-features", "--features", "sqlite", "--target-dir", to];
+    cargo(&unpacked, &[&build[..], &["--config", &protocol]].concat());
 
     let place = Place::new();
     let tuple = Path::new(env!("CARGO_BIN_EXE_shedlock")).ancestors().nth(2).unwrap().file_name().unwrap();
