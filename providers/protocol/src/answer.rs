@@ -67,7 +67,7 @@ pub struct Schema(pub String);
 /// Says what `check` found about one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it is good.
+    /// Says whether it is good.
     pub grade: Grade,
     /// The thing that was checked, in a word or two.
     pub subject: String,
@@ -91,9 +91,9 @@ pub enum Grade {
 /// Answers any request that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
-    /// What is wrong, as an operator would say it, without a password.
+    /// Says what is wrong, as an operator would, without a password.
     pub error: String,
-    /// Whether it may go away by itself.
+    /// Says whether it may go away by itself.
     pub class: Class,
     /// False: surely nothing was carried out.
     pub sent: bool,

@@ -5,25 +5,61 @@
 //! that version, and lists. So a provider in Rust is a [`Store`], and a `main` that calls [`serve`].
 //!
 //! ```no_run
+//! use std::collections::BTreeMap;
+//! use std::time::SystemTime;
+//!
 //! use shedlock_provider::{Listing, Open, Opened, Reading, Record, Store, StoreError, serve};
 //!
-//! struct Memory;
+//! /// Keeps records for as long as this process lives, which is of no use but to show the five functions.
+//! #[derive(Default)]
+//! struct Memory {
+//!     records: BTreeMap<String, (String, Record)>,
+//!     writes: u64,
+//! }
+//!
+//! fn now() -> u64 {
+//!     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+//!     since.as_millis() as u64
+//! }
+//!
+//! impl Memory {
+//!     fn version(&self, name: &str) -> Option<&str> {
+//!         self.records.get(name).map(|(version, _)| version.as_str())
+//!     }
+//! }
 //!
 //! impl Store for Memory {
 //!     fn open(request: &Open) -> Result<(Self, Opened), StoreError> {
-//!         Ok((Self, Opened { label: request.url.clone(), ..Opened::default() }))
+//!         Ok((Self::default(), Opened { label: request.url.clone(), ..Opened::default() }))
 //!     }
-//!     fn read(&mut self, _name: &str) -> Result<Reading, StoreError> {
-//!         todo!("return the record, its version, and the store's clock")
+//!
+//!     fn read(&mut self, name: &str) -> Result<Reading, StoreError> {
+//!         Ok(Reading { now: now(), floor: 0, found: self.records.get(name).cloned() })
 //!     }
-//!     fn write(&mut self, _name: &str, _version: Option<&str>, _record: &Record) -> Result<bool, StoreError> {
-//!         todo!("write the record if the store still has the version")
+//!
+//!     fn write(&mut self, name: &str, version: Option<&str>, record: &Record) -> Result<bool, StoreError> {
+//!         let fits = self.version(name) == version;
+//!         if fits {
+//!             self.writes += 1;
+//!             self.records.insert(name.to_owned(), (self.writes.to_string(), record.clone()));
+//!         }
+//!         Ok(fits)
 //!     }
-//!     fn remove(&mut self, _name: &str, _version: &str) -> Result<bool, StoreError> {
-//!         todo!("remove the record if the store still has the version")
+//!
+//!     fn remove(&mut self, name: &str, version: &str) -> Result<bool, StoreError> {
+//!         let fits = self.version(name) == Some(version);
+//!         if fits {
+//!             self.records.remove(name);
+//!         }
+//!         Ok(fits)
 //!     }
-//!     fn list(&mut self, _listing: Listing<'_>) -> Result<u64, StoreError> {
-//!         todo!("pass on each record, and return the store's clock")
+//!
+//!     fn list(&mut self, listing: Listing<'_>) -> Result<u64, StoreError> {
+//!         let now = now();
+//!         for (name, (_, record)) in &self.records {
+//!             listing(name, record).map_err(|error| StoreError::transient(error.to_string()))?;
+//!         }
+//!         Ok(now)
 //!     }
 //! }
 //!

@@ -146,13 +146,18 @@ impl Url {
     }
 }
 
-/// Returns `//USER:PASSWORD@HOST/…` without the password.
+/// Returns `//USER:PASSWORD@HOST/…` without the password, also behind the beginning of a provider's own. Where a login has another
+/// form, as in `thin:USER/PASSWORD@HOST`, all of it is left out; a path has none.
 #[cfg(any(test, feature = "tls"))]
 fn without_password(rest: &str) -> String {
-    let Some(after) = rest.strip_prefix("//") else { return rest.to_owned() };
     // A password that contains a slash is a mistake, but must be hidden too.
-    let Some((user, host)) = after.rsplit_once('@') else { return rest.to_owned() };
-    format!("//{}@{host}", user.split_once(':').map_or(user, |(user, _)| user))
+    let Some((login, host)) = rest.rsplit_once('@').filter(|_| rest.starts_with("//") || !rest.starts_with('/')) else {
+        return rest.to_owned();
+    };
+    match login.split_once("//") {
+        Some((before, user)) => format!("{before}//{}@{host}", user.split_once(':').map_or(user, |(user, _)| user)),
+        None => format!("…@{host}"),
+    }
 }
 
 /// Decodes sequences such as `%20`; a percent sign without two hexadecimal digits stays as it is. Fails if the result
@@ -164,6 +169,19 @@ pub(crate) fn percent_decode(text: &str) -> Result<String, std::str::Utf8Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_hidden_whatever_its_form() {
+        for (url, public) in [
+            ("x://u:p@h/d", "x://u@h/d"),
+            ("jdbc:postgresql://u:p@h/d?password=p", "jdbc:postgresql://u@h/d"),
+            ("jdbc:oracle:thin:u/p@//h:1/s", "jdbc:…@//h:1/s"),
+            ("exec:/a@b/c?d=e", "exec:/a@b/c?d=e"),
+            ("kubernetes:", "kubernetes:"),
+        ] {
+            assert_eq!(Url::parse(url).unwrap().public(), public);
+        }
+    }
 
     #[test]
     fn a_password_within_another_parameter_is_refused_and_not_repeated() {

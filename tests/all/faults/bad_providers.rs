@@ -212,3 +212,21 @@ fn a_provider_is_not_looked_for_in_the_current_directory() {
     found.complains(125, "shedlock-provider-here ended with exit code 0");
     assert!(place.path("was-here").exists());
 }
+
+#[test]
+fn a_provider_that_repeats_its_url_shows_no_password() {
+    let place = Place::new();
+    write_script(
+        &place,
+        "shedlock-provider-echo",
+        "#!/bin/sh\nread -r request\nprintf '%s\\n' \"no: $request\" >&2\nexit 1\n",
+    );
+    for url in ["echo://jobs:hunt%40er@db/x", "echo:thin:jobs/hunt%40er@db", "echo://jobs@db/x?password=hunt%40er"] {
+        let mut command = place.run("a", ["true"]);
+        let path = format!("/usr/bin:/bin:{}", place.path("").display());
+        command.env("SHEDLOCK_BACKEND", url).env("PATH", path).env("SHEDLOCK_BACKEND_PASSWORD", "se\\cret");
+        let finished = finish(&mut command);
+        finished.complains(125, "ended with exit code 1; its last words: no:");
+        assert!(!finished.stderr.contains("hunt") && !finished.stderr.contains("cret"), "{url}: {finished:?}");
+    }
+}

@@ -29,10 +29,10 @@ use crate::text::{escape_hidden, shorten};
 pub(crate) use find::is_packaged;
 use process::{Failure, Process};
 
-/// The longest part of a longer time that one provider gets to answer: it may hang where the next does not. Shorter times are
-/// meant for one try already.
-const TRY_SHARE: u32 = 2;
-const SHORTEST_SHARE: Duration = Duration::from_secs(1);
+/// Divides the time of a request: a provider gets this part of it to answer, because it may hang where the next one does not.
+const TRIES: u32 = 2;
+/// The time below which a request is not divided: it is meant for one try already.
+const SHORTEST_TRY: Duration = Duration::from_secs(1);
 /// The coarsest clock with which a lock is still of use. A provider that names a coarser one has mistaken the unit.
 const MAX_GRAIN: u64 = 3_600_000;
 
@@ -51,7 +51,7 @@ pub(crate) struct Provider {
     contact: Contact,
     helpers: Helpers,
     shows_stderr: bool,
-    /// What the provider said of itself when it was opened last.
+    /// Holds the provider's last answer to `open`.
     opened: OpenAnswer,
     process: Option<Process>,
 }
@@ -68,7 +68,7 @@ impl Provider {
             url: text.trim().to_owned(),
             password: access.password.clone(),
             url_password: url.password(),
-            timeout: (access.timeout / TRY_SHARE).max(SHORTEST_SHARE.min(access.timeout)),
+            timeout: (access.timeout / TRIES).max(SHORTEST_TRY.min(access.timeout)),
             label: format!("backend {name}"),
             contact: access.contact.clone(),
             helpers: access.helpers.clone(),
@@ -215,6 +215,7 @@ impl Provider {
     }
 
     fn without_password(&self, text: &str) -> String {
+        // One that stands in a URL, as the user wrote it, is hidden wherever messages are shown.
         let passwords = [self.password.as_deref(), self.url_password.as_deref()];
         let known = passwords.into_iter().flatten().filter(|password| !password.is_empty());
         known.fold(text.to_owned(), |text, password| text.replace(password, "…"))

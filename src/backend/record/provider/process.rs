@@ -28,7 +28,7 @@ pub(super) struct Process {
     helper: Helper,
     /// The thread that started it.
     thread: ThreadId,
-    /// What was read of its stdout and is not used yet.
+    /// Holds what was read of its stdout and is not used yet.
     input: Vec<u8>,
     /// The part of `input` in which no line ends.
     searched: usize,
