@@ -1,6 +1,6 @@
 //! The table of backends by the schemes of their URLs. A new backend is one line in it.
 
-use super::net::url::Url;
+use super::net::url::{NO_SCHEME, Url};
 use super::opened::{Access, Opened};
 
 type Open = fn(&Url, &Access) -> Result<Opened, String>;
@@ -50,7 +50,8 @@ pub(crate) fn from_url(text: &str, access: &Access) -> Result<Opened, String> {
     let known = || built_in.clone().collect::<Vec<_>>().join(", ");
     let url = Url::parse(text).map_err(|why| match is_path(text) {
         true => format!("has a path and {}; write sqlite:PATH for a file", why.trim_start_matches("has ")),
-        false => format!("{why}; known are {}", known()),
+        false if why == NO_SCHEME => format!("{why}; known are {}", known()),
+        false => why,
     })?;
     let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&url.scheme())) else {
         #[cfg(feature = "provider")]

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 
 use percent_encoding::percent_decode_str;
 
+/// The error of a text that names no kind of backend.
+pub(crate) const NO_SCHEME: &str = "has no scheme";
 /// The parameters that name files.
 #[cfg(any(test, feature = "tls"))]
 const FILES: [&str; 4] = ["sslrootcert", "sslcert", "sslkey", "token-file"];
@@ -22,9 +24,9 @@ impl Url {
     /// Splits a URL into its parts; the error is the end of a sentence and does not repeat the text, which may be a
     /// secret.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.trim().split_once(':').ok_or("has no scheme")?;
+        let (scheme, rest) = text.trim().split_once(':').ok_or(NO_SCHEME)?;
         if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')) {
-            return Err("has no scheme".to_owned());
+            return Err(NO_SCHEME.to_owned());
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut parameters = Vec::new();
