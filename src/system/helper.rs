@@ -166,8 +166,11 @@ impl Known {
     fn note_end(&mut self, pid: i32, end: HelperEnd) -> bool {
         let Some(place) = self.living.iter().position(|living| *living == pid) else { return false };
         self.living.swap_remove(place);
-        // While its group has members, the number is no other's; and if it has none, nobody has got it in this moment.
-        kill_group(pid);
+        // While its group has members, the number is no other's; and if it has none, nobody has got it in this moment. Of an end that
+        // nobody saw the moment is not known.
+        if end != HelperEnd::Unknown {
+            kill_group(pid);
+        }
         if self.ended.len() == REMEMBERED_ENDS {
             self.ended.remove(0);
         }

@@ -1,4 +1,4 @@
-//! What `shedlock check` finds out about a MongoDB. Clock and round trip are measured by shedlock.
+//! Checks a MongoDB for `shedlock check`. Clock and round trip are measured by shedlock.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the standard library leaves out of the lookup of names: the C library's way to do it.
+//! Keeps a static program from loading shared libraries when it looks up names.
 
 /// Has the C library look names up in /etc/hosts and by DNS only, which is in the program. What else /etc/nsswitch.conf may
 /// name are shared libraries; a statically linked program would load them into itself together with another C library, made

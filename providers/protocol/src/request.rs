@@ -21,7 +21,7 @@ pub enum Request {
         name: String,
         /// The version that the store must have.
         version: Option<String>,
-        /// What to write.
+        /// The record to write.
         record: Record,
     },
     /// Removes a record if the store still has the version.
