@@ -24,6 +24,16 @@ pub(crate) fn without_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains(['@', '=']) && !text.contains("://") {
         return Cow::Borrowed(text);
     }
+    // What is left may look like a secret only now. This ends, as `***` is not hidden again.
+    let mut shown = masked(text);
+    while let Cow::Owned(again) = masked(&shown) {
+        shown = Cow::Owned(again);
+    }
+    shown
+}
+
+/// Hides what looks like a secret as the text stands.
+fn masked(text: &str) -> Cow<'_, str> {
     let mut secrets: Vec<Range<usize>> = secret_values(text);
     secrets.extend(
         words_and_quotes(text)
@@ -206,6 +216,7 @@ mod tests {
             ("`password=s'e`c`, no", "`password=***`, no"),
             ("'password=s' is", "'password=***' is"),
             ("SHEDLOCK_BACKEND_PASSWORD=s", "SHEDLOCK_BACKEND_PASSWORD=***"),
+            ("://:pass=://&pass=", "://:***"),
         ] {
             assert_eq!(without_secrets(said), shown);
         }
