@@ -89,6 +89,14 @@ impl<'a> Tenure<'a> {
                 self.granted(call, lease);
             }
             (Request::Acquire { .. }, Answer::Refused(_)) if self.is_certain_during(call) => self.refused.push(call),
+            // It was granted perhaps, and its time was up before the answer: a backend then asks again.
+            (Request::Acquire { lease }, Answer::Refused(_) | Answer::Failed { .. })
+                if certain_end(call.sent, lease) < call.answered =>
+            {
+                self.from = Some(self.from.unwrap_or(call.sent));
+                self.lease = self.lease.max(lease);
+                self.may_end(call.answered);
+            }
             (Request::Renew { lease }, Answer::StillHeld(StillHeld::Held)) => {
                 self.renewed += 1;
                 self.renewed(call, lease);
@@ -126,18 +134,22 @@ impl<'a> Tenure<'a> {
         self.may_end(call.answered + lease);
         match self.running() {
             // To acquire it again is to acquire it for that time.
-            Some(segment) if call.sent < segment.until => {
+            Some(segment) if call.answered < segment.until => {
                 (segment.until, segment.granted_until, segment.shortened) = (until, until, None);
+                return;
             }
-            _ => self.segments.push(Segment {
-                from: call.answered,
-                until,
-                granted_until: until,
-                asked: call.sent,
-                shortened: None,
-                is_kept: false,
-            }),
+            // Its time may have been up before it was acquired again.
+            Some(segment) => segment.until = segment.until.min(until),
+            None => {}
         }
+        self.segments.push(Segment {
+            from: call.answered,
+            until,
+            granted_until: until,
+            asked: call.sent,
+            shortened: None,
+            is_kept: false,
+        });
     }
 
     fn renewed(&mut self, call: &'a Call, lease: Duration) {

@@ -109,6 +109,28 @@ fn what_could_be_in_order_breaks_nothing() {
             release("a:1", (50, 60), 0, StillHeld::Lost),
         ],
     );
+    // It was acquired again after its time: between the two it was free.
+    breaks(
+        &[],
+        "",
+        &[
+            acquire("a:1", (0, 10), 1_000, 1),
+            list((1_100, 1_110), None),
+            acquire("a:1", (900, 1_300), 1_000, 2),
+            list((1_400, 1_410), Some("a:1")),
+        ],
+    );
+    // It was granted, and its time up before the backend saw that; then another one had it.
+    breaks(
+        &[],
+        "",
+        &[
+            list((300, 310), Some("a:1")),
+            refused("b:1", (320, 330), "a:1"),
+            acquire("b:2", (1_350, 1_360), 1_000, 2),
+            refused("a:1", (0, 1_500), "b:2"),
+        ],
+    );
     // An ended owner keeps its lock.
     breaks(
         &[],
@@ -300,7 +322,8 @@ impl Store {
     }
 }
 
-/// Plays clients that do anything with a correct store: requests overlap, answers get lost, and what was lost arrives late.
+/// Plays clients that do anything with a correct store: requests overlap and are slow, answers get lost, and what was lost arrives
+/// late.
 fn any_history(seed: u64) -> Vec<Call> {
     let mut random = Random::new(seed, 0);
     let mut store = Store::default();
@@ -308,15 +331,22 @@ fn any_history(seed: u64) -> Vec<Call> {
     // Requests that arrive late: when, owner, request.
     let mut late: Vec<(u64, String, Request)> = Vec::new();
     let clients = 3;
-    let mut free_at = [0_u64; 3];
+    let (mut free_at, mut idle_since) = ([0_u64; 3], [0_u64; 3]);
     let mut owners: Vec<(u64, bool)> = vec![(1, false); clients];
     for _ in 0..60 {
         let client = (0..clients).min_by_key(|client| free_at[*client]).unwrap();
-        let sent = free_at[client] + random.within(0..40);
+        let sent = free_at[client] + if random.percent(5) { random.within(0..1_000) } else { random.within(0..40) };
         // The store carries out in the order of time: nobody else is before this.
         let effect = sent + random.within(0..10);
-        let answered = effect + random.within(0..10);
+        let answered = effect + if random.percent(5) { random.within(0..1_500) } else { random.within(0..10) };
         free_at = free_at.map(|at| at.max(sent));
+        // It may have been on its way for as long as its client has asked for nothing else.
+        let sent = if random.percent(10) {
+            idle_since[client] + random.within(0..sent + 1 - idle_since[client])
+        } else {
+            sent
+        };
+        idle_since[client] = answered + 1;
         free_at[client] = answered + 1;
         for place in (0..late.len()).rev() {
             if late[place].0 <= effect {
