@@ -95,10 +95,13 @@ pub fn fuzz_target(name: &str) -> Option<fn(&[u8])> {
 }
 
 fn dispatch(arguments: &[OsString], started: Moment) -> anyhow::Result<Exit> {
-    if let [_, word, rest @ ..] = arguments
-        && word == command::names::NAMES_COMMAND
-    {
-        return command::names::names(rest, started);
+    if let [_, word, rest @ ..] = arguments {
+        if word == command::names::NAMES_COMMAND {
+            return command::names::names(rest, started);
+        }
+        if word == command::names::BACKENDS_COMMAND {
+            return command::names::backends(rest);
+        }
     }
     let matches = match cli::parse(arguments) {
         Ok(matches) => matches,

@@ -1651,10 +1651,10 @@ __shedlock_words() {
     esac
 }
 
-# Completes the words that the command line fixes, then the names of locks.
+# Completes the words that the command line fixes, then the names of locks and the beginnings of backends' URLs.
 _shedlock() {
     __shedlock_words "$@"
-    local cur="$2" prev="$3" beginning quoted="" name i
+    local cur="$2" prev="$3" beginning quoted="" asked=__names name i
     local -a words=() names=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ "${COMP_WORDS[i]}" != -- ]] || return 0
@@ -1664,6 +1664,7 @@ _shedlock() {
     [[ "${prev}" != "=" ]] || prev="${COMP_WORDS[COMP_CWORD - 2]}"
     case "${COMP_WORDS[1]},${prev}" in
         run,--name | acquire,--name) ;;
+        *,--backend) asked=__backends ;;
         *,--at-least | *,--at-most | *,--backend | *,--backend-file | *,--backend-timeout | *,--by | *,--clients | *,--config | *,--conflict-exit-code | *,--every | *,--exit-code | *,--for | *,--history-keep | *,--html | *,--kill-after | *,--lease | *,--limit | *,--log-format | *,--max-age | *,--metrics-dir | *,--name | *,--notify | *,--notify-on | *,--notify-timeout | *,--on-backend-error | *,--on-expiry | *,--on-failure | *,--on-lost | *,--reason | *,--seed | *,--signal | *,--since | *,--splay | *,--stop-timeout | *,--success-codes | *,--svg | *,--wait | *,--wait-for) return 0 ;;
         status,* | history,* | unlock,* | pause,* | resume,* | forget,*) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
         *) return 0 ;;
@@ -1680,7 +1681,7 @@ _shedlock() {
             *) printf -v name %q "${name}" ;;
         esac
         names+=("${name}")
-    done < <("$1" __names "${beginning}" "${words[@]}" 2>/dev/null)
+    done < <("$1" "${asked}" "${beginning}" "${words[@]}" 2>/dev/null)
     if [[ ${#names[@]} -gt 0 ]]; then
         COMPREPLY=("${names[@]}")
         if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then

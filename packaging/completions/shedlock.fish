@@ -3,6 +3,9 @@ function __fish_shedlock_names
     command shedlock __names "$beginning" (commandline -opc) 2>/dev/null
 end
 
+function __fish_shedlock_backends
+    command shedlock __backends (string unescape -- (string replace -r -- '^--backend=' '' (commandline -ct))) 2>/dev/null
+end
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_shedlock_global_optspecs
     string join \n h/help V/version
@@ -52,7 +55,7 @@ complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "help" -d 'Print t
 complete -c shedlock -n "__fish_shedlock_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c shedlock -n "__fish_shedlock_using_subcommand man" -s h -l help -d 'Print help'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l name -d 'Name of the lock (required)' -r -f -a "(__fish_shedlock_names)"
-complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s E -l conflict-exit-code -d 'Exit code if the lock is held' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l history-keep -d 'Number of runs to keep [1000]' -r -f
@@ -102,7 +105,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s v -l verbose -
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand run" -l dry-run -d 'Show what would happen and when, and exit'
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l max-age -d 'Exit with 1 if a success is too old' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand status" -l config -d 'Read only this configuration file' -r -F
@@ -118,7 +121,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l svg -d 'Wr
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l html -d 'Write an HTML page to FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l by -d 'Draw one line per job or host' -r -f -a "job\t''
 host\t''"
-complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l config -d 'Read only this configuration file' -r -F
@@ -126,7 +129,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l json -d 'P
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l local -d 'Show times in local time instead of UTC'
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -l timeline -d 'Draw the runs as bars over time'
 complete -c shedlock -n "__fish_shedlock_using_subcommand history" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -l config -d 'Read only this configuration file' -r -F
@@ -135,24 +138,24 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand unlock" -s h -l help -
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l for -d 'End the pause after DURATION' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l reason -d 'Say why' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l wait -d 'Wait this long for a running job' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand resume" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -l force -d 'Remove locks of other programs too'
 complete -c shedlock -n "__fish_shedlock_using_subcommand forget" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l name -d 'Name of the lock (required)' -r -f -a "(__fish_shedlock_names)"
-complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit code if the lock is held [1]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -l history-keep -d 'Number of runs to keep [1000]' -r -f
@@ -170,23 +173,23 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s v -l verbo
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s q -l quiet -d 'Print only errors'
 complete -c shedlock -n "__fish_shedlock_using_subcommand acquire" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l exit-code -d 'Exit code for the history' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l history-keep -d 'Number of runs to keep [1000]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand release" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand check" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand check" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand check" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand check" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand check" -l config -d 'Read only this configuration file' -r -F
@@ -195,18 +198,18 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand check" -s h -l help -d
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l for -d 'Try for DURATION [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l clients -d 'Have N connections at most, from 2 to 64 [8]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l seed -d 'Decide as the report with this seed did [random]' -r -f
-complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -l json -d 'Print JSON'
 complete -c shedlock -n "__fish_shedlock_using_subcommand prove" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand init" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand init" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand init" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand init" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand init" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l backend -d 'Database or file with the locks' -r -f
+complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l config -d 'Read only this configuration file' -r -F

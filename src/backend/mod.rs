@@ -55,7 +55,7 @@ pub(crate) use net::url::Url;
 pub(crate) use opened::{Access, Opened, Pace};
 #[cfg(test)]
 pub(crate) use registry::{Listed, listed};
-pub(crate) use registry::{from_url, kinds, open_kind, password};
+pub(crate) use registry::{beginnings, from_url, kinds, open_kind, password};
 #[cfg(test)]
 pub(crate) use retry::OVERLOAD_PAUSE_FACTOR;
 pub(crate) use retry::Retry;

@@ -1,5 +1,6 @@
 //! The settings with which a backend is opened, and the opened backend. Opening parses the URL; it does not connect.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::contact::Contact;
@@ -22,6 +23,8 @@ pub(crate) struct Opened {
     pub(crate) contact: Contact,
     /// Knows the programs that the backend has started.
     pub(crate) helpers: Helpers,
+    /// The provider: the program that asks the store, if it is not linked in.
+    pub(crate) provider: Option<PathBuf>,
 }
 
 impl Opened {
@@ -36,6 +39,7 @@ impl Opened {
             rotation: None,
             contact,
             helpers: access.helpers.clone(),
+            provider: None,
         }
     }
 

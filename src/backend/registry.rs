@@ -86,6 +86,18 @@ pub(crate) fn kinds() -> Vec<&'static str> {
     schemes.filter(|name| name.chars().all(char::is_alphabetic) && *name != "rediss").collect()
 }
 
+/// Returns the beginnings of the URLs that lead to a backend: those of the table, and those of the providers that are installed.
+pub(crate) fn beginnings() -> Vec<String> {
+    let linked_in = KINDS.iter().filter(|kind| kind.open.is_some()).flat_map(|kind| {
+        let mark = if kind.example.contains("://") { "://" } else { ":" };
+        kind.schemes.iter().map(move |scheme| format!("{scheme}{mark}"))
+    });
+    #[cfg(feature = "provider")]
+    let linked_in =
+        linked_in.chain(super::record::provider::installed().into_iter().map(|scheme| format!("{scheme}:")));
+    linked_in.collect()
+}
+
 /// Describes a kind of backend as documents list it.
 #[cfg(test)]
 pub(crate) struct Listed {

@@ -1,4 +1,4 @@
-//! Prints the names of locks for the completions of a shell.
+//! Prints the names of locks, and the beginnings of URLs, for the completions of a shell.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use anyhow::Context;
 
 use super::operator::Operator;
 use super::output::print;
+use crate::backend;
 use crate::cli;
 use crate::exit::Exit;
 use crate::lock::LockName;
@@ -19,6 +20,9 @@ use crate::text::escape_hidden;
 /// The word in place of a command with which the completions ask for names. It is no command of users, whose interface is
 /// `status --json`.
 pub(crate) const NAMES_COMMAND: &str = "__names";
+
+/// The word with which the completions ask for the beginnings of backends' URLs.
+pub(crate) const BACKENDS_COMMAND: &str = "__backends";
 
 /// The longest time that a shell waits for names.
 const SHELL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -45,6 +49,13 @@ pub(crate) fn names(arguments: &[OsString], started: Moment) -> anyhow::Result<E
     let offered =
         known.iter().filter(|name| name.starts_with(&beginning) && can_be_offered(name, of_job)).take(MAX_NAMES);
     print(offered.map(|name| format!("{name}\n")).collect::<String>().as_bytes())
+}
+
+/// Prints how the URLs of backends begin that begin like the first argument.
+pub(crate) fn backends(arguments: &[OsString]) -> anyhow::Result<Exit> {
+    let beginning = arguments.first().map(|argument| argument.to_string_lossy()).unwrap_or_default();
+    let offered = backend::beginnings().into_iter().filter(|url| url.starts_with(&*beginning));
+    print(offered.map(|url| format!("{url}\n")).collect::<String>().as_bytes())
 }
 
 fn ask(words: &[String]) -> anyhow::Result<BTreeSet<String>> {

@@ -108,7 +108,7 @@ impl Settings {
         };
         let (backend, backend_ref) = backend::backend(layers, access)?;
         let dry_run_settings = match layers.flag("dry-run")? {
-            true => Some(settings(layers, &backend.address, policy.placement.group)),
+            true => Some(settings(layers, &backend, policy.placement.group)),
             false => None,
         };
         Ok(Self {
@@ -134,7 +134,8 @@ impl Settings {
 }
 
 /// Returns every setting that is in effect, with its source.
-fn settings(layers: &Layers, address: &str, group: Group) -> Vec<Setting> {
+fn settings(layers: &Layers, backend: &Opened, group: Group) -> Vec<Setting> {
+    let address = &backend.address;
     let shown = OPTIONS.iter().filter(|option| !["dry-run", "config"].contains(&option.long));
     let setting = |option: &'static Opt| {
         let given = layers.in_effect(option.long);
@@ -149,12 +150,19 @@ fn settings(layers: &Layers, address: &str, group: Group) -> Vec<Setting> {
         let value = match (option.long, given) {
             (_, None) => default.to_owned(),
             // It may have a password.
-            ("backend", Some(_)) => address.to_owned(),
+            ("backend", Some(_)) => address.clone(),
             (_, Some(given)) => given.text.clone(),
         };
         Setting { option: option.long, value, source: given.map(|given| given.source.to_string()) }
     };
-    shown.map(setting).collect()
+    let mut settings: Vec<Setting> = shown.map(setting).collect();
+    if let Some(provider) = &backend.provider
+        && let Some(place) = settings.iter().position(|setting| setting.option == "backend-file")
+    {
+        let value = provider.display().to_string();
+        settings.insert(place + 1, Setting { option: "provider", value, source: Some("the scheme".to_owned()) });
+    }
+    settings
 }
 
 /// Returns the values set for the named lock, and its name.

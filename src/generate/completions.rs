@@ -37,7 +37,7 @@ pub(super) fn completions(shell: Shell) -> Vec<u8> {
         Shell::Fish => with_names_in_fish(&script),
         _ => script.into_owned(),
     };
-    script.replace("@WORD@", names::NAMES_COMMAND).into_bytes()
+    script.replace("@WORD@", names::NAMES_COMMAND).replace("@BACKENDS@", names::BACKENDS_COMMAND).into_bytes()
 }
 
 /// Returns the commands whose words are names of locks.
@@ -63,7 +63,9 @@ fn with_names_in_bash(script: &str) -> String {
 fn with_names_in_zsh(script: &str) -> String {
     let line = |line: &str| {
         let naming = line.contains(":NAME:'") || line.contains(":NAME -- ");
-        let line = if naming { line.replacen(":' \\", ":_shedlock_names' \\", 1) } else { line.to_owned() };
+        let backend = line.starts_with("'--backend=");
+        let line = if backend { line.replacen(":' \\", ":_shedlock_backends' \\", 1) } else { line.to_owned() };
+        let line = if naming { line.replacen(":' \\", ":_shedlock_names' \\", 1) } else { line };
         line + "\n"
     };
     let script: String = script.lines().map(line).collect();
@@ -72,9 +74,13 @@ fn with_names_in_zsh(script: &str) -> String {
 
 fn with_names_in_fish(script: &str) -> String {
     let offered = "-f -a \"(__fish_shedlock_names)\"";
-    let option = |line: &str| match line.contains("-l name ") && line.ends_with(" -f") {
-        true => format!("{} {offered}\n", line.trim_end_matches(" -f")),
-        false => format!("{line}\n"),
+    let option = |line: &str| {
+        let offered = match line.strip_suffix(" -f") {
+            Some(rest) if rest.contains("-l name ") => Some((rest, offered)),
+            Some(rest) if rest.contains("-l backend ") => Some((rest, "-f -a \"(__fish_shedlock_backends)\"")),
+            _ => None,
+        };
+        offered.map_or_else(|| format!("{line}\n"), |(rest, offered)| format!("{rest} {offered}\n"))
     };
     let script: String = script.lines().map(option).collect();
     let words =

@@ -1,7 +1,7 @@
-# Completes the words that the command line fixes, then the names of locks.
+# Completes the words that the command line fixes, then the names of locks and the beginnings of backends' URLs.
 _shedlock() {
     __shedlock_words "$@"
-    local cur="$2" prev="$3" beginning quoted="" name i
+    local cur="$2" prev="$3" beginning quoted="" asked=@WORD@ name i
     local -a words=() names=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ "${COMP_WORDS[i]}" != -- ]] || return 0
@@ -11,6 +11,7 @@ _shedlock() {
     [[ "${prev}" != "=" ]] || prev="${COMP_WORDS[COMP_CWORD - 2]}"
     case "${COMP_WORDS[1]},${prev}" in
         run,--name | acquire,--name) ;;
+        *,--backend) asked=@BACKENDS@ ;;
         *,@VALUED@) return 0 ;;
         @NAMING@) [[ ${COMP_CWORD} -ge 2 && "${cur}" != -* ]] || return 0 ;;
         *) return 0 ;;
@@ -27,7 +28,7 @@ _shedlock() {
             *) printf -v name %q "${name}" ;;
         esac
         names+=("${name}")
-    done < <("$1" @WORD@ "${beginning}" "${words[@]}" 2>/dev/null)
+    done < <("$1" "${asked}" "${beginning}" "${words[@]}" 2>/dev/null)
     if [[ ${#names[@]} -gt 0 ]]; then
         COMPREPLY=("${names[@]}")
         if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then

@@ -3,3 +3,6 @@ function __fish_shedlock_names
     command shedlock @WORD@ "$beginning" (commandline -opc) 2>/dev/null
 end
 
+function __fish_shedlock_backends
+    command shedlock @BACKENDS@ (string unescape -- (string replace -r -- '^--backend=' '' (commandline -ct))) 2>/dev/null
+end

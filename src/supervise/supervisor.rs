@@ -70,7 +70,7 @@ impl Supervisor {
     ) -> anyhow::Result<Self> {
         // Catches signals first, because the worker's thread inherits the mask.
         let (signals, inherited) = Signals::catch().context("cannot receive signals")?;
-        let Opened { backend, address, pace, rotation, contact, helpers } = backend;
+        let Opened { backend, address, pace, rotation, contact, helpers, .. } = backend;
         let worker = BackendWorker::start(backend, rotation, pace, contact)
             .context("cannot start the thread that talks to the backend")?;
         let timer = BootTimer::new().context("cannot create a timer")?;

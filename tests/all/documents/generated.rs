@@ -1,6 +1,7 @@
 //! What is made of the tables, and the examples: they are read by those for whom they are made.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -155,6 +156,30 @@ fn bash_quotes_the_names_of_locks() {
     let quoted = "* import of orders yes übung";
     let wanted = [r"import\ of\ orders", "yes", "import of orders", quoted, "--json", "imp", "imp", "", "pause"];
     assert_eq!(rest.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// Offers what is linked in and each provider that is installed: a script that nobody starts.
+#[test]
+fn bash_completes_the_schemes_of_backends_and_of_providers() {
+    let place = Place::new();
+    for (name, mode) in [("tape", 0o755), ("paper", 0o644)] {
+        let program = place.path(&format!("shedlock-provider-{name}"));
+        fs::write(&program, "#!/bin/sh\ntouch started\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let complete = r#"compopt() { :; }; PATH=$PWD:$PATH; source <(shedlock completions bash)
+        complete() { local last=$(($# - 1)); COMP_WORDS=("$@"); COMP_CWORD=$last; COMPREPLY=()
+            _shedlock shedlock "${COMP_WORDS[$last]}" "${COMP_WORDS[$last - 1]}"; echo "${COMPREPLY[*]}"; }
+        complete shedlock run --backend sq
+        complete shedlock status --backend pos
+        complete shedlock run --backend = ta
+        complete shedlock run --backend pap
+        complete shedlock run --backend ta -- sh --backend sq"#;
+    let finished = finish(&mut script(&place, &format!("exec bash -c '{}'", complete.replace('\'', r"'\''"))));
+    assert_eq!(finished.stderr, "");
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    assert_eq!(lines, ["sqlite:", "postgres:// postgresql://", "tape:", "pap", "sq"]);
+    assert!(!place.path("started").exists());
 }
 
 /// The default of --backend-timeout is 10 s.

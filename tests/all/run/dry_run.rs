@@ -1,6 +1,7 @@
 //! `run --dry-run`: it says everything, and does nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Place, finish};
 
@@ -79,4 +80,20 @@ fn who_has_closed_the_pipe_has_seen_enough() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     finish(place.run("job", ["--dry-run", "true"]).stdout(writer)).is_silent_with(0);
+}
+
+#[test]
+fn the_program_of_a_provider_is_named_and_not_started() {
+    let place = Place::new();
+    let program = place.path("shedlock-provider-tape");
+    fs::write(&program, "#!/bin/sh\ntouch started\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command =
+        place.shedlock(["run", "--name", "x", "--at-most", "1h", "--dry-run", "--backend", "tape:reel", "true"]);
+    let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").unwrap());
+    let finished = finish(command.env("PATH", path));
+    assert_eq!((finished.code(), finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
+    assert_eq!(setting(&finished.stdout, "backend"), ["backend", "tape:reel", "--backend"]);
+    assert_eq!(setting(&finished.stdout, "provider")[1], program.to_str().unwrap());
+    assert!(!place.path("started").exists());
 }

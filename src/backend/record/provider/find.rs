@@ -43,7 +43,7 @@ pub(super) fn program(url: &Url, built_in: &str) -> Result<PathBuf, String> {
 }
 
 /// Returns the schemes of the providers that are installed.
-fn installed() -> Vec<String> {
+pub(crate) fn installed() -> Vec<String> {
     let names = directories().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
     let is_program = |entry: &fs::DirEntry| is_executable(&entry.path());
     let schemes = names.filter(is_program);

@@ -26,7 +26,7 @@ use crate::backend::{Access, Contact, Credentials, Finding, FindingSink, Grade, 
 use crate::lock::{BackendError, ErrorClass, Holder, RunRecord};
 use crate::system::{Helpers, Moment, Timestamp};
 use crate::text::{escape_hidden, shorten};
-pub(crate) use find::is_packaged;
+pub(crate) use find::{installed, is_packaged};
 use process::{Failure, Process};
 
 /// Divides the time of a request: a provider gets this part of it to answer, because it may hang where the next one does not.
@@ -64,7 +64,7 @@ impl Provider {
         let public = url.public();
         let name = public.split('?').next().unwrap_or_default();
         let store = Self {
-            program,
+            program: program.clone(),
             url: text.trim().to_owned(),
             password: access.password.clone(),
             url_password: url.password(),
@@ -76,7 +76,7 @@ impl Provider {
             opened: OpenAnswer::default(),
             process: None,
         };
-        Ok(Opened::server(RecordLocks::new(store), url, access))
+        Ok(Opened { provider: Some(program), ..Opened::server(RecordLocks::new(store), url, access) })
     }
 
     /// Returns the provider, which is started and opened if it does not run.

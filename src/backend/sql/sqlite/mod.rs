@@ -135,6 +135,7 @@ impl Sqlite {
             rotation: None,
             contact,
             helpers: Helpers::default(),
+            provider: None,
         }
     }
 
