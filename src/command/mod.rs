@@ -14,6 +14,7 @@ mod inspect;
 pub(crate) mod man;
 pub(crate) mod names;
 mod operator;
+mod others;
 mod output;
 pub(crate) mod pause;
 mod process;

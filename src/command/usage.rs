@@ -6,7 +6,8 @@ use std::io::{Write, stdout};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Error};
 
-use crate::cli::{OPTIONS, Opt, OptionKind, SUBS, Sub};
+use super::others;
+use crate::cli::{self, OPTIONS, Opt, OptionKind, SUBS, Sub};
 use crate::config::Mistake;
 use crate::exit::Exit;
 use crate::suggest::{did_you_mean, nearest};
@@ -66,29 +67,28 @@ fn commands() -> impl Iterator<Item = &'static str> {
     ["run", "completions", "man", "help"].into_iter().chain(SUBS.iter().map(|sub| sub.name))
 }
 
-/// Words that other programs have for shedlock's commands.
-const SYNONYMS: [(&str, &str); 15] = [
-    ("list", "status"),
-    ("ls", "status"),
-    ("show", "status"),
-    ("locks", "status"),
-    ("log", "history"),
-    ("logs", "history"),
-    ("exec", "run"),
-    ("start", "run"),
-    ("lock", "acquire"),
-    ("free", "unlock"),
-    ("delete", "forget"),
-    ("remove", "forget"),
-    ("rm", "forget"),
-    ("setup", "init"),
-    ("version", "--version"),
-];
+/// Returns the hint for a command that there is not.
+fn intended_command(word: &str) -> Option<String> {
+    others::command(word).or_else(|| nearest(word, commands()).map(did_you_mean))
+}
 
-/// Returns the command that was probably meant.
-fn intended_command(word: &str) -> Option<&'static str> {
-    let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
-    synonym.or_else(|| nearest(word, commands()))
+/// Returns the hint for an option that a command does not have: an other program's, or one that is spelt in another way.
+fn intended_option(argument: &str, command: Option<&str>, arguments: &[OsString]) -> Option<String> {
+    let line = cli::command();
+    let of = command.and_then(|name| line.find_subcommand(name)).unwrap_or(&line);
+    let known: Vec<&str> = of.get_arguments().filter_map(|argument| argument.get_long()).collect();
+    // The parser takes `-at-most` for the letter `a` and more.
+    let whole = arguments.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let whole = whole.filter(|word| argument.len() == 2 && word.len() > 2 && word.starts_with(argument));
+    let typed = whole.chain([argument]).filter(|word| !word.starts_with("---"));
+    let mut typed = typed.map(|word| word.split('=').next().unwrap_or_default());
+    typed.find_map(|word| {
+        let nearest = || {
+            nearest(word.trim_start_matches('-'), known.iter().copied())
+                .map(|known| did_you_mean(&format!("--{known}")))
+        };
+        others::option(word, &known).or_else(|| (word.len() > 2).then(nearest).flatten())
+    })
 }
 
 /// Returns a page's name without the common prefix.
@@ -149,16 +149,17 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     };
     let suggestion = match error.kind() {
-        ErrorKind::InvalidSubcommand => {
-            text(ContextKind::InvalidSubcommand).and_then(|word| intended_command(&word)).map(str::to_owned)
-        }
+        ErrorKind::InvalidSubcommand => text(ContextKind::InvalidSubcommand).and_then(|word| intended_command(&word)),
         ErrorKind::InvalidValue => text(ContextKind::InvalidValue).and_then(|word| {
-            nearest(&word, all(ContextKind::ValidValue).iter().map(|known| short(known))).map(str::to_owned)
+            nearest(&word, all(ContextKind::ValidValue).iter().map(|known| short(known))).map(did_you_mean)
         }),
-        _ => text(ContextKind::SuggestedArg),
+        ErrorKind::UnknownArgument if argument.starts_with('-') => intended_option(&argument, command, arguments),
+        _ => None,
     };
     let sub = SUBS.iter().find(|sub| command == Some(sub.name));
-    let named = sub.filter(|sub| option == "--name" && sub.words.iter().any(|word| word.name == "NAME"));
+    let is_name = option == "--name"
+        || option.starts_with('-') && others::option(option, &["name"]).is_some_and(|hint| hint.contains("--name"));
+    let named = sub.filter(|sub| is_name && sub.words.iter().any(|word| word.name == "NAME"));
     let hint = match (error.kind(), named, suggestion) {
         // The message needs no hint.
         (ErrorKind::ArgumentConflict, ..) => return Mistake::new(message),
@@ -172,7 +173,7 @@ fn mistake(error: &Error, arguments: &[OsString]) -> Mistake {
             let command = command.unwrap_or_default();
             format!("quote a name of several words, as in 'my job'; see shedlock {command} --help")
         }
-        (_, _, Some(known)) => did_you_mean(&known),
+        (_, _, Some(hint)) => hint,
         (_, _, None) => match command {
             Some(command) => format!("see shedlock {command} --help"),
             None => "see shedlock --help and shedlock run --help".to_owned(),

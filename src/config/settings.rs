@@ -18,6 +18,7 @@ use crate::exit;
 use crate::lock::LockName;
 use crate::report::{Format, Setting, Verbosity};
 use crate::run::{Group, Notify, OnBackendError, OnExpiry, Policy};
+use crate::text::shell_word;
 use crate::variables::BackendRef;
 
 /// The settings of one run.
@@ -44,8 +45,8 @@ pub(crate) struct Settings {
 impl Settings {
     /// Builds the settings of `shedlock run`: options win over variables, variables over files, and files over defaults.
     pub(crate) fn for_run(matches: &ArgMatches, process: &ProcessContext) -> Result<Self, Mistake> {
-        let (layers, name) = layers("shedlock run --name NAME --at-most DURATION COMMAND", matches)?;
         let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
+        let (layers, name) = layers(&usage(&command), matches)?;
         let policy = match layers.get("at-most").is_none().then(|| misplaced_at_most(&name, &command)).flatten() {
             Some(mistake) => return Err(mistake),
             None => policy(&layers, process)?,
@@ -174,6 +175,17 @@ fn layers(usage: &str, matches: &ArgMatches) -> Result<(Layers, LockName), Mista
     };
     layers.add_files(Some(&name))?;
     Ok((layers, name))
+}
+
+/// Returns how to name the lock, for somebody who has given its name as the first word.
+fn usage(command: &[OsString]) -> String {
+    match command.iter().position(|word| word == "--") {
+        Some(1..) => {
+            let name = command[0].to_string_lossy();
+            format!("shedlock run --name {} --at-most DURATION -- COMMAND", shell_word(&name))
+        }
+        _ => "shedlock run --name NAME --at-most DURATION COMMAND".to_owned(),
+    }
 }
 
 /// Returns the mistake of an --at-most after the command, as with an unquoted name of two words.

@@ -89,6 +89,160 @@ const TYPED: &[(&str, &str, &str)] = &[
     ("completions", "SHELL is missing", "see shedlock completions --help"),
 ];
 
+/// What people type who come from flock, timeout, cronlock, etcdctl, consul, docker and the Java library, and the hint.
+const OF_OTHERS: &[(&str, &str)] = &[
+    ("run --name a --lock-at-most 1h true", "did you mean `--at-most`?"),
+    ("run --name a --lock-at-most-for 1h true", "did you mean `--at-most`?"),
+    ("run --name a --lockAtMostFor 1h true", "did you mean `--at-most`?"),
+    ("run --name a --lock_at_most_for 1h true", "did you mean `--at-most`?"),
+    ("run --name a -lockAtMostFor 1h true", "did you mean `--at-most`?"),
+    ("run --name a --defaultLockAtMostFor 1h true", "did you mean `--at-most`?"),
+    ("run --name a -at-most 1h true", "did you mean `--at-most`?"),
+    ("run --name a --at_most 1h true", "did you mean `--at-most`?"),
+    ("run --name a --atMost 1h true", "did you mean `--at-most`?"),
+    ("run --name a --max 1h true", "did you mean `--at-most`?"),
+    ("run --name a --max-time 1h true", "did you mean `--at-most`?"),
+    ("run --name a --max-runtime 1h true", "did you mean `--at-most`?"),
+    ("run --name a --deadline 1h true", "did you mean `--at-most`?"),
+    ("run --name a --activeDeadlineSeconds 1h true", "did you mean `--at-most`?"),
+    ("run --name a --lock-at-least 1h true", "did you mean `--at-least`?"),
+    ("run --name a --lockAtLeastFor 1h true", "did you mean `--at-least`?"),
+    ("run --name a -at-least 1h true", "did you mean `--at-least`?"),
+    (
+        "run --name a --timeout 1h true",
+        "--at-most DURATION limits the job, and --wait DURATION the wait for a held lock",
+    ),
+    (
+        "run --name a -timeout 1h true",
+        "--at-most DURATION limits the job, and --wait DURATION the wait for a held lock",
+    ),
+    ("run --name a -t 1h true", "--at-most DURATION limits the job, and --wait DURATION the wait for a held lock"),
+    (
+        "run --name a --time-limit 1h true",
+        "--at-most DURATION limits the job, and --wait DURATION the wait for a held lock",
+    ),
+    (
+        "run --name a --ttl 10 true",
+        "--at-most DURATION limits lock and job; with --lease DURATION the lock of a dead host is free sooner",
+    ),
+    (
+        "run --name a -ttl 10 true",
+        "--at-most DURATION limits lock and job; with --lease DURATION the lock of a dead host is free sooner",
+    ),
+    (
+        "run --name a --TTL 10 true",
+        "--at-most DURATION limits lock and job; with --lease DURATION the lock of a dead host is free sooner",
+    ),
+    (
+        "run --name a --session-ttl 10 true",
+        "--at-most DURATION limits lock and job; with --lease DURATION the lock of a dead host is free sooner",
+    ),
+    (
+        "run --name a --expire 10 true",
+        "--at-most DURATION limits lock and job; with --lease DURATION the lock of a dead host is free sooner",
+    ),
+    ("acquire --name a --ttl 10", "did you mean `--at-most`?"),
+    (
+        "acquire --name a --timeout 10",
+        "--at-most DURATION limits the job, and --wait DURATION the wait for a held lock",
+    ),
+    ("run --name a --no-wait true", "a held lock is not waited for unless --wait DURATION is given"),
+    ("run --name a --nowait true", "a held lock is not waited for unless --wait DURATION is given"),
+    ("run --name a --nonblock true", "a held lock is not waited for unless --wait DURATION is given"),
+    ("run --name a --nb true", "a held lock is not waited for unless --wait DURATION is given"),
+    ("run --name a --non-blocking true", "a held lock is not waited for unless --wait DURATION is given"),
+    (
+        "run --name a -n true",
+        "--name NAME gives the name; a held lock is not waited for unless --wait DURATION is given",
+    ),
+    ("run --key a --at-most 1h true", "did you mean `--name`?"),
+    ("run --lock a --at-most 1h true", "did you mean `--name`?"),
+    ("run --lock-name a --at-most 1h true", "did you mean `--name`?"),
+    ("run -name a --at-most 1h true", "did you mean `--name`?"),
+    ("run --id a --at-most 1h true", "did you mean `--name`?"),
+    ("run --job a --at-most 1h true", "did you mean `--name`?"),
+    ("run --name a --url x true", "did you mean `--backend`?"),
+    ("run --name a --dsn x true", "did you mean `--backend`?"),
+    ("run --name a --endpoints x true", "did you mean `--backend`?"),
+    ("run --name a --server x true", "did you mean `--backend`?"),
+    ("run --name a --redis x true", "did you mean `--backend`?"),
+    ("status --url x", "did you mean `--backend`?"),
+    ("unlock --key a", "give the name without an option: shedlock unlock NAME"),
+    ("pause --name a", "give the name without an option: shedlock pause NAME"),
+    ("run --name a --interval 1h true", "did you mean `--every`?"),
+    ("run --name a --period 1h true", "did you mean `--every`?"),
+    ("run --name a --lock-timeout 1h true", "did you mean `--wait`?"),
+    ("run --name a --acquire-timeout 1h true", "did you mean `--wait`?"),
+    ("run --name a -try 1h true", "did you mean `--wait`?"),
+    ("run --name a --heartbeat 1h true", "did you mean `--lease`?"),
+    ("run --name a --keep-alive 1h true", "did you mean `--lease`?"),
+    ("run --name a -lock-delay 1h true", "did you mean `--lease`?"),
+    ("run --name a --jitter 5s true", "did you mean `--splay`?"),
+    ("run --name a --exit-code 75 true", "did you mean `--conflict-exit-code`?"),
+    ("run --name a --preserve-status true", "leave it out: the exit code is the job's own"),
+    ("run --name a -child-exit-code true", "leave it out: the exit code is the job's own"),
+    ("run --name a -pass-stdin true", "leave it out: the job has shedlock's stdin"),
+    ("run --name a -x true", "leave it out: every lock has one holder"),
+    ("run --name a --exclusive true", "leave it out: every lock has one holder"),
+    ("run --name a -o true", "leave it out: shedlock stays beside the job, and passes no descriptor of its own on"),
+    ("run --name a -c true", "a line for a shell comes last: -- sh -c 'COMMAND'"),
+    ("run --name a --workdir /x true", "let a shell do it: -- sh -c 'cd DIRECTORY && exec COMMAND'"),
+    ("run --name a --env A=1 true", "put it before the command: -- env VARIABLE=VALUE COMMAND"),
+    ("run --name a -u www true", "put it before the command, for example: -- runuser -u USER -- COMMAND"),
+    ("run --name a --mailto x true", "did you mean `--notify`?"),
+    ("run --name a --webhook x true", "did you mean `--notify`?"),
+    ("run --name a --on-fail x true", "did you mean `--notify`?"),
+    ("run --name a --dryrun true", "did you mean `--dry-run`?"),
+    ("run --name a -d true", "shedlock stays for as long as the job; a shell's & puts both into the background"),
+    ("run --name a --log-file x true", "shedlock writes to stderr: redirect it, as in 2>>FILE"),
+    ("run --name a --stop-signal x true", "did you mean `--signal`?"),
+    ("run --name a --grace-period 5 true", "did you mean `--kill-after`?"),
+    ("run --name a --silent true", "did you mean `--quiet`?"),
+    ("ls", "did you mean `status`?"),
+    ("ps", "did you mean `status`?"),
+    ("show", "did you mean `status`?"),
+    ("get", "did you mean `status`?"),
+    ("holders", "did you mean `status`?"),
+    ("events", "did you mean `history`?"),
+    ("flock a", "did you mean `run`?"),
+    ("exec a", "did you mean `run`?"),
+    ("timeout a", "did you mean `run`?"),
+    ("cronlock a", "did you mean `run`?"),
+    ("lock a", "`shedlock run` runs a command under a lock, and `shedlock acquire` only acquires it"),
+    ("try a", "`shedlock run` runs a command under a lock, and `shedlock acquire` only acquires it"),
+    ("free a", "did you mean `unlock`?"),
+    ("steal a", "did you mean `unlock`?"),
+    ("delete a", "did you mean `forget`?"),
+    ("rm a", "did you mean `forget`?"),
+    ("purge a", "did you mean `forget`?"),
+    ("renew a", "did you mean `extend`?"),
+    ("touch a", "did you mean `extend`?"),
+    ("suspend a", "did you mean `pause`?"),
+    ("disable a", "did you mean `pause`?"),
+    ("enable a", "did you mean `resume`?"),
+    ("unpause a", "did you mean `resume`?"),
+    ("doctor", "did you mean `check`?"),
+    ("ping", "did you mean `check`?"),
+    ("kill a", "shedlock stops no job on another host; `shedlock unlock` frees its lock"),
+    ("watch", "shedlock status --watch"),
+    ("ddl", "did you mean `schema`?"),
+    ("run report -- true", "name the lock: shedlock run --name report --at-most DURATION -- COMMAND"),
+    ("run report --at-most 1h -- true", "name the lock: shedlock run --name report --at-most DURATION -- COMMAND"),
+];
+
+#[test]
+fn words_of_other_programs_are_understood() {
+    let place = Place::new();
+    for (typed, hint) in OF_OTHERS {
+        let finished = finish(&mut place.shedlock(typed.split(' ')));
+        let lines: Vec<&str> = finished.stderr.lines().collect();
+        assert_eq!(lines.len(), 2, "shedlock {typed}: {finished:?}");
+        assert_eq!(lines[1], format!("hint: {hint}"), "shedlock {typed}");
+        assert_eq!((finished.code(), &finished.stdout[..]), (Some(125), ""), "shedlock {typed}");
+    }
+    assert!(names_in(&place.path("")).is_empty());
+}
+
 #[test]
 fn a_mistake_is_named_with_the_way_out() {
     let place = Place::new();
