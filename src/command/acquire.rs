@@ -27,7 +27,8 @@ pub(crate) fn acquire(matches: &ArgMatches, started: Moment) -> anyhow::Result<E
         keep: settings.history_keep,
         purpose: Purpose::Run,
     };
-    let reporter = Reporter::for_acquire(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
+    let reporter = Reporter::for_acquire(settings.verbosity, settings.format, claim.clone(), &settings.backend.address)
+        .on_terminal(settings.policy.placement.terminal);
     if !settings.unknown_variables.is_empty() {
         reporter.emit(&Notice::UnknownVariables(settings.unknown_variables));
     }

@@ -36,7 +36,8 @@ pub(crate) fn run(matches: &ArgMatches, started: Moment) -> anyhow::Result<Exit>
         keep: settings.history_keep,
         purpose: Purpose::Run,
     };
-    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), &settings.backend.address);
+    let reporter = Reporter::new(settings.verbosity, settings.format, claim.clone(), &settings.backend.address)
+        .on_terminal(settings.policy.placement.terminal);
     if !settings.unknown_variables.is_empty() {
         reporter.emit(&Notice::UnknownVariables(settings.unknown_variables));
     }

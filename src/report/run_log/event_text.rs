@@ -12,6 +12,7 @@ use crate::report::holding::describe_holder;
 use crate::report::skew::skew;
 use crate::run::{LossCause, MetricsError, OnBackendError, SpawnError};
 use crate::system::Timestamp;
+use crate::text::shell_word;
 
 /// The command that takes the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct AboutRun<'a> {
     pub(super) subcommand: Subcommand,
     /// The URL of the backend, without the password.
     pub(super) backend: &'a str,
+    /// The lock's name, if a person is told who may want to do something about it.
+    pub(super) name: Option<&'a str>,
 }
 
 const FREED_OR_TAKEN: &str =
@@ -133,6 +136,18 @@ impl EventText {
         }
     }
 
+    /// Describes the holder for which the job is not run; and tells a person how it would be.
+    pub(super) fn skipped(state: &LockState, run: &AboutRun<'_>) -> Self {
+        let text = Self::held(state, run.subcommand.if_held());
+        let Some(name) = run.name.filter(|_| text.hint.is_none()) else { return text };
+        let (holder, name) = (Holder::parse(&state.owner), shell_word(name));
+        text.hint(&match (holder.is_paused(), holder.has_ended()) {
+            (true, _) => format!("`shedlock resume {name}` ends the pause"),
+            (false, true) => format!("`shedlock unlock {name}` frees it; then the next firing finds it free too"),
+            (false, false) => "--wait DURATION waits for its end".to_owned(),
+        })
+    }
+
     /// Says that nothing ends the job if shedlock dies, and why.
     pub(super) fn unguarded(what: &str, why: &str) -> Self {
         Self::new(format!("there is {what}: {why}; if shedlock is killed, only the command dies with it"))
@@ -218,7 +233,7 @@ mod tests {
     use crate::run::{Notice, OnLost};
 
     fn report(notice: &Notice, subcommand: Subcommand) -> Report {
-        Report::new(notice, &AboutRun { subcommand, backend: "sqlite:/x" }).unwrap()
+        Report::new(notice, &AboutRun { subcommand, backend: "sqlite:/x", name: None }).unwrap()
     }
 
     #[test]

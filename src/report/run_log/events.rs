@@ -41,7 +41,7 @@ pub(crate) const EVENTS: &[EventKind] = &[
         fields: HOLDER_OR_PAUSE,
         meaning: "the lock is held, so the job is not run",
         text: |notice, run| match notice {
-            Notice::Held(state) => Some(EventText::held(state, run.subcommand.if_held())),
+            Notice::Held(state) => Some(EventText::skipped(state, run)),
             _ => None,
         },
     },
@@ -367,7 +367,7 @@ mod tests {
 
     /// Finds the row of a notice about a run of `shedlock run`.
     fn report(notice: &Notice) -> Report {
-        let run = AboutRun { subcommand: Subcommand::Run, backend: "sqlite:/x" };
+        let run = AboutRun { subcommand: Subcommand::Run, backend: "sqlite:/x", name: None };
         Report::new(notice, &run).expect("every notice has a row")
     }
 

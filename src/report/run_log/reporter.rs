@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{ErrorKind, stderr};
+use std::io::{ErrorKind, IsTerminal, stderr};
 use std::os::fd::AsFd;
 
 use nix::libc::PIPE_BUF;
@@ -37,6 +37,8 @@ pub(crate) struct Reporter {
     subcommand: Subcommand,
     /// The URL of the backend, without the password.
     backend: String,
+    /// Whether there is a controlling terminal, which stderr may be.
+    has_terminal: bool,
     /// Lines that could not be written yet.
     pending: RefCell<VecDeque<Vec<u8>>>,
 }
@@ -44,7 +46,20 @@ pub(crate) struct Reporter {
 impl Reporter {
     pub(crate) fn new(verbosity: Verbosity, format: Format, claim: Claim, backend: &str) -> Self {
         let backend = without_secrets(backend).into_owned();
-        Self { verbosity, format, claim, subcommand: Subcommand::Run, backend, pending: RefCell::default() }
+        Self {
+            verbosity,
+            format,
+            claim,
+            subcommand: Subcommand::Run,
+            backend,
+            has_terminal: false,
+            pending: RefCell::default(),
+        }
+    }
+
+    /// Tells a person who waits at a terminal also why nothing was run.
+    pub(crate) fn on_terminal(self, has_terminal: bool) -> Self {
+        Self { has_terminal, ..self }
     }
 
     /// Creates the reporter of `shedlock acquire`.
@@ -54,7 +69,9 @@ impl Reporter {
 
     /// Prints the notice, if its level is high enough.
     pub(crate) fn emit(&self, notice: &Notice) {
-        let Some(report) = self.report(notice).filter(|report| report.level() <= self.verbosity) else { return };
+        let to_person = matches!(notice, Notice::Held(_)) && self.tells_person();
+        let is_wanted = |report: &Report| report.level() <= self.verbosity || to_person;
+        let Some(report) = self.report(notice, to_person).filter(is_wanted) else { return };
         let line = match self.format {
             Format::Text => {
                 let level = if report.level() == Verbosity::Warnings { "warning: " } else { "" };
@@ -71,11 +88,18 @@ impl Reporter {
 
     /// Returns the notice's message as one printable line, at any level.
     pub(crate) fn message(&self, notice: &Notice) -> String {
-        self.report(notice).map(|report| printable(&report.text.message)).unwrap_or_default()
+        self.report(notice, false).map(|report| printable(&report.text.message)).unwrap_or_default()
     }
 
-    fn report(&self, notice: &Notice) -> Option<Report> {
-        Report::new(notice, &AboutRun { subcommand: self.subcommand, backend: &self.backend })
+    fn report(&self, notice: &Notice, to_person: bool) -> Option<Report> {
+        let name = to_person.then(|| self.claim.name.as_str());
+        Report::new(notice, &AboutRun { subcommand: self.subcommand, backend: &self.backend, name })
+    }
+
+    /// Returns whether somebody waits at the terminal who wants to hear something. A terminal is asked for only if there is one.
+    fn tells_person(&self) -> bool {
+        let wants = self.verbosity > Verbosity::Errors && self.format == Format::Text;
+        wants && self.has_terminal && stderr().is_terminal()
     }
 
     /// Writes the pending lines, which may take a moment. Call it only when no job is left.

@@ -242,7 +242,7 @@ fn at_expiry_the_pipeline_is_left_alone() {
         let place = Place::new();
         let mut terminal = Terminal::bash(&place);
         let (_, neighbours) =
-            start_pipeline(&place, &mut terminal, &format!("$PROGRAM run --name job --at-most 1s {option}"));
+            start_pipeline(&place, &mut terminal, &format!("$PROGRAM run --name job --at-most 2s {option}"));
         wait_until_free(&place, "job");
         neighbours_saw_nothing(&place, &neighbours);
         touch(&place, "done");
@@ -262,4 +262,55 @@ fn at_expiry_a_stopped_run_is_not_stopped_again_by_its_job() {
     ));
     assert_eq!(place.wait_for_lines("code", 1), ["124"]);
     is_free(&place, "job");
+}
+
+/// Returns what the screen shows of a command line, from its beginning to its exit code.
+fn shown(place: &Place, terminal: &mut Terminal, line: &str) -> String {
+    let codes = place.lines("codes").len();
+    terminal.screen();
+    terminal.type_line(&format!("{line}; echo $? >> codes"));
+    place.wait_for_lines("codes", codes + 1);
+    terminal.screen().replace('\r', "")
+}
+
+#[test]
+fn a_person_is_told_why_nothing_ran_and_nobody_else_is() {
+    let place = Place::new();
+    let mut terminal = Terminal::bash(&place);
+    let skip = format!("{RUN} touch ran");
+    let mut holder = place.shedlock(["run", "--name", "job", "--at-most", "1m", "sh", "-c", "echo >> held; cat fifo"]);
+    nix::unistd::mkfifo(&place.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut holder = holder.spawn().unwrap();
+    place.wait_for_lines("held", 1);
+    let told = shown(&place, &mut terminal, &skip);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].starts_with("shedlock: job: the lock is held by ") && lines[0].contains(" since "), "{told}");
+    assert!(lines[0].ends_with("; the job is not run"), "{told}");
+    assert_eq!(lines[1], "hint: --wait DURATION waits for its end");
+    // Whoever wants silence, a file, and a program that reads JSON.
+    for silent in
+        [format!("{RUN} -q touch ran"), format!("{skip} 2> file"), format!("{RUN} --log-format json touch ran")]
+    {
+        assert_eq!(shown(&place, &mut terminal, &silent), "", "{silent}");
+    }
+    assert_eq!(place.lines("file"), [""; 0]);
+    fs::write(place.path("fifo"), "").unwrap();
+    assert!(holder.wait().unwrap().success());
+
+    shown(&place, &mut terminal, "$PROGRAM run --name job --at-most 1m --at-least 1m true");
+    let told = shown(&place, &mut terminal, &skip);
+    assert!(told.contains("the lock is kept after the run of ") && told.contains(" until "), "{told}");
+    assert!(told.ends_with("hint: `shedlock unlock job` frees it; then the next firing finds it free too\n"), "{told}");
+    shown(&place, &mut terminal, "$PROGRAM unlock --force job");
+
+    shown(&place, &mut terminal, "$PROGRAM pause job --reason 'new disk'");
+    let told = shown(&place, &mut terminal, &skip);
+    assert!(told.contains("the lock is paused by ") && told.contains(": new disk; the job is not run\n"), "{told}");
+    assert!(told.ends_with("hint: `shedlock resume job` ends the pause\n"), "{told}");
+    // `acquire` too, whose reader may be a script; its message goes to the person all the same.
+    let told = shown(&place, &mut terminal, "$PROGRAM acquire --name job --at-most 1m");
+    assert!(told.contains("; it is not acquired\n"), "{told}");
+    assert_eq!(place.lines("codes"), ["0", "0", "0", "0", "0", "0", "0", "0", "0", "1"]);
+    assert!(!place.path("ran").exists());
 }
