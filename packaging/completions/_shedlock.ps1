@@ -212,6 +212,7 @@ Register-ArgumentCompleter -Native -CommandName 'shedlock' -ScriptBlock {
             [CompletionResult]::new('--backend-file', '--backend-file', [CompletionResultType]::ParameterName, 'Read that URL from FILE')
             [CompletionResult]::new('--backend-timeout', '--backend-timeout', [CompletionResultType]::ParameterName, 'How long to try the backend [10s]')
             [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Read only this configuration file')
+            [CompletionResult]::new('--force', '--force', [CompletionResultType]::ParameterName, 'Do not ask about a NAME')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break

@@ -339,7 +339,7 @@ __shedlock_words() {
             return 0
             ;;
         shedlock__subcmd__extend)
-            opts="-h --backend --backend-file --backend-timeout --config --help"
+            opts="-h --force --backend --backend-file --backend-timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

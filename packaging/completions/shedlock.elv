@@ -197,6 +197,7 @@ set edit:completion:arg-completer[shedlock] = {|@words|
             cand --backend-file 'Read that URL from FILE'
             cand --backend-timeout 'How long to try the backend [10s]'
             cand --config 'Read only this configuration file'
+            cand --force 'Do not ask about a NAME'
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }

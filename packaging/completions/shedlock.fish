@@ -183,6 +183,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend -d 
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend-file -d 'Read that URL from FILE' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l backend-timeout -d 'How long to try the backend [10s]' -r -f
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l config -d 'Read only this configuration file' -r -F
+complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -l force -d 'Do not ask about a NAME'
 complete -c shedlock -n "__fish_shedlock_using_subcommand extend" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend -d 'Database or file with the locks' -r -f -a "(__fish_shedlock_backends)"
 complete -c shedlock -n "__fish_shedlock_using_subcommand verify" -l backend-file -d 'Read that URL from FILE' -r -F

@@ -263,20 +263,24 @@ pub(crate) const SUBS: &[Sub] = &[
     Sub {
         name: "extend",
         about: "Give a lock and its job more time",
-        usage: "shedlock extend [OPTIONS] DURATION [HANDLE]",
+        usage: "shedlock extend [OPTIONS] DURATION [HANDLE | NAME]",
         words: &[
             Word { name: "DURATION", count: Count::One, help: "The new time limit from now on, at least 1s" },
             Word {
                 name: "HANDLE",
                 count: Count::AtMostOne,
-                help: "The handle that `acquire` printed; not needed in a job",
+                help: "The handle that `acquire` printed, or for an operator the name of a lock that a run holds; not needed in a job",
             },
         ],
-        own: &[],
+        own: &[own("force", OptionKind::Flag, "", "Do not ask about a NAME. Required without a terminal")],
         shared: BACKEND,
         overrides: &[],
         example: r#"shedlock extend 30m "$handle""#,
-        codes: &[("0", "the lock is held for that long"), ("1", "the lock is no longer held by this owner"), COULD_NOT],
+        codes: &[
+            ("0", "the lock is held for that long"),
+            ("1", "the lock is no longer held by this owner, or by no run, or you chose to leave it as it is"),
+            COULD_NOT,
+        ],
     },
     Sub {
         name: "verify",

@@ -5,6 +5,7 @@ pub(crate) mod acquire;
 mod arguments;
 pub(crate) mod check;
 pub(crate) mod completions;
+mod consent;
 pub(crate) mod extend;
 pub(crate) mod forget;
 mod handle;

@@ -1,38 +1,24 @@
 //! `shedlock unlock`: shows the holder of a lock and frees it.
 
-use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
 
 use clap::ArgMatches;
 
 use super::arguments;
+use super::consent::{Consent, is_agreed};
 use super::inspect::{MAX_READS, Seen, check_change, print_lines, suggest_lock};
 use super::operator::Operator;
 use super::output::refuse;
 use crate::exit::Exit;
 use crate::lock::StillHeld;
 use crate::lock::{Change, Holder, Lock, LockName, LockState};
-use crate::report;
 use crate::text::shorten;
-
-/// Says whether the user agrees to free the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Consent {
-    Forced,
-    /// Asked for on the terminal.
-    ToAsk,
-    Missing,
-}
 
 /// Frees a lock, but only as it was shown: after a change of hands it belongs to another owner.
 pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let name = arguments::lock_argument(matches)?;
     let mut operator = Operator::new(matches, Some(&name))?;
-    let consent = match matches.get_flag("force") {
-        true => Consent::Forced,
-        false if stdin().is_terminal() && stderr().is_terminal() => Consent::ToAsk,
-        false => Consent::Missing,
-    };
+    let consent = Consent::from(matches);
     let mut seen = Seen::read(&mut operator, &name)?;
     for read in 0..MAX_READS {
         let Some(record) = seen.held() else { return Ok(not_held(&mut operator, &name, &seen)) };
@@ -49,7 +35,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
             Consent::ToAsk => {
                 // The user may take long to answer.
                 operator.disconnect();
-                if !is_agreed(&format!("the lock `{name}` {state}"), &effect) {
+                if !is_agreed(&format!("the lock `{name}` {state}"), &effect, "free it?") {
                     return Ok(refuse(&format!("the lock `{name}` is left unchanged"), None));
                 }
             }
@@ -99,18 +85,6 @@ fn effect(name: &LockName, record: &LockState) -> String {
         ),
         None => "the application that holds it, such as one in Java, does not notice and runs on".to_owned(),
     }
-}
-
-/// Asks on the terminal whether to free a lock; no answer means no.
-fn is_agreed(what: &str, effect: &str) -> bool {
-    report::print_error(what, Some(effect));
-    let _ = write!(stderr(), "free it? [y/N] ");
-    let mut answer = String::new();
-    let ended = stdin().read_line(&mut answer).map_or(true, |_| !answer.ends_with('\n'));
-    if ended {
-        let _ = writeln!(stderr());
-    }
-    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 #[cfg(test)]

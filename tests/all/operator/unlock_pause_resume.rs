@@ -109,6 +109,32 @@ on_every_backend! {
     a_name_that_nobody_has_used_is_paused_with_a_warning
     a_pause_is_told_to_the_owner_that_was_there_before
     where_nothing_is_yet_nothing_is_made_but_by_a_pause
+    a_run_gets_more_time_by_its_lock_s_name
+}
+
+fn a_run_gets_more_time_by_its_lock_s_name<S: Store>(site: &Site<S>) {
+    refuses(&site.finish(&["extend", "3h", "job"]), "the lock `job` is free", "");
+    let holder = site.hold("job", &[], "exit 7");
+    let before = site.stored("job");
+    let held = format!("the lock `job` is held by {} since 20", before.owner);
+    refuses(&site.finish(&["extend", "3h", "job"]), &held, "--force extends it without asking");
+    assert!(site.stored("job").until <= before.until + NEAR);
+    says(&site.finish(&["extend", "3h", "--force", "job"]), &["`job` is held until 20"]);
+    let after = site.stored("job");
+    assert_eq!(after.owner, before.owner);
+    assert!((after.until - after.now - 3 * 3_600_000).abs() < NEAR, "{after:?}");
+    // It never shortens a lock.
+    says(&site.finish(&["extend", "5s", "--force", "job"]), &["`job` is held until 20"]);
+    assert!((site.stored("job").until - after.until).abs() < NEAR);
+    holder.end().is_silent_with(7);
+    // Neither a pause nor a run that has ended, nor an application, gets more time.
+    says(&site.finish(&["pause", "job"]), &["`job`"]);
+    let paused = site.finish(&["extend", "3h", "--force", "job"]);
+    refuses(&paused, "the lock `job` is paused by ada@", "only a run of shedlock can be given more time");
+    says(&site.finish(&["resume", "job"]), &["`job`"]);
+    finish(&mut site.run_or_75("kept", &["--at-least", "30s", "true"])).is_silent_with(0);
+    let kept = site.finish(&["extend", "3h", "--force", "kept"]);
+    refuses(&kept, "the lock `kept` is kept after the run of", "only a run of shedlock can be given more time");
 }
 
 fn a_job_without_a_lease_goes_on_when_its_lock_is_freed<S: Store>(site: &Site<S>) {
