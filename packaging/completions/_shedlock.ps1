@@ -26,7 +26,7 @@ Register-ArgumentCompleter -Native -CommandName 'shedlock' -ScriptBlock {
             [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completions for a shell')
-            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print a manual page for man(1)')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Show a manual page on a terminal, or print it for man(1)')
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command under a lock')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show who holds which lock, and how the last runs ended')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show past runs, as a table or a picture')
@@ -269,7 +269,7 @@ Register-ArgumentCompleter -Native -CommandName 'shedlock' -ScriptBlock {
         }
         'shedlock;help' {
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completions for a shell')
-            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Print a manual page for man(1)')
+            [CompletionResult]::new('man', 'man', [CompletionResultType]::ParameterValue, 'Show a manual page on a terminal, or print it for man(1)')
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command under a lock')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show who holds which lock, and how the last runs ended')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show past runs, as a table or a picture')

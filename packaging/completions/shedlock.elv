@@ -23,7 +23,7 @@ set edit:completion:arg-completer[shedlock] = {|@words|
             cand -V 'Print version'
             cand --version 'Print version'
             cand completions 'Print the completions for a shell'
-            cand man 'Print a manual page for man(1)'
+            cand man 'Show a manual page on a terminal, or print it for man(1)'
             cand run 'Run a command under a lock'
             cand status 'Show who holds which lock, and how the last runs ended'
             cand history 'Show past runs, as a table or a picture'
@@ -248,7 +248,7 @@ set edit:completion:arg-completer[shedlock] = {|@words|
         }
         &'shedlock;help'= {
             cand completions 'Print the completions for a shell'
-            cand man 'Print a manual page for man(1)'
+            cand man 'Show a manual page on a terminal, or print it for man(1)'
             cand run 'Run a command under a lock'
             cand status 'Show who holds which lock, and how the last runs ended'
             cand history 'Show past runs, as a table or a picture'

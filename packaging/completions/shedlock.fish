@@ -35,7 +35,7 @@ end
 complete -c shedlock -n "__fish_shedlock_needs_command" -s h -l help -d 'Print help'
 complete -c shedlock -n "__fish_shedlock_needs_command" -s V -l version -d 'Print version'
 complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "completions" -d 'Print the completions for a shell'
-complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "man" -d 'Print a manual page for man(1)'
+complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "man" -d 'Show a manual page on a terminal, or print it for man(1)'
 complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "run" -d 'Run a command under a lock'
 complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "status" -d 'Show who holds which lock, and how the last runs ended'
 complete -c shedlock -n "__fish_shedlock_needs_command" -f -a "history" -d 'Show past runs, as a table or a picture'
@@ -216,7 +216,7 @@ complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l backend-tim
 complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -l config -d 'Read only this configuration file' -r -F
 complete -c shedlock -n "__fish_shedlock_using_subcommand schema" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "completions" -d 'Print the completions for a shell'
-complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "man" -d 'Print a manual page for man(1)'
+complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "man" -d 'Show a manual page on a terminal, or print it for man(1)'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "run" -d 'Run a command under a lock'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "status" -d 'Show who holds which lock, and how the last runs ended'
 complete -c shedlock -n "__fish_shedlock_using_subcommand help; and not __fish_seen_subcommand_from completions man run status history unlock pause resume forget acquire release extend verify check prove init schema help" -f -a "history" -d 'Show past runs, as a table or a picture'

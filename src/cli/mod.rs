@@ -163,13 +163,16 @@ fn completions() -> Command {
 }
 
 fn man() -> Command {
-    Command::new("man").about("Print a manual page for man(1)").after_help(example("shedlock man run | man -l -")).arg(
-        Arg::new("page")
-            .value_name("PAGE")
-            .default_value("shedlock")
-            .value_parser(PossibleValuesParser::new(pages()))
-            .help("The page; `run` is shedlock-run"),
-    )
+    Command::new("man")
+        .about("Show a manual page on a terminal, or print it for man(1)")
+        .after_help(example("shedlock man run"))
+        .arg(
+            Arg::new("page")
+                .value_name("PAGE")
+                .default_value("shedlock")
+                .value_parser(PossibleValuesParser::new(pages()))
+                .help("The page; `run` is shedlock-run"),
+        )
 }
 
 /// Returns the manual pages; the part after `shedlock-` is an alias.

@@ -1,5 +1,9 @@
 //! `shedlock man`: prints a manual page.
 
+use std::io::{IsTerminal, Write, stdout};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use clap::ArgMatches;
 
 use super::output::print;
@@ -47,10 +51,32 @@ macro_rules! pages {
 
 for_each_page!(pages);
 
-/// Prints a manual page for man(1).
+/// Prints a manual page for man(1); on a terminal man(1) shows it in the pager.
 pub(crate) fn man(matches: &ArgMatches) -> anyhow::Result<Exit> {
     let name = matches.get_one::<String>("page").map(String::as_str).unwrap_or_default();
     let is_meant = |page: &str| page == name || page.strip_prefix("shedlock-") == Some(name);
     let (_, page) = PAGES.iter().find(|(page, _)| is_meant(page)).expect("the parser knows the pages");
+    if stdout().is_terminal() {
+        // Only an error comes back: there is no man(1), or no pipe.
+        let _ = show(page);
+    }
     print(page.as_bytes())
+}
+
+/// Becomes a man(1) that reads the page from a pipe, which has room for all of it.
+fn show(page: &str) -> std::io::Result<()> {
+    let (reader, mut writer) = std::io::pipe()?;
+    writer.write_all(page.as_bytes())?;
+    drop(writer);
+    Err(Command::new("man").args(["-l", "/dev/stdin"]).stdin(reader).exec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_room_in_a_pipe() {
+        assert!(PAGES.iter().all(|(_, page)| page.len() <= 64 * 1024));
+    }
 }

@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::process::{under, write_script};
+use crate::support::pty::Terminal;
 use crate::support::repository::{ROOT, text};
-use crate::support::{Place, finish, script};
+use crate::support::{Place, finish, is_alive, script, wait_until};
 
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
 
@@ -96,6 +98,31 @@ fn every_help_has_an_example_that_works() {
     }
     let ran = finish(&mut script(&place, &lines));
     assert_eq!((ran.code(), ran.stderr.as_str()), (Some(0), "shedlock: the lock `report` is free\n"), "{lines}");
+}
+
+#[test]
+fn on_a_terminal_man_shows_the_page() {
+    let place = Place::new();
+    let show = |path: &str| {
+        let words = ["sh", "-c", "PATH=$0; exec \"$@\"", path];
+        let command = under(&words, &place.shedlock(["man", "run"]));
+        let (mut terminal, mut shown) = (Terminal::start(&command), String::new());
+        wait_until("the page", || {
+            shown += &terminal.screen();
+            (!is_alive(terminal.pid())).then_some(())
+        });
+        shown += &terminal.screen();
+        assert_eq!(terminal.finish().code(), Some(0));
+        shown
+    };
+    write_script(&place, "man", "#!/bin/sh\necho \"shown by man $1\"; grep -c . \"$2\"");
+    let page = text("man/shedlock-run.1");
+    let lines = page.lines().filter(|line| !line.is_empty()).count();
+    let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").unwrap());
+    assert_eq!(show(&path), format!("shown by man -l\r\n{lines}\r\n"));
+    // Without man(1), or into a pipe, the page comes as it is.
+    assert!(show("/nowhere").starts_with(page.lines().next().unwrap()));
+    assert_eq!(finish(place.shedlock(["man", "run"]).env("PATH", &path)).stdout, page);
 }
 
 #[test]
