@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Place, finish};
-#[cfg(feature = "provider")]
-use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 
 macro_rules! on_every_server {
     ($($test:ident)*) => {
@@ -20,6 +20,8 @@ macro_rules! on_every_server {
         on_every_server!(zookeeper: ZooKeeperStore, $($test)*);
         #[cfg(feature = "provider")]
         on_every_server!(mongodb: MongoDbStore, $($test)*);
+        #[cfg(feature = "provider")]
+        on_every_server!(example: WireStore, $($test)*);
     };
     ($server:ident: $store:ident, $($test:ident)*) => {
         mod $server {
