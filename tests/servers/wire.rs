@@ -13,22 +13,39 @@ use serde_json::{Value, json};
 use super::directory::Directory;
 use super::server::{Plan, Server};
 
-/// Starts a program for each connection to a port, which is its stdin and stdout. It ends with all of them.
-const PORT: &str = r"
-    use IO::Socket::INET;
-    my ($port, @program) = @ARGV;
-    $SIG{CHLD} = 'IGNORE';
-    $SIG{TERM} = sub { $SIG{TERM} = 'IGNORE'; kill TERM => 0; exit };
-    my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1, Listen => 128)
-        or die qq($!\n);
-    while (1) {
-        my $client = $listener->accept or next;
-        next if fork;
-        open STDIN, '<&', $client;
-        open STDOUT, '>&', $client;
-        exec @program;
-    }
-";
+/// Lets the example live in a copy of this process for each connection to a port, which is its stdin and stdout. What it imports is
+/// there already: an interpreter for each would keep the processors busy. It ends with all of them.
+const PORT: &str = r#"
+import contextlib, errno, fcntl, hashlib, json, os, pathlib, re, signal, socket, sys, time, traceback, urllib.parse
+
+def stop(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    os._exit(0)
+
+def live(client):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for stream in 0, 1:
+        os.dup2(client.fileno(), stream)
+    listener.close()
+    client.close()
+    exec(example, {"__name__": "__main__"})
+
+port, path = sys.argv[1:]
+example = compile(pathlib.Path(path).read_bytes(), path, "exec")
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, stop)
+listener = socket.create_server(("127.0.0.1", int(port)), backlog=128)
+while True:
+    client, _ = listener.accept()
+    if os.fork() == 0:
+        try:
+            live(client)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    client.close()
+"#;
 
 /// The example itself.
 const EXAMPLE: &str = include_str!("../../providers/example/shedlock-provider-example");
@@ -52,7 +69,7 @@ impl Wire {
             let example = directory.file("example");
             fs::write(&example, EXAMPLE).unwrap();
             let port_text = port.to_string();
-            let start = ["perl", "-e", PORT, &port_text, "/usr/bin/python3", "-I", &example];
+            let start = ["/usr/bin/python3", "-I", "-c", PORT, &port_text, &example];
             let ask = ["bash", "-c", &format!("3<>/dev/tcp/127.0.0.1/{port}")];
             let [start, ask] =
                 [&start[..], &ask[..]].map(|words| words.iter().map(|word| (*word).to_owned()).collect());
