@@ -1,6 +1,8 @@
 //! What docs/providers.md and the manual say of the protocol is compared with the types of this crate, and the conversation that is
 //! recorded there is had again with the example.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
