@@ -1,5 +1,6 @@
 //! Measures what shedlock costs on servers, beside their own clients: `cargo bench --bench servers [-- ROUNDS]`;
-//! with the word `history`, only what a run costs by the length of its lock's history. With `BEFORE=/path/to/shedlock` the times
+//! with the word `history`, only what a run costs by the length of its lock's history; with `providers`, only what a provider
+//! costs. With `BEFORE=/path/to/shedlock` the times
 //! of that one are measured, too, in the same rounds.
 //!
 //! The servers are those of the tests, private, on 127.0.0.1, and write no disk for a commit. What is measured: whole processes from
@@ -8,15 +9,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot run says so by panicking")]
 
+mod files;
 mod herd;
 mod load;
 #[path = "../measure/mod.rs"]
 mod measure;
 mod past;
+mod providers;
 mod relay;
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 
 use load::{converse, keep_busy};
 use measure::{
@@ -52,11 +55,22 @@ struct Subject {
     peak_kib: Vec<i64>,
 }
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = files::serve_by_name() {
+        return code;
+    }
+    measure_all();
+    ExitCode::SUCCESS
+}
+
+fn measure_all() {
     let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(ROUNDS);
     let directory = tempfile::tempdir().unwrap();
     std::env::set_current_dir(directory.path()).unwrap();
     print_machine(directory.path());
+    if std::env::args().any(|word| word == "providers") {
+        return providers::print(rounds);
+    }
     let places = places();
     if std::env::args().any(|word| word == "history") {
         return past::print(&places);
@@ -174,6 +188,11 @@ fn print_times(rounds: usize, places: &[Place]) {
     let create = format!("sh zkCli.sh -server 127.0.0.1:{} create -e -s /bench true 2>log", zookeeper.port());
     subjects.push(Subject::new("zkCli.sh create -e -s NODE", ["sh", "-c", &create].map(str::to_owned).into()));
     subjects.extend(kubectl());
+    measure_in_turn(rounds, &mut subjects);
+}
+
+/// Measures each subject once in each round, and prints a table. The first one is what the ratios are to.
+fn measure_in_turn(rounds: usize, subjects: &mut [Subject]) {
     for round in 0..WARM_UP + rounds {
         // There and back: the first on a server finds its part of the caches cold.
         let mut order: Vec<_> = subjects.iter_mut().collect();
@@ -191,7 +210,7 @@ fn print_times(rounds: usize, places: &[Place]) {
     println!("\n{rounds} rounds, interleaved\n");
     println!("{:<42} {:>9} {:>20} {:>8} {:>8}", "", "median ms", "10th to 90th", "ratio", "peak MB");
     let reference = subjects[0].times.clone();
-    for subject in &subjects {
+    for subject in subjects {
         let pairs = subject.times.iter().zip(&reference).map(|(ours, theirs)| ours / theirs).collect();
         println!(
             "{:<42} {:>9.2} {:>8.2} to {:>8.2} {:>8.2} {:>8.1}",

@@ -30,6 +30,7 @@
 //! | `mongodb()` | a stand-in for MongoDB: `client()` is what the tests ask it by |
 //! | `mongodb_users()` | another one, with users: the primary of a replica set of one |
 //! | `mongodb_tls()`, `mongodb_mutual_tls()` | with TLS, the latter only for clients with a certificate |
+//! | `wire()` | the example provider behind a port, for what breaks between shedlock and a provider |
 //! | `zookeeper_tls()`, `zookeeper_mutual_tls()` | TLS on `port()`; the second wants the client certificate |
 //! | `certificates()` | files: `authority()`, `stranger()`, `server()`, `client()`, `client_key()` |
 //!
@@ -77,6 +78,7 @@ mod script;
 mod server;
 mod sockets;
 pub mod stores;
+mod wire;
 mod zookeeper;
 
 use std::sync::OnceLock;
@@ -101,6 +103,7 @@ pub use rogue::{First, Lie, Rogue, Then};
 pub use script::Script;
 pub use server::{Server, tls_before};
 pub use sockets::processes_with;
+pub use wire::Wire;
 pub use zookeeper::{ZooKeeper, ZooKeeperEnsemble};
 
 /// PostgreSQL that trusts everybody.
@@ -209,6 +212,12 @@ pub fn mongodb_tls() -> &'static MongoDb {
 pub fn mongodb_mutual_tls() -> &'static MongoDb {
     static SERVER: OnceLock<MongoDb> = OnceLock::new();
     SERVER.get_or_init(|| MongoDb::fresh_with_tls(ClientCertificates::Required))
+}
+
+/// The example provider behind a port.
+pub fn wire() -> &'static Wire {
+    static WIRE: OnceLock<Wire> = OnceLock::new();
+    WIRE.get_or_init(Wire::fresh)
 }
 
 /// ZooKeeper without TLS.

@@ -7,6 +7,7 @@ mod example;
 mod kubernetes;
 mod mongodb;
 mod past;
+mod wire;
 mod zookeeper;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub use kubernetes::KubernetesStore;
 pub use mongodb::MongoDbStore;
 pub use past::Past;
 use serde_json::Value;
+pub use wire::{WireStore, install_wire};
 pub use zookeeper::{ZooKeeperLocks, ZooKeeperStore};
 
 use super::{MariaDbDatabase, PostgresDatabase, RedisDatabase, mariadb, postgres, redis, unique};

@@ -9,9 +9,9 @@ use std::thread;
 use crate::support::process::Started;
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Finished, Place, finish, finish_in_time, wait_until};
-#[cfg(feature = "provider")]
-use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 
 /// How many runs of each backend. The variable `SHEDLOCK_ALTERED_SEED` has one of them alone.
 const RUNS: u64 = 24;
@@ -51,6 +51,7 @@ altered! {
 #[cfg(feature = "provider")]
 altered! {
     an_altered_answer_of_mongodb_harms_no_job: MongoDbStore::new();
+    an_altered_answer_of_a_provider_harms_no_job: WireStore::new();
 }
 
 /// What is altered next: this many bytes after those that the server has sent already.

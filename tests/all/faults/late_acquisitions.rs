@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::process::touch;
 use crate::support::relay::{Act, Chunk, Relay};
 use crate::support::{Finished, Place, finish, finish_child, start, wait_until};
-#[cfg(feature = "provider")]
-use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 
 const NAME: &str = "late";
 /// In every acquisition, and only there: for MySQL in hexadecimal digits.
@@ -26,6 +26,9 @@ const POST: &[u8] = b"POST /";
 const SET: &[u8] = b"$set";
 #[cfg(feature = "provider")]
 const INSERT: &[u8] = b"\x02insert\0";
+/// In every request to a provider that writes a record.
+#[cfg(feature = "provider")]
+const ASKING_TO_WRITE: &[u8] = br#""op":"write""#;
 
 macro_rules! stories {
     ($($story:ident: $postgres:ident, $mariadb:ident, $redis:ident, $etcd:ident;)*) => {
@@ -115,6 +118,18 @@ fn mongodb_refuses_an_acquisition_that_was_given_up() {
 #[test]
 fn mongodb_fails_and_says_that_it_left_an_acquisition_on_its_way() {
     says_so_after_trouble(&MongoDbStore::new(), INSERT);
+}
+
+#[cfg(feature = "provider")]
+#[test]
+fn example_refuses_an_acquisition_that_was_given_up() {
+    is_refused(&WireStore::new(), ASKING_TO_WRITE);
+}
+
+#[cfg(feature = "provider")]
+#[test]
+fn example_fails_and_says_that_it_left_an_acquisition_on_its_way() {
+    says_so_after_trouble(&WireStore::new(), ASKING_TO_WRITE);
 }
 
 fn run(place: &Place, url: &str, arguments: &[&str]) -> Command {

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::support::{Place, finish};
-#[cfg(feature = "provider")]
-use servers::stores::MongoDbStore;
 use servers::stores::{
     EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Run, Store, ZooKeeperStore,
 };
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 
 /// Which requests for the lock lose their answers, counted from 0.
 type Plan = fn(usize) -> bool;
@@ -246,6 +246,24 @@ on_server! {
     // An acquisition is two requests, and the third reads what is to be released.
     a_release_whose_answers_are_all_lost_has_freed_the_lock: plain, |request| request >= 3;
     a_person_does_not_notice_that_answers_are_lost: locking, |request| request % 2 == 1;
+    who_does_not_know_whether_it_is_paused_is_told_so: plain, |request| request >= 2;
+}
+
+/// Returns the bytes in every request to a provider that writes a record.
+#[cfg(feature = "provider")]
+fn asking_to_write() -> Vec<u8> {
+    br#""op":"write""#.to_vec()
+}
+
+#[cfg(feature = "provider")]
+on_server! {
+    example: WireStore::new();
+    an_acquisition_whose_answer_is_lost_is_found_to_be_ours: asking_to_write, |request| request == 0;
+    an_acquisition_that_is_given_up_is_given_back: asking_to_write, |_| true;
+    a_release_whose_answer_is_lost_is_repeated_without_a_word: asking_to_write, |request| request == 1;
+    // An acquisition is two requests, and the third reads what is to be released.
+    a_release_whose_answers_are_all_lost_has_freed_the_lock: plain, |request| request >= 3;
+    a_person_does_not_notice_that_answers_are_lost: asking_to_write, |request| request % 2 == 1;
     who_does_not_know_whether_it_is_paused_is_told_so: plain, |request| request >= 2;
 }
 

@@ -240,6 +240,38 @@ fn answers() -> Vec<Vec<Vec<u8>>> {
         vec![vec![], first(&ok(13)), noise(12, 300)],
         vec![vec![], first(&ok(13)), reply(b"\x03a\0\x03a\0\x03a\0"), b"x".to_vec()],
     ]);
+    // A provider: another answer, none that fits, an error of another kind, what was not asked, a line or a list without end.
+    let opened = bytes("{\"label\":\"x\",\"grain\":1,\"runs\":9,\"version\":null}\n");
+    let reading = |fields: &str| bytes(&format!("{{\"now\":1795622918607,\"floor\":0,{fields}}}\n"));
+    let record = "{\"owner\":\"\",\"since\":null,\"until\":0,\"set_at\":null,\"token\":0,\"runs\":[]}";
+    let found = reading(&format!("\"version\":\"1\",\"record\":{record}"));
+    all.extend([
+        vec![vec![], bytes("\n")],
+        vec![vec![], bytes("{}\n")],
+        vec![vec![], bytes("{\"label\":\"two\\nlines \\u001b[2J\",\"grain\":3600001,\"runs\":-1}\n")],
+        vec![
+            vec![],
+            bytes("{\"error\":\"two\\nlines\",\"class\":\"permanent\",\"sent\":false,\"hint\":\"two\\nlines\"}\n"),
+        ],
+        vec![vec![], bytes("{\"error\":\"no\",\"class\":\"odd\",\"sent\":false,\"hint\":null}\n")],
+        vec![vec![], [opened.clone(), opened.clone()].concat()],
+        vec![vec![], opened.clone(), bytes("{\"written\":true}\n")],
+        vec![vec![], opened.clone(), bytes("{\"now\":1795622918607}\n")],
+        vec![vec![], opened.clone(), bytes("{\"now\":\"soon\",\"floor\":0,\"version\":null,\"record\":null}\n")],
+        vec![
+            vec![],
+            opened.clone(),
+            bytes("{\"now\":18446744073709551615,\"floor\":0,\"version\":null,\"record\":null}\n"),
+        ],
+        vec![vec![], opened.clone(), reading("\"version\":\"1\",\"record\":null")],
+        vec![vec![], opened.clone(), reading("\"version\":\"1\",\"record\":{\"owner\":7}")],
+        vec![vec![], opened.clone(), bytes(&format!("{}\n", "[".repeat(100_000)))],
+        vec![vec![], opened.clone(), bytes(&"x".repeat(3 << 20))],
+        vec![vec![], opened.clone(), found.clone(), bytes("{\"written\":1}\n")],
+        vec![vec![], opened.clone(), found.clone(), bytes("{\"written\":true}\n{\"written\":true}\n")],
+        vec![vec![], opened.clone(), found, bytes("{\"error\":null,\"class\":null}\n")],
+        vec![vec![], opened, noise(13, 300)],
+    ]);
     all.extend((0..3).map(|seed| vec![noise(seed, 40)]));
     all.extend((0..3).map(|seed| vec![vec![], noise(100 + seed, 200)]));
     all
@@ -247,6 +279,8 @@ fn answers() -> Vec<Vec<Vec<u8>>> {
 
 /// Returns a URL of each backend that leads to a port, with a password where that is not one answer more to give.
 fn urls(port: u16) -> Vec<String> {
+    #[cfg(feature = "provider")]
+    servers::stores::install_wire();
     vec![
         format!("postgres://jobs:{SECRET}@127.0.0.1:{port}/x"),
         format!("mysql://jobs:{SECRET}@127.0.0.1:{port}/x"),
@@ -265,6 +299,10 @@ fn urls(port: u16) -> Vec<String> {
         format!("mongodb://jobs:{SECRET}@127.0.0.1:{port}/x"),
         #[cfg(feature = "provider")]
         format!("mongodb://127.0.0.1:{port}/x?sslmode=require"),
+        #[cfg(feature = "provider")]
+        format!("wire://127.0.0.1:{port}/x"),
+        #[cfg(feature = "provider")]
+        format!("wire://jobs:{SECRET}@127.0.0.1:{port}/x"),
     ]
 }
 

@@ -7,9 +7,9 @@ use std::thread;
 
 use crate::support::relay::{Act, Relay};
 use crate::support::{Place, finish, wait_until};
-#[cfg(feature = "provider")]
-use servers::stores::MongoDbStore;
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 
 /// How many places the usual run tries, for each kind of harm.
 const SAMPLE: usize = 24;
@@ -51,6 +51,7 @@ sweeps! {
 #[cfg(feature = "provider")]
 sweeps! {
     MongoDbStore: mongodb_survives_harm_at_a_sample_of_places, mongodb_survives_harm_after_each_byte;
+    WireStore: a_provider_survives_harm_at_a_sample_of_places, a_provider_survives_harm_after_each_byte;
 }
 
 fn sweep(store: &impl Store, step: impl Fn(usize) -> usize) {

@@ -1,10 +1,11 @@
 //! The locks of the example provider: files in a directory, which this reads and writes as the provider does.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -20,7 +21,7 @@ const PROGRAM: &str = "shedlock-provider-example";
 
 /// A directory of the example's that nobody else uses.
 pub struct ExampleStore {
-    _directory: TempDir,
+    _directory: Option<TempDir>,
     locks: PathBuf,
 }
 
@@ -31,7 +32,12 @@ impl ExampleStore {
         // Others' processes enter it, too: the tests of other users.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let locks = directory.path().join("locks");
-        Self { _directory: directory, locks }
+        Self { _directory: Some(directory), locks }
+    }
+
+    /// A directory that others keep, and in which no example of this host writes.
+    pub(super) fn at(locks: &Path) -> Self {
+        Self { _directory: None, locks: locks.to_owned() }
     }
 
     /// The directory of the locks.
@@ -76,18 +82,27 @@ pub fn program(name: &str) -> PathBuf {
 /// Puts a program of the project where shedlock looks first: beside this test's own file, and beside the program under test. It
 /// is a copy: a checkout may belong to a user that nobody should trust.
 pub fn install(name: &str) {
-    static ONCE: OnceLock<()> = OnceLock::new();
-    ONCE.get_or_init(|| {
-        let source = program(name);
-        let own = std::env::current_exe().unwrap();
-        for directory in own.ancestors().skip(1).take(2) {
-            let (new, place) = (directory.join(unique("new")), directory.join(name));
-            // By another process: a child of another test would have the file open for writing while it is executed.
-            let copied = Command::new("install").args(["-m", "755"]).args([&source, &new]).status().unwrap();
-            assert!(copied.success(), "{}", source.display());
-            fs::rename(&new, &place).unwrap();
-        }
-    });
+    install_text(name, &fs::read_to_string(program(name)).unwrap());
+}
+
+/// Puts a script there, once.
+pub(super) fn install_text(name: &str, text: &str) {
+    static INSTALLED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if installed.contains(name) {
+        return;
+    }
+    let source = tempfile::NamedTempFile::new().unwrap();
+    fs::write(source.path(), text).unwrap();
+    let own = std::env::current_exe().unwrap();
+    for directory in own.ancestors().skip(1).take(2) {
+        let (new, place) = (directory.join(unique("new")), directory.join(name));
+        // By another process: a child of another test would have the file open for writing while it is executed.
+        let copied = Command::new("install").args(["-m", "755"]).arg(source.path()).arg(&new).status().unwrap();
+        assert!(copied.success(), "{name}");
+        fs::rename(&new, &place).unwrap();
+    }
+    installed.insert(name.to_owned());
 }
 
 fn now() -> i64 {

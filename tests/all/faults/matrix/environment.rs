@@ -10,9 +10,11 @@ use super::network::Network;
 use super::phases::Phase;
 use crate::support::{Place, finish};
 use servers::stores::{EtcdStore, KubernetesStore, MariaDbStore, PostgresStore, RedisStore, Store, ZooKeeperStore};
+#[cfg(feature = "provider")]
+use servers::stores::{MongoDbStore, WireStore};
 use servers::{Etcd, Kubernetes, MariaDb, Postgres, Redis, RedisDatabase, Server, ZooKeeper, unique};
 #[cfg(feature = "provider")]
-use servers::{MongoDb, stores::MongoDbStore};
+use servers::{MongoDb, Wire};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
@@ -25,6 +27,9 @@ pub(super) enum Backend {
     Etcd,
     #[cfg(feature = "provider")]
     MongoDb,
+    /// The provider in Python, which lives behind a port: it is what is killed, frozen and restarted.
+    #[cfg(feature = "provider")]
+    Example,
 }
 
 impl Backend {
@@ -38,11 +43,15 @@ impl Backend {
         Self::Etcd,
         #[cfg(feature = "provider")]
         Self::MongoDb,
+        #[cfg(feature = "provider")]
+        Self::Example,
     ];
 }
 
 /// The shortest lease of a run.
 const LEASE: Duration = Duration::from_secs(2);
+/// The same where each renewal starts programs, for which a busy machine may need a second.
+const LEASE_OF_PROGRAMS: Duration = Duration::from_secs(6);
 /// How many runs there is time for in a lease, however busy the machine is.
 const ANSWERS: u32 = 8;
 
@@ -53,6 +62,9 @@ const HOLDING: &[u8] = b"holderIdentity";
 /// In each write of a document.
 #[cfg(feature = "provider")]
 const LOCKING: &[u8] = b"lockedBy";
+/// In each request to write a record.
+#[cfg(feature = "provider")]
+const ASKING_TO_WRITE: &[u8] = br#""op":"write""#;
 
 /// A server that all tests have, or one of this test's own.
 enum Of<T: 'static> {
@@ -94,6 +106,8 @@ enum Host {
     Etcd(Of<Etcd>),
     #[cfg(feature = "provider")]
     MongoDb(Of<MongoDb>),
+    #[cfg(feature = "provider")]
+    Example(Of<Wire>),
 }
 
 pub(super) struct Environment {
@@ -161,6 +175,12 @@ impl Environment {
                 let store = MongoDbStore::of(&server);
                 (Host::MongoDb(server), Some(Box::new(store)))
             }
+            #[cfg(feature = "provider")]
+            Backend::Example => {
+                let server = Of::fit(fault, servers::wire, Wire::fresh, Wire::with_moving_clock);
+                let store = WireStore::of(&server);
+                (Host::Example(server), Some(Box::new(store)))
+            }
         };
         let network = (fault == Fault::NetworkCut).then(Network::new);
         let place = Place::new();
@@ -170,7 +190,9 @@ impl Environment {
         if site.backend != Backend::Sqlite {
             // The first one makes the tables, and lets a server in Java load its classes.
             let took = [(); 3].map(|()| site.warm(&site.url("")));
-            site.lease = LEASE.max(*took[1..].iter().max().unwrap() * ANSWERS);
+            let starts_programs = site.store().is_some_and(Store::starts_programs);
+            let least = if starts_programs { LEASE_OF_PROGRAMS } else { LEASE };
+            site.lease = least.max(*took[1..].iter().max().unwrap() * ANSWERS);
             if matches!(fault, Fault::ServerRestarted | Fault::ServerKilledAndBack) {
                 let begun = Instant::now();
                 site.server().stop();
@@ -231,6 +253,8 @@ impl Environment {
             Host::Etcd(server) => server,
             #[cfg(feature = "provider")]
             Host::MongoDb(server) => server,
+            #[cfg(feature = "provider")]
+            Host::Example(server) => server,
         }
     }
 
@@ -252,6 +276,8 @@ impl Environment {
             Backend::Kubernetes => HOLDING.to_vec(),
             #[cfg(feature = "provider")]
             Backend::MongoDb => LOCKING.to_vec(),
+            #[cfg(feature = "provider")]
+            Backend::Example => ASKING_TO_WRITE.to_vec(),
             // etcd gets the name in base64.
             Backend::Etcd => b"request_put".to_vec(),
             _ => name.as_bytes().to_vec(),

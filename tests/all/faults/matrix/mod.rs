@@ -53,6 +53,8 @@ macro_rules! matrix {
         matrix!(@ etcd: Etcd; $($test: $fault;)*);
         #[cfg(feature = "provider")]
         matrix!(@ mongodb: MongoDb; $($test: $fault;)*);
+        #[cfg(feature = "provider")]
+        matrix!(@ example: Example; $($test: $fault;)*);
     };
     (@ $module:ident: $backend:ident; $($test:ident: $fault:ident;)*) => {
         mod $module {

@@ -132,6 +132,10 @@ impl<'a> Scene<'a> {
                     wait_until("the job to be asked to stop", || self.job_of(runner).filter(|job| job.asked));
                 } else {
                     self.wait_until_file_is_closed();
+                    if self.site.store().is_some_and(Store::starts_programs) {
+                        // The first renewal takes a while, comes when that of the scene before does, and is not to be held here.
+                        self.wait_until_told(self.runner.as_ref().unwrap(), "was renewed", 0);
+                    }
                 }
                 self.gate.close(hold);
                 match self.site.fault {
