@@ -15,7 +15,8 @@ pub(crate) trait Way: Send + Sync {
     /// Connects to a server within a limit, and returns an address that leads there.
     fn connect(&self, address: SocketAddr, limit: Duration) -> io::Result<SocketAddr>;
 
-    /// Says what happens to a provider that is sent a request of so many bytes; `changes`: it is to change a record.
+    /// Says what happens to a provider that is sent a request of so many bytes; `changes`: it is to change one that
+    /// is there.
     #[cfg(feature = "provider")]
     fn on_request(&self, bytes: usize, changes: bool) -> Harm;
 

@@ -43,7 +43,7 @@ impl Faults {
                 self.strike();
                 Harm::Stop { time }
             }
-            // What only reads does no harm when it is late.
+            // What only reads or creates an empty record does no harm when it is late.
             Some(Fault::Freeze { .. }) if changes => {
                 self.strike();
                 Harm::Freeze

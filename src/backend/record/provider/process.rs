@@ -112,7 +112,7 @@ impl Process {
         self.answered = 0;
         let mut line = request.to_json().to_string().into_bytes();
         line.push(b'\n');
-        let changes = matches!(request, Request::Write { .. } | Request::Remove { .. });
+        let changes = matches!(request, Request::Write { version: Some(_), .. } | Request::Remove { .. });
         match self.detour.way().map_or(Harm::None, |way| way.on_request(line.len(), changes)) {
             Harm::None => self.send(&line, until)?,
             Harm::Kill { after, later } => {
