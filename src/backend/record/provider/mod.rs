@@ -362,8 +362,13 @@ impl RecordStore for Provider {
         match self.probe(report) {
             Ok(reached) => reached,
             Err(error) => {
-                let is_own = self.is_about_the_program(&error);
-                report(Finding::from_error(if is_own { "provider" } else { connection_subject(&error) }, error));
+                // The program reports the store's errors, and may itself fail; neither is a login.
+                let subject = match connection_subject(&error) {
+                    "login" if self.is_about_the_program(&error) => "provider",
+                    "login" if !error.refuses_login => "store",
+                    subject => subject,
+                };
+                report(Finding::from_error(subject, error));
                 LockTest::Pointless
             }
         }
