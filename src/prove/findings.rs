@@ -27,7 +27,7 @@ fn about_errors(figures: &Figures) -> Option<Finding> {
     let (message, times) = figures.errors.by_message.iter().max_by_key(|(_, count)| **count).filter(|_| is_most)?;
     Some(Finding::unwise(
         "errors",
-        format!("{errors} of {asked} requests failed; {times} times: {}", message),
+        format!("{errors} of {asked} requests failed; {times} times: {message}"),
         "the rules were tried on the answers alone: find out why, and prove again",
     ))
 }
@@ -121,15 +121,15 @@ fn advice(rule: Rule, outcome: &Outcome) -> &'static str {
 fn advice_on_provider(rule: Rule) -> &'static str {
     match rule {
         Rule::Exclusion | Rule::Again => {
-            "two jobs can run at once: do not lock here; in `write` the store itself has to compare the version and write, in one \
-             step, and no version may repeat"
+            "two jobs can run at once: do not lock here; in `write` the store itself has to compare the version and write, in \
+             one step, and no version may repeat"
         }
         Rule::Late => {
             "a job that was suspended can free the lock of the next one: `write` has to refuse every version but the last"
         }
         Rule::Expiry | Rule::Renewal | Rule::Hold => {
-            "`read` has to return `until` and `set_at` as the last `write` got them, and the store's clock as `now`; a `write` that \
-             answers true has to be done, and to last"
+            "`read` has to return `until` and `set_at` as the last `write` got them, and the store's clock as `now`; a `write` \
+             that answers true has to be done, and to last"
         }
         Rule::Token => {
             "fencing does not work here: keep `token` as it is, and let `floor` be larger than every token so far, or 0"
@@ -182,5 +182,43 @@ fn not_tried(rule: Rule, verdict: &Verdict, outcome: &Outcome) -> Option<&'stati
         Rule::Cut if verdict.checked > 0 => None,
         Rule::Token => Some("there were no tokens; `shedlock check` says why"),
         _ => Some("there was no time for it; try a longer --for"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::ErrorClass;
+    use crate::prove::history::{Answer, Call, Fault, Request};
+    use crate::system::Moment;
+
+    /// Returns what is said of so many requests that are answered, fail, and fail as one is cut.
+    fn said(answered: u64, failed: u64, cut: u64) -> Option<String> {
+        let now = Moment::at(Duration::ZERO);
+        let call = |fails: bool, fault: Option<Fault>| Call {
+            lock: 0,
+            owner: String::new(),
+            request: Request::Runs,
+            sent: now,
+            answered: now,
+            answer: match fails {
+                true => Answer::Failed { class: ErrorClass::Transient, ambiguous: true, message: "locked".to_owned() },
+                false => Answer::Runs(Vec::new()),
+            },
+            fault,
+        };
+        let mut figures = Figures::new(now);
+        (0..answered).for_each(|_| figures.add(&call(false, None)));
+        (0..failed).for_each(|_| figures.add(&call(true, None)));
+        (0..cut).for_each(|_| figures.add(&call(true, Some(Fault::CutAnswer { after: 0 }))));
+        about_errors(&figures).map(|finding| finding.seen)
+    }
+
+    #[test]
+    fn most_requests_have_to_fail_by_themselves_to_be_remarked_upon() {
+        assert_eq!(said(0, 0, 0), None);
+        assert_eq!(said(50, 50, 0), None, "as a failover or a busy file does");
+        assert_eq!(said(50, 10, 200), None, "these are ours");
+        assert_eq!(said(10, 11, 3).unwrap(), "11 of 21 requests failed; 11 times: locked");
     }
 }

@@ -1,5 +1,5 @@
-//! What is done to a provider in the place of a connection. A cut kills it, at any moment until it has answered. A freeze stops it
-//! with its request, which it carries out after the client has given it up: as a store does that gets a request late.
+//! What is done to a provider in the place of a connection. A cut kills it, at any moment until it has answered. A freeze stops
+//! it with its request, which it carries out after the client has given it up: as a store does that gets a request late.
 
 use std::os::fd::AsFd;
 use std::time::Duration;

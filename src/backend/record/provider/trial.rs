@@ -1,5 +1,5 @@
-//! Tries what a provider's functions must do, on a name that nobody else has. A lock alone does not show it: most mistakes are found only by
-//! who asks for what shedlock seldom does, such as a write of an old version.
+//! Tries what a provider's functions must do, on a name that nobody else has. A lock alone does not show it: most mistakes are
+//! found only by who asks for what shedlock seldom does, such as a write of an old version.
 
 use std::thread;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::lock::{BackendError, ErrorClass};
 use crate::system::Timestamp;
 use crate::text::shorten;
 
-/// Begins the name; a random number follows, and letters that take two bytes, until it is as long as a name can be.
+/// Begins the name; a random number follows, and what takes four bytes each, until it is as long as a job's name can be.
 const PREFIX: &str = "shedlock-check-";
-const FILLING: char = 'é';
-const NAME_BYTES: usize = 255;
+const FILLING: char = '\u{1d11e}';
+const NAME_CHARACTERS: usize = 64;
 /// How long the records seem to be of use: later ones are of a trial that died.
 const LIFE: Duration = Duration::from_secs(60);
 /// The tries of a trial in which a request fails that may succeed later.
@@ -282,8 +282,8 @@ impl Trial<'_> {
 
 fn name(random: u64) -> String {
     let mut name = format!("{PREFIX}{random:016x}-");
-    name.extend(std::iter::repeat_n(FILLING, (NAME_BYTES - name.len()) / FILLING.len_utf8()));
-    name + &"-".repeat(NAME_BYTES % 2)
+    name.extend(std::iter::repeat_n(FILLING, NAME_CHARACTERS - name.len()));
+    name
 }
 
 fn is_of_a_trial(text: &str) -> bool {
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_name_is_as_long_as_can_be_and_known_again() {
         let name = name(7);
-        assert_eq!((name.len(), name.contains(FILLING)), (NAME_BYTES, true));
+        assert_eq!((name.chars().count(), name.ends_with(FILLING)), (NAME_CHARACTERS, true));
         assert!(
             is_of_a_trial(&name) && !is_of_a_trial("shedlock-check") && !is_of_a_trial(&name.replace("07-", "0g-"))
         );

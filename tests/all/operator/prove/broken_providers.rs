@@ -1,4 +1,5 @@
-//! Providers that answer wrongly: `check` and `prove` name the function that is to be mended, and nothing is found of one that is whole.
+//! Providers that answer wrongly: `check` and `prove` name the function that is to be mended, and find nothing wrong with one
+//! that is whole.
 
 use super::{Report, prove};
 use crate::support::process::{copy_program, write_script};
