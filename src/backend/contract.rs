@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::credentials::Credentials;
-use super::finding::{FindingSink, LockTest};
+use super::finding::{Finding, FindingSink, LockTest};
 use crate::lock::{
     Acquired, BackendError, Change, Claim, Closing, Forgotten, Locks, Removal, Reply, RunQuery, Runs, StillHeld,
 };
@@ -73,6 +73,12 @@ pub(crate) trait Admin: Backend {
 
     /// Returns the statements that create everything needed, with comments, for a person to run. Does not connect.
     fn schema(&mut self) -> Result<String, BackendError>;
+
+    /// Tries what another program does for this backend, on a lock of its own, and returns what was found: nothing if there is no
+    /// such program.
+    fn try_functions(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
 
     /// Checks what a run needs, and reports each result at once. Acquires no lock: the command does that afterwards, in the
     /// same way on every backend. A new backend that has nothing of its own to check can leave this out.

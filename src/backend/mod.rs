@@ -49,7 +49,9 @@ pub(crate) use credentials::Credentials;
 #[cfg(any(test, fuzzing, feature = "sqlite", feature = "tls"))]
 pub(crate) use finding::FindingSink;
 pub(crate) use finding::{Finding, Grade, LockTest};
-pub(crate) use net::detour::Detour;
+#[cfg(feature = "provider")]
+pub(crate) use net::detour::Harm;
+pub(crate) use net::detour::{Detour, Way};
 #[cfg(any(test, fuzzing, feature = "sqlite", feature = "tls"))]
 pub(crate) use net::url::Url;
 pub(crate) use opened::{Access, Opened, Pace};

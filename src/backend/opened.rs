@@ -80,10 +80,17 @@ pub(crate) struct Access {
     /// Shows what such a program writes to its stderr.
     #[cfg_attr(not(feature = "provider"), expect(dead_code, reason = "no backend of this build starts a program"))]
     pub(crate) shows_stderr: bool,
-    /// Leads connections by TCP to a relay. A provider connects by itself.
+    /// Leads connections by TCP to a relay, and does harm to providers.
     #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),
-        expect(dead_code, reason = "no connection is one by TCP")
+        not(any(
+            feature = "postgres",
+            feature = "mysql",
+            feature = "redis",
+            feature = "http",
+            feature = "zookeeper",
+            feature = "provider"
+        )),
+        expect(dead_code, reason = "nothing goes to a server or a provider")
     )]
     pub(crate) detour: Detour,
 }

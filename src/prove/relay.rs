@@ -1,8 +1,10 @@
 //! A relay between a client and its servers, which cuts, delays and freezes what passes. One thread serves all connections of
-//! a relay and never blocks.
+//! a relay and never blocks. A provider has no connection of ours: it is killed and stopped instead, in the client's thread.
 
 mod connection;
 mod faults;
+#[cfg(feature = "provider")]
+mod provider;
 
 use std::io::{self, Write};
 use std::mem;
@@ -16,7 +18,11 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::history::Fault;
-use crate::backend::Detour;
+#[cfg(feature = "provider")]
+use crate::backend::Harm;
+use crate::backend::{Detour, Way};
+#[cfg(feature = "provider")]
+use crate::system::Helper;
 use crate::system::Moment;
 use connection::Connection;
 use faults::Faults;
@@ -46,6 +52,9 @@ struct Shared {
 struct State {
     opening: Vec<Opening>,
     faults: Faults,
+    /// Providers that are stopped, and given up by the client.
+    #[cfg(feature = "provider")]
+    frozen: Vec<Helper>,
     /// Set until the thread has let go what frozen connections keep.
     thaws: bool,
     /// Set until the thread has read all that clients have sent and closed so far.
@@ -77,8 +86,7 @@ impl Relay {
 
     /// Returns the way by this relay. A server's error to connect is the way's.
     pub(crate) fn detour(&self) -> Detour {
-        let shared = Arc::clone(&self.shared);
-        Detour::new(move |address, limit| shared.open(address, limit))
+        Detour::new(Arc::clone(&self.shared) as Arc<dyn Way>)
     }
 
     /// Lets a fault strike once, from now on, whichever connection the bytes pass on. It takes the place of one that is armed.
@@ -93,13 +101,18 @@ impl Relay {
         self.shared.wake();
     }
 
-    /// Delivers to the servers what frozen connections keep; also forgets a fault that has not struck.
+    /// Delivers to the servers what frozen connections keep, and lets stopped providers carry out what they were sent; also
+    /// forgets a fault that has not struck.
     pub(crate) fn thaw(&self) {
         let mut state = self.shared.state();
         state.faults.armed = None;
         state.thaws = true;
+        #[cfg(feature = "provider")]
+        let frozen = mem::take(&mut state.frozen);
         drop(state);
         self.shared.wake();
+        #[cfg(feature = "provider")]
+        frozen.into_iter().for_each(provider::thaw);
     }
 
     /// Waits until the connections that the client has closed are over, so that servers have what was sent on them; returns
@@ -112,7 +125,7 @@ impl Relay {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Returns whether a connection went by this relay.
+    /// Returns whether a connection went by this relay, or a request to a provider.
     pub(crate) fn was_used(&self) -> bool {
         self.shared.state().was_used
     }
@@ -205,6 +218,29 @@ impl Shared {
             thread::sleep(POLL_PAUSE);
         }
         let _ = io::Read::read(&mut ring, &mut [0; 64]);
+    }
+}
+
+impl Way for Shared {
+    fn connect(&self, address: SocketAddr, limit: Duration) -> io::Result<SocketAddr> {
+        self.open(address, limit)
+    }
+
+    #[cfg(feature = "provider")]
+    fn on_request(&self, bytes: usize, changes: bool) -> Harm {
+        let mut state = self.state();
+        state.was_used = true;
+        state.faults.on_request(bytes, changes)
+    }
+
+    #[cfg(feature = "provider")]
+    fn kills_on_answer(&self, bytes: usize) -> bool {
+        self.state().faults.kills_on_answer(bytes)
+    }
+
+    #[cfg(feature = "provider")]
+    fn keep(&self, helper: Helper) {
+        self.state().frozen.push(helper);
     }
 }
 

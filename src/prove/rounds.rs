@@ -13,7 +13,7 @@ use super::names::{Names, remove_leftovers};
 use super::plan::parts;
 use super::relay::Relay;
 use super::scene::Scene;
-use crate::backend::Opened;
+use crate::backend::{Finding, Opened};
 use crate::lock::{BackendError, ErrorClass, LockName, Owner};
 use crate::system::Moment;
 
@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) left: Option<(usize, String, Option<BackendError>)>,
     /// Whether the clients' connections went through a relay.
     pub(crate) is_relayed: bool,
+    /// What was found of a provider's functions; nothing if there is no provider.
+    pub(crate) functions: Vec<Finding>,
 }
 
 /// A trial over its rounds.
@@ -118,6 +120,7 @@ impl<'a> Trial<'a> {
                 leftovers: 0,
                 left: None,
                 is_relayed: false,
+                functions: Vec::new(),
             },
         }
     }
@@ -129,6 +132,7 @@ impl<'a> Trial<'a> {
         insist(self.start + self.order.timeout, waits, || names.mark(backend))?;
         // They harm nothing, and the next one tries again.
         self.outcome.leftovers = remove_leftovers(backend).unwrap_or_default();
+        self.outcome.functions = backend.try_functions();
         Ok(())
     }
 

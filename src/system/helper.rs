@@ -237,6 +237,15 @@ impl Helper {
         }
     }
 
+    /// Sends a signal to the helper and its group, if it has not ended.
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let known = self.helpers.lock();
+        // As long as it is known it was not reaped, so the number is no other's.
+        if known.living.contains(&self.pid.as_raw()) {
+            let _ = nix::sys::signal::kill(Pid::from_raw(-self.pid.as_raw()), signal);
+        }
+    }
+
     /// Kills the helper at once, with its group and what it has started.
     pub(crate) fn kill(self) {
         let started = descendants(self.pid.as_raw());

@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""A provider that passes everything on to the example beside it, and misbehaves once.
+"""A provider that passes everything on to the example beside it, and misbehaves once, or answers wrongly all the time.
 
 Its URL is exec:/PATH?mode=MODE&op=OP&directory=DIRECTORY: what it does wrong, and with which request. DIRECTORY/../misbehaved says
 that it has done so; with `always=1` it does so every time.
 """
 
+import hashlib
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -97,6 +99,48 @@ def misbehave(request):
     sys.exit(f"no such mode: {mode}")
 
 
+def content(record):
+    """A version that repeats, since it is made of the record alone."""
+    return "none" if record is None else hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def seen(version, record):
+    """The version that this shows for the example's."""
+    return {"versions-of-content": content(record), "versions-of-names": "1"}.get(mode, version)
+
+
+def falsify(request):
+    """Answers each request wrongly, in the way of these modes."""
+    if mode in ("versions-of-content", "versions-of-names", "compares-nothing") and request["op"] in ("write", "remove"):
+        # The example still compares its own version, so that only this one's repeats.
+        now = json.loads(ask({"op": "read", "name": request["name"]}))
+        is_same = now["version"] is not None and seen(now["version"], now["record"]) == request["version"]
+        if is_same or mode == "compares-nothing":
+            request = {**request, "version": now["version"]}
+    if mode == "removes-nothing" and request["op"] == "remove":
+        return say(b'{"removed": true}\n')
+    if mode == "fails-mostly" and request["op"] == "read" and random.random() < 0.65:
+        return say(b'{"error": "not now", "class": "transient", "sent": false}\n')
+    if request["op"] == "list":
+        names = 0
+        answer = ask(request)
+        while b'"name"' in answer:
+            names += 1
+            if mode != "lists-nothing" and (mode != "lists-half" or names % 2 == 0):
+                say(answer)
+            answer = example.stdout.readline()
+        return say(answer)
+    answer = json.loads(ask(request))
+    if request["op"] == "read" and answer.get("record"):
+        answer["version"] = seen(answer["version"], answer["record"])
+        if mode == "drops-set-at":
+            answer["record"]["set_at"] = None
+    say(json.dumps(answer).encode() + b"\n")
+
+
+FALSE = ("removes-nothing", "lists-nothing", "lists-half", "drops-set-at", "compares-nothing", "fails-mostly")
+FALSE += ("versions-of-content", "versions-of-names")
+
 mode = op = None
 for line in sys.stdin.buffer:
     request = json.loads(line)
@@ -110,7 +154,9 @@ for line in sys.stdin.buffer:
         request["url"] = "example:" + directory
         if mode == "other-protocol":
             request["protocol"] = 2
-    if is_time(request):
+    if mode in FALSE:
+        falsify(request)
+    elif is_time(request):
         misbehave(request)
     elif request["op"] == "list":
         while True:

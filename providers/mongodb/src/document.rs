@@ -1,5 +1,6 @@
 //! The document of a lock: `lockUntil`, `lockedAt` and `lockedBy` are the Java library's, `shedlock` has shedlock's own fields.
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use shedlock_provider::{Record, Run};
 
@@ -36,6 +37,15 @@ pub(crate) fn version(found: &Document) -> Document {
     };
     let wanted = |key: &str| value(key).unwrap_or_else(|| Bson::Document(doc! { "$exists": false }));
     VERSION_FIELDS.iter().map(|key| ((*key).to_owned(), wanted(key))).collect()
+}
+
+/// Returns what a new document's version follows. A document that is removed and made again must not get a version that it had: so
+/// the count of its writes begins anywhere.
+pub(crate) fn first_version() -> Document {
+    let [_, _, _, _, a, b, c, d, e, f, g, h] = ObjectId::new().bytes();
+    // The count, which grows within this process, comes first: the writes that follow must not reach the next one's.
+    let number = i64::from_be_bytes([0, f, g, h, a, b, c, d]) << 6 | i64::from(e >> 2);
+    doc! { "shedlock.writes": number }
 }
 
 /// Returns a version as a text: MongoDB's canonical JSON, which keeps the kind of each value.

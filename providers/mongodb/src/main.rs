@@ -146,7 +146,7 @@ impl Store for MongoDb {
         let collection = self.address.collection.clone();
         let Some(version) = version else {
             let mut made = doc! { "_id": name };
-            made.extend(document::fields(record, None));
+            made.extend(document::fields(record, Some(&document::first_version())));
             return self.ask(RequestKind::Write, deadline, async |database| {
                 match database.collection(&collection).insert_one(made).await {
                     Err(error) if errors::is_duplicate(&error) => Ok(false),

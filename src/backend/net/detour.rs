@@ -1,5 +1,5 @@
-//! Another way to a server, by a relay of this process: `prove` cuts and freezes connections there. Names, TLS and messages
-//! stay those of the server.
+//! Another way to a store, by a relay of this process: `prove` cuts and freezes connections there, and kills and stops providers.
+//! Names, TLS and messages stay those of the store.
 
 use std::fmt;
 use std::io;
@@ -7,26 +7,72 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connects a relay to a server within a limit, and returns the relay's address.
-type Way = dyn Fn(SocketAddr, Duration) -> io::Result<SocketAddr> + Send + Sync;
+#[cfg(feature = "provider")]
+use crate::system::Helper;
 
-/// Leads connections to a relay; the default leads to the servers themselves.
+/// Stands between a client and its store.
+pub(crate) trait Way: Send + Sync {
+    /// Connects to a server within a limit, and returns an address that leads there.
+    fn connect(&self, address: SocketAddr, limit: Duration) -> io::Result<SocketAddr>;
+
+    /// Says what happens to a provider that is sent a request of so many bytes; `changes`: it is to change one that
+    /// is there.
+    #[cfg(feature = "provider")]
+    fn on_request(&self, bytes: usize, changes: bool) -> Harm;
+
+    /// Returns whether a provider is killed before these bytes of its answer are read.
+    #[cfg(feature = "provider")]
+    fn kills_on_answer(&self, bytes: usize) -> bool;
+
+    /// Takes a provider that was stopped and is given up. It is to carry out what it was sent, as if that had been on its way.
+    #[cfg(feature = "provider")]
+    fn keep(&self, helper: Helper);
+}
+
+/// What happens to a provider with a request.
+#[cfg(feature = "provider")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Harm {
+    None,
+    /// It gets the beginning of the request, and is killed so much later.
+    Kill {
+        after: usize,
+        later: Duration,
+    },
+    /// It is stopped for a while.
+    Stop {
+        time: Duration,
+    },
+    /// It is stopped, and [`Way::keep`] takes it when it is given up.
+    Freeze,
+}
+
+/// The way of a client; the default leads to the store itself.
 #[derive(Clone, Default)]
-pub(crate) struct Detour(Option<Arc<Way>>);
+pub(crate) struct Detour(Option<Arc<dyn Way>>);
 
 impl Detour {
-    /// Asks `way` for each connection. Its error is that of the server: the relay has connected before it returns.
-    pub(crate) fn new(way: impl Fn(SocketAddr, Duration) -> io::Result<SocketAddr> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(way)))
+    /// Goes this way for each connection. Its error is that of the server: the relay has connected before it returns.
+    pub(crate) fn new(way: Arc<dyn Way>) -> Self {
+        Self(Some(way))
     }
 
     /// Returns the address to connect to instead of this one. Each answer is good for one connection.
-    #[cfg(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper"))]
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "redis", feature = "http", feature = "zookeeper")),
+        expect(dead_code, reason = "no backend of this build connects by TCP")
+    )]
     pub(crate) fn to(&self, address: SocketAddr, limit: Duration) -> io::Result<SocketAddr> {
         match &self.0 {
             None => Ok(address),
-            Some(way) => way(address, limit),
+            Some(way) => way.connect(address, limit),
         }
+    }
+
+    /// Returns the way, unless the client leads to the store itself.
+    #[cfg(feature = "provider")]
+    pub(crate) fn way(&self) -> Option<&dyn Way> {
+        self.0.as_deref()
     }
 
     /// Returns whether connections lead to the servers themselves.

@@ -140,6 +140,9 @@ fn what_a_provider_says_last_is_in_the_message_and_all_of_it_with_vv() {
     let url = format!("{}&always=1", stage.url("dies-before", "read"));
     let ran = finish(&mut stage.run(&url, &[]));
     ran.complains(125, "bad ended with exit code 3; its last words: no more of this");
+    assert!(ran.stderr.contains("\nhint: `") && ran.stderr.contains("`run -vv` shows"), "{ran:?}");
+    let check = finish(&mut stage.shedlock(&url.replace("op=read", "op=check"), &["check"]));
+    assert!(check.stdout.contains("provider      bad ended with exit code 3"), "{check:?}");
     let loud = finish(&mut stage.run(&url, &["-vv"]));
     assert!(loud.stderr.lines().any(|line| line == "no more of this"), "{loud:?}");
     let other = finish(&mut stage.run(&stage.url("other-protocol", "none"), &[]));
@@ -187,6 +190,11 @@ fn what_cannot_be_started_is_named_with_the_way_out() {
     std::fs::create_dir(place.path("directory")).unwrap();
     let directory = run(&url("directory"));
     assert!(directory.stderr.contains("hint: it is a directory"), "{directory:?}");
+    std::fs::create_dir(place.path("shedlock-provider-folder")).unwrap();
+    let mut command = place.run("a", ["true"]);
+    let path = format!("/usr/bin:/bin:{}", place.path("").display());
+    let folder = finish(command.env("SHEDLOCK_BACKEND", "folder:x").env("PATH", path));
+    folder.complains(125, "shedlock-provider-folder is a directory");
     write_script(&place, "no-interpreter", "#!/no/such/interpreter\n");
     let interpreter = run(&url("no-interpreter"));
     assert!(interpreter.stderr.contains("the interpreter in its first line does not"), "{interpreter:?}");

@@ -73,6 +73,11 @@ pub(crate) trait RecordStore: Send {
     /// Returns the commands or manifests that create everything needed. It does not reach the store.
     fn schema(&mut self) -> Result<String, BackendError>;
 
+    /// Tries what its functions must do, where another program has them, and returns what was found.
+    fn try_functions(&mut self) -> Vec<Finding> {
+        Vec::new()
+    }
+
     /// Reports findings that are special to this store.
     fn check(&mut self, _: FindingSink<'_>) -> LockTest {
         LockTest::Possible
@@ -326,6 +331,10 @@ impl<S: RecordStore> Admin for RecordLocks<S> {
 
     fn schema(&mut self) -> Result<String, BackendError> {
         self.0.schema().map_err(|error| self.with_label(error))
+    }
+
+    fn try_functions(&mut self) -> Vec<Finding> {
+        self.0.try_functions()
     }
 
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {

@@ -38,7 +38,10 @@ pub(super) fn program(url: &Url, built_in: &str) -> Result<PathBuf, String> {
     let found = directories().map(|directory| directory.join(&name)).find(|path| path.is_file());
     match found {
         Some(path) => trusted(path),
-        None => Err(missing(url.scheme(), &name, built_in)),
+        None => Err(match directories().map(|directory| directory.join(&name)).find(|path| path.is_dir()) {
+            Some(path) => format!("needs the program {name}, but {} is a directory", path.display()),
+            None => missing(url.scheme(), &name, built_in),
+        }),
     }
 }
 

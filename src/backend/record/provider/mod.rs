@@ -3,6 +3,7 @@
 //! ```text
 //!   find       which program a URL means, and whether others may write it
 //!   process    a provider that runs: a line to it, a line from it, in time and bounded
+//!   trial      what `check` and `prove` try of its functions
 //!   mod        the requests of a store of records in the words of the protocol
 //! ```
 //!
@@ -10,6 +11,7 @@
 
 mod find;
 mod process;
+mod trial;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +24,7 @@ use shedlock_provider::{
 
 use crate::backend::diagnose::{self, connection_subject};
 use crate::backend::record::engine::{ReadResult, Record, RecordLocks, RecordSink, RecordStore, WriteResult};
-use crate::backend::{Access, Contact, Credentials, Finding, FindingSink, Grade, LockTest, Opened, Url};
+use crate::backend::{Access, Contact, Credentials, Detour, Finding, FindingSink, Grade, LockTest, Opened, Url};
 use crate::lock::{BackendError, ErrorClass, Holder, RunRecord};
 use crate::system::{Helpers, Moment, Timestamp};
 use crate::text::{escape_hidden, shorten};
@@ -51,6 +53,7 @@ pub(crate) struct Provider {
     contact: Contact,
     helpers: Helpers,
     shows_stderr: bool,
+    detour: Detour,
     /// Holds the provider's last answer to `open`.
     opened: OpenAnswer,
     process: Option<Process>,
@@ -73,6 +76,7 @@ impl Provider {
             contact: access.contact.clone(),
             helpers: access.helpers.clone(),
             shows_stderr: access.shows_stderr,
+            detour: access.detour.clone(),
             opened: OpenAnswer::default(),
             process: None,
         };
@@ -87,7 +91,7 @@ impl Provider {
             Some(process) => process.end(),
             None => {}
         }
-        let mut process = Process::start(&self.helpers, &self.program, self.shows_stderr)
+        let mut process = Process::start(&self.helpers, &self.program, self.shows_stderr, self.detour.clone())
             .map_err(|error| find::not_started(&self.program, &error))?;
         let open = Request::Open(Open {
             protocol: PROTOCOL,
@@ -95,7 +99,7 @@ impl Provider {
             password: self.password.clone(),
             timeout: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
         });
-        let answer = match process.ask(&open.to_json(), until) {
+        let answer = match process.ask(&open, until) {
             Ok(answer) => answer,
             Err(failure) => return Err(self.explain(process, failure, true)),
         };
@@ -125,7 +129,7 @@ impl Provider {
     ) -> Result<T, BackendError> {
         let until = Moment::now() + self.timeout;
         let mut process = self.connected(until)?;
-        let answer = match process.ask(&request.to_json(), until) {
+        let answer = match process.ask(request, until) {
             Ok(answer) => answer,
             Err(failure) => return Err(self.explain(process, failure, false)),
         };
@@ -196,16 +200,17 @@ impl Provider {
         if let Some(line) = end.last_line {
             message += &format!("; its last words: {line}");
         }
-        let error = BackendError::new(class, self.shown(&message));
-        let error = if class == ErrorClass::Permanent {
-            error.hint(format!(
-                "`{} </dev/null` shows whether it starts; `run -vv` shows what it writes to stderr",
-                self.program.display()
-            ))
-        } else {
-            error
-        };
+        let error = BackendError::new(class, self.shown(&message)).hint(format!(
+            "`{} </dev/null` shows whether it starts; `run -vv` shows what it writes to stderr",
+            self.program.display()
+        ));
         if sent { error.ambiguous() } else { error }
+    }
+
+    /// Returns whether the program itself has failed, and not the store.
+    fn is_about_the_program(&self, error: &BackendError) -> bool {
+        error.message.starts_with(&format!("{} ", find::file_name(&self.program)))
+            || error.message.starts_with(&format!("the program {} ", self.program.display()))
     }
 
     /// Returns a text of the provider's as one line, without a password.
@@ -251,6 +256,7 @@ impl Provider {
         }
         let resolution = self.clock_resolution();
         diagnose::clock_as_coarse_as(resolution, || self.read(PROBED).map(|read| read.now.0 * 1000), report)?;
+        trial::try_functions(self).into_iter().for_each(report);
         Ok(LockTest::Possible)
     }
 }
@@ -307,7 +313,7 @@ impl RecordStore for Provider {
     fn list(&mut self, sink: RecordSink<'_>) -> Result<Timestamp, BackendError> {
         let begun = Moment::now();
         let mut process = self.connected(begun + self.timeout)?;
-        let mut answer = match process.ask_for_many(&Request::List.to_json(), begun + self.timeout) {
+        let mut answer = match process.ask_for_many(&Request::List, begun + self.timeout) {
             Ok(answer) => answer,
             Err(failure) => return Err(self.explain(process, failure, false)),
         };
@@ -348,11 +354,21 @@ impl RecordStore for Provider {
         schema.map(|Schema(text)| self.without_password(&text))
     }
 
+    fn try_functions(&mut self) -> Vec<Finding> {
+        trial::try_functions(self)
+    }
+
     fn check(&mut self, report: FindingSink<'_>) -> LockTest {
         match self.probe(report) {
             Ok(reached) => reached,
             Err(error) => {
-                report(Finding::from_error(connection_subject(&error), error));
+                // The program reports the store's errors, and may itself fail; neither is a login.
+                let subject = match connection_subject(&error) {
+                    "login" if self.is_about_the_program(&error) => "provider",
+                    "login" if !error.refuses_login => "store",
+                    subject => subject,
+                };
+                report(Finding::from_error(subject, error));
                 LockTest::Pointless
             }
         }

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use nix::unistd::{read, write};
 use serde_json::Value;
+use shedlock_provider::Request;
 
 use crate::backend::net::bounds::{ANSWER_BYTES, LISTING_BYTES};
+use crate::backend::{Detour, Harm};
 use crate::system::{Helper, HelperEnd, Helpers, Moment, error_text, without_pipe_signal, write_without_waiting};
 
 /// The bytes that are read at once.
@@ -38,6 +41,10 @@ pub(super) struct Process {
     stderr: Vec<u8>,
     stderr_is_open: bool,
     shows_stderr: bool,
+    /// Does harm to it in a trial.
+    detour: Detour,
+    /// It was stopped, and outlives its end here.
+    is_frozen: bool,
 }
 
 /// Says why there is no answer.
@@ -69,7 +76,7 @@ pub(super) struct End {
 }
 
 impl Process {
-    pub(super) fn start(helpers: &Helpers, program: &Path, shows_stderr: bool) -> io::Result<Self> {
+    pub(super) fn start(helpers: &Helpers, program: &Path, shows_stderr: bool, detour: Detour) -> io::Result<Self> {
         let helper = helpers.start(program)?;
         let (input, stderr) = (Vec::new(), Vec::new());
         Ok(Self {
@@ -81,6 +88,8 @@ impl Process {
             stderr,
             stderr_is_open: true,
             shows_stderr,
+            detour,
+            is_frozen: false,
         })
     }
 
@@ -90,20 +99,42 @@ impl Process {
     }
 
     /// Sends a request, and returns its only answer.
-    pub(super) fn ask(&mut self, request: &Value, until: Moment) -> Result<Value, Failure> {
+    pub(super) fn ask(&mut self, request: &Request, until: Moment) -> Result<Value, Failure> {
         let answer = self.ask_for_many(request, until)?;
         self.expect_nothing_more()?;
         Ok(answer)
     }
 
     /// Sends a request, and returns the first line of its answer.
-    pub(super) fn ask_for_many(&mut self, request: &Value, until: Moment) -> Result<Value, Failure> {
+    pub(super) fn ask_for_many(&mut self, request: &Request, until: Moment) -> Result<Value, Failure> {
         self.read_stdout()?;
         self.expect_nothing_more()?;
         self.answered = 0;
-        let mut line = request.to_string().into_bytes();
+        let mut line = request.to_json().to_string().into_bytes();
         line.push(b'\n');
-        self.send(&line, until)?;
+        let changes = matches!(request, Request::Write { version: Some(_), .. } | Request::Remove { .. });
+        match self.detour.way().map_or(Harm::None, |way| way.on_request(line.len(), changes)) {
+            Harm::None => self.send(&line, until)?,
+            Harm::Kill { after, later } => {
+                self.send(&line[..after.min(line.len())], until)?;
+                thread::sleep(later);
+                self.helper.signal(Signal::SIGKILL);
+                return Err(Failure::Ended);
+            }
+            // It waits for this request, so it is stopped before it has read any of it.
+            Harm::Stop { time } => {
+                self.helper.signal(Signal::SIGSTOP);
+                let sent = self.send(&line, until);
+                thread::sleep(time);
+                self.helper.signal(Signal::SIGCONT);
+                sent?;
+            }
+            Harm::Freeze => {
+                self.helper.signal(Signal::SIGSTOP);
+                self.is_frozen = true;
+                self.send(&line, until)?;
+            }
+        }
         self.next(until)
     }
 
@@ -188,6 +219,10 @@ impl Process {
         let mut piece = vec![0; PIECE];
         match read(&self.helper.stdout, &mut piece) {
             Ok(0) => Err(Failure::Ended),
+            Ok(length) if self.detour.way().is_some_and(|way| way.kills_on_answer(length)) => {
+                self.helper.signal(Signal::SIGKILL);
+                Err(Failure::Ended)
+            }
             Ok(length) => {
                 self.answered += length;
                 if self.answered > LISTING_BYTES {
@@ -241,6 +276,12 @@ impl Process {
 
     /// Kills the provider, unless it has ended, and says how it ended and what its last words were.
     pub(super) fn kill(mut self) -> End {
+        if self.is_frozen
+            && let Some(way) = self.detour.way()
+        {
+            way.keep(self.helper);
+            return End { how: "was stopped".to_owned(), is_own: false, last_line: None };
+        }
         let has_ended = is_closed(&self.helper.stdout);
         let end = has_ended.then(|| self.helper.end_within(END_TIMEOUT)).flatten();
         self.read_last_stderr();

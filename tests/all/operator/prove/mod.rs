@@ -1,6 +1,8 @@
 //! `shedlock prove`: no false alarm on a server that keeps the rules, every rule seen broken on one that does not, and nothing left
 //! behind.
 
+#[cfg(feature = "provider")]
+mod broken_providers;
 #[cfg(feature = "default")]
 mod broken_servers;
 #[cfg(feature = "default")]

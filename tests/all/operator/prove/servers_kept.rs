@@ -14,7 +14,8 @@ on_every_backend! {
 
 /// Whether the connections to this backend can be cut.
 fn is_relayed(url: &str) -> bool {
-    !["sqlite:", "mongodb:", "example:"].iter().any(|scheme| url.starts_with(scheme))
+    // A provider is killed and stopped instead.
+    !url.starts_with("sqlite:")
 }
 
 /// Proves a server of another kind, or one that is reached in another way.
@@ -69,6 +70,32 @@ fn prove_finds_nothing_wrong<S: Store>(site: &Site<S>) {
     assert!(report.figure("takings")["count"].as_u64() > Some(20), "{:?}", report.finished);
     let status = crate::support::finish(&mut site.shedlock(&["status", "--json"]));
     assert_eq!(status.stdout, "[]\n", "nothing is left");
+}
+
+/// A provider is killed and frozen with every seed, at once with others of its kind.
+#[cfg(feature = "provider")]
+#[test]
+#[ignore = "takes five minutes of all processors: --ignored a_minute"]
+fn a_minute_with_five_seeds_and_three_at_once_finds_nothing_wrong_with_providers() {
+    use servers::stores::{ExampleStore, MongoDbStore};
+
+    let (example, mongodb, other) = (ExampleStore::new(), MongoDbStore::new(), MongoDbStore::new());
+    let urls = [example.url(), mongodb.url(), other.url()];
+    for seed in 1..=5 {
+        let seed = seed.to_string();
+        std::thread::scope(|scope| {
+            for url in &urls {
+                let seed = &seed;
+                scope.spawn(move || {
+                    let report = prove(&Place::new(), url, &["--for", "60s", "--seed", seed]);
+                    let (cuts, takings) = (report.line("cut off"), &report.figure("takings")["count"]);
+                    println!("{seed} {url}: {takings} takings, {} cuts; {}", report.figure("cuts"), cuts.1);
+                    report.is_kept();
+                    assert_eq!((cuts.0, report.line("functions").0, report.forgotten()), ("good", "good", 0));
+                });
+            }
+        });
+    }
 }
 
 /// Proves every server for a minute with ten seeds, all at once: on two processors that is a load of more than eight.
