@@ -39,7 +39,7 @@ exec \"$@\"
 ";
 const CARGO: &str = "#!/bin/sh
 echo \"cargo $*\" >>\"$SCENE/asked\"
-echo \"flags ${RUSTFLAGS-none} $(env | sed -n 's/^CARGO_TARGET_.*_RUSTFLAGS=//p')\" >>\"$SCENE/asked\"
+echo \"flags ${RUSTFLAGS-none} ${CARGO_INCREMENTAL-none} $(env | sed -n 's/^CARGO_TARGET_.*_RUSTFLAGS=//p')\" >>\"$SCENE/asked\"
 [ \"$4 $6\" = '--package --target' ]
 mkdir -p \"target/$7/release\"
 cp \"$SCENE/built\" \"target/$7/release/$5\"
@@ -106,7 +106,7 @@ impl Machine {
         build.current_dir(&self.copy).env_clear();
         build.env("PATH", self.place.path("bin")).env("SCENE", self.place.path("")).env("HOME", self.place.path(""));
         build.env("SOURCE_DATE_EPOCH", "1700000000");
-        finish(build.env("RUSTFLAGS", "-C some=flag"))
+        finish(build.env("RUSTFLAGS", "-C some=flag").env("CARGO_INCREMENTAL", "1"))
     }
 
     /// The bytes of a package, and where it is.
@@ -151,7 +151,7 @@ fn the_target_and_the_compiler_of_musl_are_fetched_once() {
     let flags = asked.pop().unwrap();
     assert_eq!(asked, [&format!("rustup target add {}", musl()), UPDATE, INSTALL, &build]);
     // Those of the caller are not in it, and no path of this machine is.
-    assert!(flags.starts_with("flags none --remap-path-prefix="), "{flags}");
+    assert!(flags.starts_with("flags none none --remap-path-prefix="), "{flags}");
     made(&machine.build());
     assert_eq!(machine.asked()[5..], [build, flags]);
 }
