@@ -2,11 +2,11 @@
 
 use super::contents::{Contents, add, add_all, add_documents, assert_contains};
 use super::debian::on_clean_debian;
-use super::made::{ARCH, VERSION, archive, as_root, binary, source};
+use super::made::{ALL, ARCH, Package, SHEDLOCK, VERSION, as_root, source};
 
 /// The lines of INSTALL: how to install, and how to remove.
-fn lines() -> (String, String) {
-    let text = std::fs::read_to_string(source("packaging/archive/INSTALL")).unwrap();
+pub(crate) fn lines(package: &Package) -> (String, String) {
+    let text = std::fs::read_to_string(source(&package.file("archive/INSTALL"))).unwrap();
     let (install, remove) = text.split_once("To remove it:").unwrap();
     let commands =
         |text: &str| text.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join("\n");
@@ -15,6 +15,11 @@ fn lines() -> (String, String) {
 
 #[test]
 fn the_archive_has_nothing_of_the_machine_that_made_it() {
+    ALL.iter().for_each(has_nothing_of_the_machine);
+}
+
+#[track_caller]
+fn has_nothing_of_the_machine(package: &Package) {
     let listed = as_root(&[
         "tar",
         "--list",
@@ -22,7 +27,7 @@ fn the_archive_has_nothing_of_the_machine_that_made_it() {
         "--numeric-owner",
         "--full-time",
         "--file",
-        archive().to_str().unwrap(),
+        package.archive().to_str().unwrap(),
     ]);
     let mut times = Vec::new();
     let mut names = Vec::new();
@@ -35,17 +40,17 @@ fn the_archive_has_nothing_of_the_machine_that_made_it() {
     }
     times.dedup();
     assert_eq!(times.len(), 1, "{times:?}");
-    let top = format!("shedlock-{VERSION}-linux-{ARCH}");
+    let top = format!("{}-{VERSION}-linux-{ARCH}", package.name);
     assert!(names.iter().all(|name| *name == top || name.starts_with(&format!("{top}/"))), "{names:?}");
     // The header of gzip has room for a time and a name.
-    let bytes = std::fs::read(archive()).unwrap();
+    let bytes = std::fs::read(package.archive()).unwrap();
     assert_eq!((bytes[3], &bytes[4..8]), (0, [0; 4].as_slice()));
 }
 
 #[test]
 fn the_document_installs_and_removes_the_archive_by_the_same_lines() {
     let document = std::fs::read_to_string(source("docs/install.md")).unwrap();
-    let (install, remove) = lines();
+    let (install, remove) = lines(&SHEDLOCK);
     for line in install.lines().chain(remove.lines()) {
         assert!(document.lines().any(|other| other == line), "docs/install.md has not the line {line}");
     }
@@ -54,7 +59,7 @@ fn the_document_installs_and_removes_the_archive_by_the_same_lines() {
 #[test]
 fn the_archive_has_every_file_and_no_other() {
     let top = format!("shedlock-{VERSION}-linux-{ARCH}");
-    let mut contents = Contents::from([(format!("{top}/shedlock"), Some(binary()))]);
+    let mut contents = Contents::from([(format!("{top}/shedlock"), Some(SHEDLOCK.binary()))]);
     for directory in [
         "man",
         "packaging/completions",
@@ -77,13 +82,13 @@ fn the_archive_has_every_file_and_no_other() {
     ] {
         add(&mut contents, &format!("{top}/{}", file.rsplit('/').next().unwrap()), file);
     }
-    let package = archive();
+    let package = SHEDLOCK.archive();
     assert_contains(&package, &["tar", "-xf", package.to_str().unwrap(), "-C"], &contents);
 }
 
 #[test]
 fn the_lines_of_install_put_everything_where_it_is_found_and_take_it_away_again() {
-    let (install, remove) = lines();
+    let (install, remove) = lines(&SHEDLOCK);
     let text = r#"
 in_root sh -euc 'cd /root; tar -xzf "$1"' sh "$package"
 files >/mnt/before
@@ -97,7 +102,7 @@ in_root sh -euc 'REMOVE'
 files | comm -13 /mnt/before -
 "#;
     let text = text.replace("INSTALL", &install).replace("REMOVE", &remove);
-    let printed = on_clean_debian(&archive(), &text);
+    let printed = on_clean_debian(&SHEDLOCK.archive(), &text);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(
         lines[..4],

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::made::{ARCH, VERSION};
+use super::made::{ALL, ARCH, VERSION};
 use super::recipes::copy;
 use super::support::fixtures::names_in;
 use super::support::process::{copy_program, write_script};
@@ -39,10 +39,10 @@ exec \"$@\"
 ";
 const CARGO: &str = "#!/bin/sh
 echo \"cargo $*\" >>\"$SCENE/asked\"
-echo \"flags ${RUSTFLAGS-none} $(env | sed -n 's/^CARGO_TARGET_.*_RUSTFLAGS=//p')\" >>\"$SCENE/asked\"
-for tuple; do :; done
-mkdir -p \"target/$tuple/release\"
-cp \"$SCENE/built\" \"target/$tuple/release/shedlock\"
+echo \"flags ${RUSTFLAGS-none} ${CARGO_INCREMENTAL-none} $(env | sed -n 's/^CARGO_TARGET_.*_RUSTFLAGS=//p')\" >>\"$SCENE/asked\"
+[ \"$4 $6\" = '--package --target' ]
+mkdir -p \"target/$7/release\"
+cp \"$SCENE/built\" \"target/$7/release/$5\"
 ";
 
 /// A copy of the sources on a machine that has Rust and nothing else.
@@ -106,7 +106,7 @@ impl Machine {
         build.current_dir(&self.copy).env_clear();
         build.env("PATH", self.place.path("bin")).env("SCENE", self.place.path("")).env("HOME", self.place.path(""));
         build.env("SOURCE_DATE_EPOCH", "1700000000");
-        finish(build.env("RUSTFLAGS", "-C some=flag"))
+        finish(build.env("RUSTFLAGS", "-C some=flag").env("CARGO_INCREMENTAL", "1"))
     }
 
     /// The bytes of a package, and where it is.
@@ -146,12 +146,12 @@ fn made(finished: &Finished) {
 fn the_target_and_the_compiler_of_musl_are_fetched_once() {
     let machine = Machine::that_offers(&[&musl(), "musl-tools"]);
     made(&machine.build());
-    let build = format!("cargo build --release --locked --target {}", musl());
+    let build = format!("cargo build --release --locked --package shedlock --target {}", musl());
     let mut asked = machine.asked();
     let flags = asked.pop().unwrap();
     assert_eq!(asked, [&format!("rustup target add {}", musl()), UPDATE, INSTALL, &build]);
     // Those of the caller are not in it, and no path of this machine is.
-    assert!(flags.starts_with("flags none --remap-path-prefix="), "{flags}");
+    assert!(flags.starts_with("flags none none --remap-path-prefix="), "{flags}");
     made(&machine.build());
     assert_eq!(machine.asked()[5..], [build, flags]);
 }
@@ -178,7 +178,7 @@ fn without_musl_it_is_linked_with_glibc_and_says_so() {
         made(&finished);
         let said = format!("the target {} cannot be had here: linked statically with glibc instead", musl());
         assert!(finished.stderr.contains(&said), "{finished:?}");
-        let build = format!("cargo build --release --locked --target {}", gnu());
+        let build = format!("cargo build --release --locked --package shedlock --target {}", gnu());
         assert!(machine.asked().contains(&build), "{:?}", machine.asked());
     }
 }
@@ -211,9 +211,9 @@ fn who_makes_a_package_and_where_leaves_no_trace_in_it() {
     machines[1].copy = elsewhere;
     let settings = "%packager someone\n%_binary_payload w1.gzdio\n%_topdir /nowhere\n";
     fs::write(machines[1].place.path(".rpmmacros"), settings).unwrap();
-    for kind in ["deb", "rpm"] {
-        let (package, path) = machines[0].package("umask 022", &[kind]);
-        let (again, _) = machines[1].package("umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8", &[kind]);
+    for [kind, name] in ALL.iter().flat_map(|of| [["deb", of.name], ["rpm", of.name], ["archive", of.name]]) {
+        let (package, path) = machines[0].package("umask 022", &[kind, name]);
+        let (again, _) = machines[1].package("umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8", &[kind, name]);
         assert!(package == again, "{}", path.display());
         let place = machines[0].place.path("");
         let place = place.to_str().unwrap().trim_end_matches('/').as_bytes();
@@ -223,9 +223,9 @@ fn who_makes_a_package_and_where_leaves_no_trace_in_it() {
         let all = fs::read_dir(machine.place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
         let others: Vec<_> = all.filter(|name| name.to_str().unwrap().contains("rpm")).collect();
         assert!(others.is_empty() || others == [".rpmmacros"], "{others:?}");
-        // The package, and nothing that it was made of.
+        // The packages, and nothing that they were made of but the programs.
         let left = names_in(&machine.copy.join("target/packages"));
-        assert_eq!(left.len(), 4, "{left:?}");
+        assert_eq!(left.len(), 8, "{left:?}");
     }
 }
 

@@ -60,7 +60,12 @@ impl Store {
 
     /// Builds `shedlock` of the program that is distributed, and needs no network for it.
     pub(crate) fn build_program(&self) {
-        self.build("packaging/container/Dockerfile", &["-t", "shedlock", "--target", "prebuilt"], ".");
+        self.build_target("prebuilt");
+    }
+
+    /// The same of another target.
+    pub(crate) fn build_target(&self, target: &str) {
+        self.build("packaging/container/Dockerfile", &["-t", "shedlock", "--target", target], ".");
     }
 
     pub(crate) fn build(&self, file: &str, options: &[&str], context: &str) {

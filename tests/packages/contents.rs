@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::made::{binary, source};
+use super::made::{SHEDLOCK, source};
 use super::support::fixtures::names_in;
 
 /// Paths in a package, and the files that they have to be. Those that have none are made for the package.
@@ -35,7 +35,7 @@ pub(crate) fn add(contents: &mut Contents, place: &str, file: &str) {
 
 /// What the packages that a system knows of have in common.
 pub(crate) fn of_a_system() -> Contents {
-    let mut contents = Contents::from([("usr/bin/shedlock".to_owned(), Some(binary()))]);
+    let mut contents = Contents::from([(SHEDLOCK.program.to_owned(), Some(SHEDLOCK.binary()))]);
     for page in names_in(&source("man")) {
         let section = page.rsplit_once('.').unwrap().1;
         add(&mut contents, &format!("usr/share/man/man{section}/{page}.gz"), &format!("man/{page}"));

@@ -23,13 +23,16 @@ fn the_packaged_crate_builds_and_runs_a_job() {
     let both = ["-p", "shedlock-provider", "-p", "shedlock"];
     let package = ["package", "--locked", "--no-verify", "--allow-dirty", "--target-dir", to];
     cargo(&source(""), &[&package[..], &both].concat());
-    for name in ["shedlock-provider", "shedlock"] {
-        let packed = target.join(format!("package/{name}-{VERSION}.crate"));
+    // The protocol has a version of its own.
+    let manifest = std::fs::read_to_string(source("providers/protocol/Cargo.toml")).unwrap();
+    let of_protocol = manifest.lines().find_map(|line| line.strip_prefix("version = ")).unwrap().trim_matches('"');
+    for (name, version) in [("shedlock-provider", of_protocol), ("shedlock", VERSION)] {
+        let packed = target.join(format!("package/{name}-{version}.crate"));
         finish(Command::new("tar").arg("-C").arg(directory.path()).arg("-xzf").arg(packed)).is_silent_with(0);
     }
     let unpacked = directory.path().join(format!("shedlock-{VERSION}"));
     // All of src/ is in it. What else the program is made of is the same with every backend.
-    let protocol = directory.path().join(format!("shedlock-provider-{VERSION}"));
+    let protocol = directory.path().join(format!("shedlock-provider-{of_protocol}"));
     let protocol = format!("patch.crates-io.shedlock-provider.path='{}'", protocol.display());
     let build = ["build", "--no-default-features", "--features", "sqlite", "--target-dir", to];
     cargo(&unpacked, &[&build[..], &["--config", &protocol]].concat());

@@ -4,14 +4,14 @@ use std::process::Command;
 
 use super::contents::{add, assert_contains, of_a_system};
 use super::debian::on_clean_debian;
-use super::made::{ARCH, VERSION, as_root, deb, source};
+use super::made::{ALL, ARCH, MONGODB, Package, SHEDLOCK, VERSION, as_root, source};
 
 /// Installs the package; dpkg has to be content with what is there.
 const INSTALL: &str = "in_root dpkg --install $package >/mnt/log 2>&1 || { cat /mnt/log; exit 1; }\n";
 
 /// Runs shell text on a clean Debian that has the package.
 fn installed(text: &str) -> String {
-    on_clean_debian(&deb(), &format!("{INSTALL}{text}"))
+    on_clean_debian(&SHEDLOCK.deb(), &format!("{INSTALL}{text}"))
 }
 
 /// The commands and files that have a page in man/.
@@ -27,39 +27,55 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
+/// What dpkg-deb says of a package.
+fn told(package: &Package, option: &str, words: &[&str]) -> String {
+    as_root(&[&["dpkg-deb", option, package.deb().to_str().unwrap()], words].concat())
+}
+
 #[test]
-fn the_deb_needs_no_other_package_and_runs_nothing_when_it_is_installed() {
-    let package = deb();
-    let package = package.to_str().unwrap();
-    assert_eq!(as_root(&["dpkg-deb", "--field", package, "Depends", "Pre-Depends", "Recommends"]), "");
-    let listed = as_root(&["dpkg-deb", "--info", package]);
-    assert!(listed.contains(" lines      md5sums "), "{listed}");
-    for file in ["preinst", "postinst", "prerm", "postrm", "conffiles", "triggers"] {
-        assert!(!listed.contains(&format!(" {file} ")), "{file}: {listed}");
+fn the_deb_runs_nothing_when_it_is_installed() {
+    for package in ALL {
+        let listed = told(&package, "--info", &[]);
+        assert!(listed.contains(" lines      md5sums "), "{listed}");
+        for file in ["preinst", "postinst", "prerm", "postrm", "conffiles", "triggers"] {
+            assert!(!listed.contains(&format!(" {file} ")), "{file}: {listed}");
+        }
     }
 }
 
 #[test]
-fn the_deb_says_what_it_is() {
-    let package = deb();
-    let control = as_root(&["dpkg-deb", "--field", package.to_str().unwrap()]);
+fn the_deb_says_what_it_is_and_needs_nothing_but_the_program_of_its_provider() {
+    says_what_it_is(
+        &SHEDLOCK,
+        &[
+            "Suggests: cron-daemon, man-db, bash-completion",
+            "Description: Run a command under a named lock, so that it never runs twice at once",
+        ],
+    );
+    says_what_it_is(
+        &MONGODB,
+        &["Depends: shedlock (>= 0.1)", "Enhances: shedlock", "Description: Keep the locks of shedlock in MongoDB"],
+    );
+}
+
+#[track_caller]
+fn says_what_it_is(package: &Package, last: &[&str]) {
+    let control = told(package, "--field", &[]);
     let fields: Vec<&str> = control.lines().filter(|line| !line.starts_with(' ')).collect();
-    let size = as_root(&["dpkg-deb", "--field", package.to_str().unwrap(), "Installed-Size"]);
+    let size = told(package, "--field", &["Installed-Size"]);
     let arch = if ARCH == "x86_64" { "amd64" } else { "arm64" };
     let expected = [
-        "Package: shedlock",
+        &format!("Package: {}", package.name),
         &format!("Version: {VERSION}-1"),
         &format!("Architecture: {arch}"),
         "Section: utils",
         "Priority: optional",
         "Maintainer: the shedlock authors <maintainers@example.org>",
         &format!("Installed-Size: {}", size.trim()),
-        "Suggests: cron-daemon, man-db, bash-completion",
-        "Description: Run a command under a named lock, so that it never runs twice at once",
     ];
-    assert_eq!(fields, expected);
+    assert_eq!(fields, [&expected, last].concat());
     // In KiB, each file rounded up, and one for each directory.
-    let listed = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
+    let listed = told(package, "--contents", &[]);
     let taken = |line: &str| match line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap() {
         0 => 1,
         bytes => bytes.div_ceil(1024),
@@ -69,10 +85,14 @@ fn the_deb_says_what_it_is() {
 
 #[test]
 fn the_deb_has_a_sum_for_every_file() {
-    let package = deb();
-    let sums = as_root(&["dpkg-deb", "--info", package.to_str().unwrap(), "md5sums"]);
+    ALL.iter().for_each(has_a_sum_for_every_file);
+}
+
+#[track_caller]
+fn has_a_sum_for_every_file(package: &Package) {
+    let sums = told(package, "--info", &["md5sums"]);
     let summed: Vec<&str> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
-    let contents = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
+    let contents = told(package, "--contents", &[]);
     let files = contents.lines().filter_map(|line| line.split_once(" ./").map(|(_, file)| file));
     let mut files: Vec<&str> = files.filter(|file| !file.is_empty() && !file.ends_with('/')).collect();
     files.sort_unstable();
@@ -81,14 +101,18 @@ fn the_deb_has_a_sum_for_every_file() {
 
 #[test]
 fn every_file_of_the_deb_is_roots_and_no_other_can_write_it() {
-    let package = deb();
-    let contents = as_root(&["dpkg-deb", "--contents", package.to_str().unwrap()]);
+    ALL.iter().for_each(is_roots);
+}
+
+#[track_caller]
+fn is_roots(package: &Package) {
+    let contents = told(package, "--contents", &[]);
     for line in contents.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (mode, owner, file) = (words[0], words[1], words[5]);
         let expected = match file {
             _ if file.ends_with('/') => "drwxr-xr-x",
-            "./usr/bin/shedlock" => "-rwxr-xr-x",
+            _ if file[2..] == *package.program => "-rwxr-xr-x",
             _ => "-rw-r--r--",
         };
         assert_eq!((mode, owner), (expected, "root/root"), "{line}");
@@ -107,14 +131,14 @@ fn the_deb_has_every_file_and_no_other() {
     add(&mut contents, &format!("{documents}/THIRD-PARTY.gz"), "packaging/THIRD-PARTY");
     add(&mut contents, &format!("{documents}/changelog.gz"), "CHANGELOG.md");
     contents.insert(format!("{documents}/changelog.Debian.gz"), None);
-    let package = deb();
+    let package = SHEDLOCK.deb();
     assert_contains(&package, &["dpkg-deb", "--extract", package.to_str().unwrap()], &contents);
 }
 
 #[test]
 fn purging_leaves_nothing_but_the_data() {
     let printed = on_clean_debian(
-        &deb(),
+        &SHEDLOCK.deb(),
         r#"
 files >/mnt/before
 in_root apt-get install -q -y $package >/mnt/log 2>&1 || { cat /mnt/log; exit 1; }
@@ -235,15 +259,18 @@ in_root shedlock history report --json | grep -c '"outcome": *"success"'
 
 #[test]
 fn lintian_has_nothing_to_say_that_is_not_explained() {
-    let mut lintian = Command::new("lintian");
-    lintian.args(["--allow-root", "--display-info", "--pedantic", "--tag-display-limit", "0"]);
-    lintian.args(["--fail-on", "error,warning,info,pedantic", "--color", "never"]).arg(deb());
-    let output = lintian.output().expect("this test needs lintian");
-    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.trim().is_empty(), "{printed}");
-    // Each finding that is not to be heard of has its reason above it.
-    let overrides = std::fs::read_to_string(source("packaging/debian/lintian-overrides")).unwrap();
-    for (above, line) in std::iter::once("").chain(overrides.lines()).zip(overrides.lines()) {
-        assert!(line.starts_with('#') || above.starts_with('#') || above.starts_with("shedlock: "), "{line}");
+    for package in ALL {
+        let mut lintian = Command::new("lintian");
+        lintian.args(["--allow-root", "--display-info", "--pedantic", "--tag-display-limit", "0"]);
+        lintian.args(["--fail-on", "error,warning,info,pedantic", "--color", "never"]).arg(package.deb());
+        let output = lintian.output().expect("this test needs lintian");
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && printed.trim().is_empty(), "{printed}");
+        // Each finding that is not to be heard of has its reason above it.
+        let overrides = std::fs::read_to_string(source(&package.file("debian/lintian-overrides"))).unwrap();
+        let finding = format!("{}: ", package.name);
+        for (above, line) in std::iter::once("").chain(overrides.lines()).zip(overrides.lines()) {
+            assert!(line.starts_with('#') || above.starts_with('#') || above.starts_with(&finding), "{line}");
+        }
     }
 }

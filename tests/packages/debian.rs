@@ -4,18 +4,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::made::{alone, as_root, source};
+use super::made::{alone, as_root, beside_servers, source};
 
 /// What goes before the text of a test: the layer is at /mnt/root, `in_root` runs a command there.
 const LAYER: &str = r#"
+clean=$1
+shift
 mount -t tmpfs -o mode=755 tmpfs /mnt
 mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay -o "lowerdir=$1,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/root
+mount -t overlay -o "lowerdir=$clean,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/root
 mount -t proc proc /mnt/root/proc
 mount -t devpts -o newinstance,ptmxmode=666 devpts /mnt/root/dev/pts
 ln -sf pts/ptmx /mnt/root/dev/ptmx
-cp "$2" /mnt/root/root/
-package=/root/$(basename "$2")
+cp "$@" /mnt/root/root/
+package=/root/$(basename "$1")
 in_root() { env -i HOME=/root PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot /mnt/root "$@" </dev/null; }
 files() { (cd /mnt/root && find . -xdev \( -path ./proc -o -path ./dev -o -path ./tmp \) -prune -o -print) | sort; }
 "#;
@@ -34,4 +36,9 @@ fn clean() -> &'static Path {
 /// what is there. Returns what it prints. There is no network.
 pub(crate) fn on_clean_debian(file: &Path, text: &str) -> String {
     alone(&format!("{LAYER}\n{text}"), &[clean(), file])
+}
+
+/// The same in the network of this host, with the servers of the tests in it, and with several files: `$package` is the first.
+pub(crate) fn on_clean_debian_beside_servers(files: &[&Path], text: &str) -> String {
+    beside_servers(&format!("{LAYER}\n{text}"), &[&[clean()], files].concat())
 }

@@ -2,8 +2,7 @@
 //! recipes. Not among all tests, since the packages have to be made before:
 //!
 //! ```text
-//! packaging/build deb && packaging/build rpm && packaging/build archive
-//! cargo test --test packages
+//! packaging/test
 //! ```
 //!
 //! They need root, or sudo without a password: they make other root directories and namespaces.
@@ -25,6 +24,7 @@ mod install;
 mod made;
 mod manifests;
 mod name_server;
+mod provider;
 mod recipes;
 mod releasing;
 mod root;

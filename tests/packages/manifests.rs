@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::container::{texts, yaml};
-use super::made::binary;
+use super::made::SHEDLOCK;
 use super::root::{Root, repository};
 use super::support::process::{Started, wait_for_child, write_script};
 use super::support::{Finished, Place, kill, wait_until};
@@ -121,7 +121,7 @@ impl Node {
     /// `report` is the job, which the image has.
     fn new(name: &str, database: &PostgresDatabase, report: &str) -> Self {
         let manifest = manifest(name);
-        let (place, root) = (Place::new(), Root::with(&binary()));
+        let (place, root) = (Place::new(), Root::with(&SHEDLOCK.binary()));
         root.add_shell();
         root.write("etc/hosts", "127.0.0.1 db.example\n");
         root.write("dev/null", "");
@@ -139,9 +139,9 @@ impl Node {
             Some(copies) => {
                 let [copy, from, to] = [0, 1, 2].map(|word| copies[word].as_str().unwrap());
                 assert_eq!((copy, from, to), ("cp", "/usr/local/bin/shedlock", "/opt/shedlock/"));
-                root.copy(&binary(), "opt/shedlock/shedlock");
+                root.copy(&SHEDLOCK.binary(), "opt/shedlock/shedlock");
             }
-            None => root.copy(&binary(), file),
+            None => root.copy(&SHEDLOCK.binary(), file),
         }
         fs::remove_file(root.path("shedlock")).unwrap();
         let url = database.url_at("db.example");

@@ -29,6 +29,8 @@ fn every_file_that_names_the_version_names_this_one() {
     assert_eq!(line(&text("packaging/aur/.SRCINFO"), "\tsource = "), archive);
     assert_eq!(line(&text("packaging/homebrew/shedlock.rb"), "  url "), format!("\"{archive}\""));
     assert!(text("Cargo.lock").contains(&format!("name = \"shedlock\"\nversion = \"{VERSION}\"\n")));
+    assert_eq!(line(&text("providers/mongodb/Cargo.toml"), "version = "), format!("\"{VERSION}\""));
+    assert!(text("Cargo.lock").contains(&format!("name = \"shedlock-provider-mongodb\"\nversion = \"{VERSION}\"\n")));
     let pages = names_in(&Path::new(ROOT).join("man"));
     assert!(pages.len() > 15, "{pages:?}");
     for page in pages {

@@ -63,6 +63,9 @@ fn a_release_is_made_as_the_checklist_says() {
     for file in ["Cargo.toml", "Cargo.lock"] {
         assert!(changed(file).contains("name = \"shedlock\"\nversion = \"99.0.0\"\n"), "{file}");
     }
+    for file in ["providers/mongodb/Cargo.toml", "Cargo.lock"] {
+        assert!(changed(file).contains("name = \"shedlock-provider-mongodb\"\nversion = \"99.0.0\"\n"), "{file}");
+    }
     let sums = fs::read_to_string(place.path("copy/target/packages/SHA256SUMS")).unwrap();
     let sum = sums.lines().find_map(|line| line.strip_suffix("  shedlock-99.0.0.tar.gz")).unwrap();
     for file in ["packaging/aur/PKGBUILD", "packaging/aur/.SRCINFO", "packaging/homebrew/shedlock.rb"] {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::made;
+use super::made::SHEDLOCK;
 
 /// A run that is limited to a minute.
 pub(crate) const RUN: [&str; 5] = ["run", "--name", "job", "--at-most", "1m"];
@@ -20,7 +20,7 @@ pub(crate) struct Root {
 /// The programs that have to work alone: what cargo has built for these tests, and the one that is distributed, which has
 /// another C library.
 pub(crate) fn programs() -> Vec<PathBuf> {
-    vec![env!("CARGO_BIN_EXE_shedlock").into(), made::binary()]
+    vec![env!("CARGO_BIN_EXE_shedlock").into(), SHEDLOCK.binary()]
 }
 
 /// The top of the sources.

@@ -4,10 +4,10 @@ use std::process::Command;
 
 use super::contents::{add, assert_contains, of_a_system};
 use super::debian::on_clean_debian;
-use super::made::{ARCH, VERSION, alone, rpm, source};
+use super::made::{ALL, ARCH, MONGODB, Package, SHEDLOCK, VERSION, alone, source};
 
 /// An empty root in /mnt/root.
-const EMPTY: &str = "
+pub(crate) const EMPTY: &str = "
 mount -t tmpfs -o mode=755 tmpfs /mnt
 mkdir -p /mnt/root/proc
 mount -t proc proc /mnt/root/proc
@@ -15,7 +15,7 @@ mount -t proc proc /mnt/root/proc
 
 /// Makes the directories that the package `filesystem` has everywhere, and installs the package in /mnt/root. Where
 /// Debian's rpm has its database by default is nobody else's place.
-const INSTALL: &str = r#"
+pub(crate) const INSTALL: &str = r#"
 cd /mnt/root
 for section in 1 5 7; do mkdir -p usr/share/man/man$section; done
 mkdir -p usr/bin usr/share/doc usr/share/licenses usr/share/bash-completion/completions usr/share/zsh/site-functions \
@@ -27,44 +27,57 @@ list >/mnt/before
 in_rpm --nodeps --install "$RPM"
 "#;
 
-/// Asks the package for something.
-fn query(options: &[&str]) -> String {
-    let package = rpm();
-    let output = Command::new("rpm").args(options).arg(&package).output().expect("this test needs rpm");
+/// Asks a package for something.
+pub(crate) fn query(package: &Package, options: &[&str]) -> String {
+    let output = Command::new("rpm").args(options).arg(package.rpm()).output().expect("this test needs rpm");
     assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn the_rpm_says_what_it_is_and_needs_nothing() {
+fn the_rpm_says_what_it_is_and_needs_nothing_but_the_program_of_its_provider() {
+    says_what_it_is(&SHEDLOCK, "Run a command under a named lock, so that it never runs twice at once", &[]);
+    says_what_it_is(&MONGODB, "Keep the locks of shedlock in MongoDB", &["shedlock >= 0.1"]);
+}
+
+#[track_caller]
+fn says_what_it_is(package: &Package, summary: &str, needs: &[&str]) {
+    let query = |options: &[&str]| query(package, options);
     let info = query(&["-qp", "--info"]);
     let lines: Vec<String> = info.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
-        "Name : shedlock",
+        &format!("Name : {}", package.name),
         &format!("Version : {VERSION}"),
         "Release : 1",
         &format!("Architecture: {ARCH}"),
         "License : MIT OR Apache-2.0",
         "Build Host : localhost",
-        "Summary : Run a command under a named lock, so that it never runs twice at once",
+        &format!("Summary : {summary}"),
     ] {
         assert!(lines.iter().any(|found| found == line), "{line} is not in {info}");
     }
     assert_eq!(query(&["-qp", "--scripts", "--triggers", "--filetriggers"]), "");
     let requires = query(&["-qp", "--requires", "--recommends", "--suggests"]);
-    assert!(requires.lines().all(|line| line.starts_with("rpmlib(")), "{requires}");
+    let requires: Vec<&str> = requires.lines().filter(|line| !line.starts_with("rpmlib(")).collect();
+    assert_eq!(requires, needs);
     assert_eq!(query(&["-K", "--nosignature"]).rsplit_once(": ").unwrap().1, "digests OK\n");
 }
 
 #[test]
 fn every_file_of_the_rpm_is_roots_and_no_other_can_write_it() {
+    ALL.iter().for_each(is_roots);
+}
+
+#[track_caller]
+fn is_roots(package: &Package) {
+    let query = |options: &[&str]| query(package, options);
     let format = "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILENAMES}\\n]";
     let listed = query(&["-qp", "--queryformat", format]);
     let mut files = Vec::new();
     for line in listed.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let expected = match words[3] {
-            "/usr/bin/shedlock" => "-rwxr-xr-x",
+            file if file[1..] == *package.program => "-rwxr-xr-x",
             _ if words[0].starts_with('d') => "drwxr-xr-x",
             _ => "-rw-r--r--",
         };
@@ -74,18 +87,28 @@ fn every_file_of_the_rpm_is_roots_and_no_other_can_write_it() {
     assert_eq!(query(&["-qp", "--list"]).lines().collect::<Vec<_>>(), files);
 }
 
+/// The directories that a package has as its own.
+pub(crate) fn directories(package: &Package) -> Vec<String> {
+    let listed = query(package, &["-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]"]);
+    listed.lines().filter_map(|line| line.strip_prefix("drwxr-xr-x ")).map(str::to_owned).collect()
+}
+
 #[test]
 fn the_rpm_has_every_directory_that_only_it_fills_and_no_other() {
-    let listed = query(&["-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]"]);
-    let directories: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("drwxr-xr-x ")).collect();
     let documents = ["", "/docs", "/docs/images", "/examples", "/examples/kubernetes", "/examples/prometheus", "/json"];
     let mut expected = documents.map(|directory| format!("/usr/share/doc/shedlock{directory}")).to_vec();
     expected.push("/usr/share/licenses/shedlock".to_owned());
-    assert_eq!(directories, expected);
+    assert_eq!(directories(&SHEDLOCK), expected);
 }
 
 #[test]
 fn the_rpm_knows_its_documents_and_licences() {
+    ALL.iter().for_each(knows_its_documents);
+}
+
+#[track_caller]
+fn knows_its_documents(package: &Package) {
+    let query = |options: &[&str]| query(package, options);
     let listed = query(&["-qp", "--queryformat", "[%{FILEMODES:perms} %{FILENAMES}\\n]"]);
     let files: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("-rw-r--r-- ")).collect();
     let places: [(&str, &[&str]); 2] =
@@ -109,17 +132,17 @@ fn the_rpm_has_every_file_and_no_other() {
         let name = file.trim_start_matches("packaging/");
         add(&mut contents, &format!("usr/share/licenses/shedlock/{name}"), file);
     }
-    let package = rpm();
+    let package = SHEDLOCK.rpm();
     assert_contains(&package, &["bsdtar", "-xf", package.to_str().unwrap(), "-C"], &contents);
 }
 
 /// Runs shell text where the package has been installed, beside nothing or on a clean Debian.
 fn in_an_empty_root(text: &str) -> String {
-    alone(&format!("RPM=$1\n{EMPTY}{INSTALL}{text}"), &[&rpm()])
+    alone(&format!("RPM=$1\n{EMPTY}{INSTALL}{text}"), &[&SHEDLOCK.rpm()])
 }
 
 fn on_debian(text: &str) -> String {
-    on_clean_debian(&rpm(), &format!("RPM=$2\n{INSTALL}{text}"))
+    on_clean_debian(&SHEDLOCK.rpm(), &format!("RPM=$1\n{INSTALL}{text}"))
 }
 
 #[test]
@@ -177,9 +200,11 @@ fn rpm_notices_a_file_that_was_changed() {
 #[test]
 fn rpmlint_has_nothing_to_say_that_is_not_explained() {
     let configuration = source("packaging/rpm/rpmlint.toml");
-    let mut rpmlint = Command::new("rpmlint");
-    rpmlint.arg("--config").arg(&configuration).arg(rpm());
-    let output = rpmlint.output().expect("this test needs rpmlint");
-    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.contains(" 0 errors, 0 warnings"), "{printed}");
+    for package in ALL {
+        let mut rpmlint = Command::new("rpmlint");
+        rpmlint.arg("--config").arg(&configuration).arg(package.rpm());
+        let output = rpmlint.output().expect("this test needs rpmlint");
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && printed.contains(" 0 errors, 0 warnings"), "{printed}");
+    }
 }

@@ -1,5 +1,5 @@
-//! packaging/THIRD-PARTY: the notices of everything that is linked into the program, as their licences ask for. It is made
-//! of the files that the crates in `Cargo.lock` bring; `SHEDLOCK_BLESS=1` writes it anew.
+//! The files THIRD-PARTY: the notices of everything that is linked into a program, as their licences ask for. They are made
+//! of the files that the crates in `Cargo.lock` bring; `SHEDLOCK_BLESS=1` writes them anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use super::made::{MONGODB, Package, SHEDLOCK};
 
 /// What is distributed; a crate may be linked in on one only.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
@@ -18,8 +20,18 @@ const COMPILER: &str = "The program is linked with these parts of the Rust toolc
     * compiler-builtins, parts of which are from LLVM and musl. Licence: MIT AND (Apache-2.0 WITH LLVM-exception OR MIT).\n\
     * libunwind of LLVM. Licence: Apache-2.0 WITH LLVM-exception, which asks for no notice in binaries.\n\n\
     The text of the MIT licence, which holds for the first three, is below. A build that is linked with glibc instead of musl\n\
-    has the GNU C Library in it, under the LGPL 2.1 or later.\n\n\
-    SQLite, within libsqlite3-sys, is in the public domain: https://sqlite.org/copyright.html.\n";
+    has the GNU C Library in it, under the LGPL 2.1 or later.\n";
+/// What crates do not say in a file of their own.
+const UNSAID: [(&str, &str); 2] = [
+    ("libsqlite3-sys", "SQLite, within libsqlite3-sys, is in the public domain: https://sqlite.org/copyright.html."),
+    (
+        "mongodb",
+        "The notice of mongodb, which is in its repository only: Copyright 2019-2021 MongoDB, Inc.\n\
+         A file of it is modified from one under the MIT licence: Copyright (c) 2017 zeta12ti",
+    ),
+];
+/// The text for a crate that brings none.
+const APACHE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/LICENSE-APACHE");
 
 /// A crate that is linked in.
 struct Crate {
@@ -36,14 +48,15 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The crates that are linked in, by name: not those that only tests, build scripts and the compiler use.
-fn crates() -> Vec<Crate> {
+/// The crates that are linked into a program, by name: not those that only tests, build scripts and the compiler use.
+fn crates(package: &str) -> Vec<Crate> {
     let mut linked = BTreeSet::new();
     for target in TARGETS {
-        let edges =
-            ["tree", "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}", "--target", target];
+        let edges = ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}", "--target", target];
         // What has a path is of this project.
-        for line in cargo(&edges).lines().filter(|line| !line.contains("(/")) {
+        for line in
+            cargo(&[&["tree", "--package", package], &edges[..]].concat()).lines().filter(|line| !line.contains("(/"))
+        {
             let mut words = line.split(' ');
             if let (Some(name), Some(version)) = (words.next(), words.next()) {
                 linked.insert(format!("{name} {}", version.trim_start_matches('v')));
@@ -73,6 +86,9 @@ impl Crate {
         if has_mit && self.licence.contains(" OR ") {
             let others = ["APACHE", "UNLICENSE", "ZLIB", "BOOST", "BSL", "0BSD"];
             files.retain(|file| !at_the_top(file) || !others.iter().any(|other| name(file).contains(other)));
+        }
+        if files.is_empty() && self.licence == "Apache-2.0" {
+            files.push(APACHE.into());
         }
         files.sort();
         assert!(!files.is_empty(), "{} brings no licence; look where its notice is to be had", self.title);
@@ -108,10 +124,13 @@ fn split(text: &str) -> (Vec<String>, String) {
 }
 
 /// The whole file.
-fn third_party() -> String {
-    let crates = crates();
+fn third_party(package: &str) -> String {
+    let crates = crates(package);
+    let is_linked = |name: &str| crates.iter().any(|found| found.title.split(' ').next() == Some(name));
+    let unsaid = UNSAID.iter().filter(|(name, _)| is_linked(name));
+    let unsaid: String = unsaid.map(|(_, notice)| format!("\n{notice}\n")).collect();
     let mut text = format!(
-        "What is linked into shedlock beside its own code, and the notices that its licences ask for.\n\n{COMPILER}\n\
+        "What is linked into {package} beside its own code, and the notices that its licences ask for.\n\n{COMPILER}{unsaid}\n\
          The program is linked with these crates:\n\n"
     );
     // By the licence's words, whatever their line breaks.
@@ -124,7 +143,7 @@ fn third_party() -> String {
             let (copyrights, licence) = split(&notice);
             let key = licence.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
             let (_, holders) = licences.entry(key).or_insert_with(|| (licence, Vec::new()));
-            let path = file.strip_prefix(&found.directory).unwrap().display();
+            let path = file.strip_prefix(&found.directory).unwrap_or(Path::new("LICENSE-APACHE of shedlock")).display();
             holders.push(format!("* {}, {path}\n", found.title));
             holders.extend(copyrights.iter().map(|line| format!("  {line}\n")));
         }
@@ -138,16 +157,27 @@ fn third_party() -> String {
     text
 }
 
-#[test]
-fn the_notices_of_what_is_linked_in_are_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/THIRD-PARTY");
-    let made = third_party();
+#[track_caller]
+fn is_fresh(package: &Package) {
+    let file = package.file("THIRD-PARTY");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&file);
+    let made = third_party(package.name);
     if std::env::var_os("SHEDLOCK_BLESS").is_some() {
         fs::write(path, made).unwrap();
         return;
     }
     assert!(
         fs::read_to_string(path).unwrap_or_default() == made,
-        "packaging/THIRD-PARTY is stale; SHEDLOCK_BLESS=1 cargo test --test packages third_party:: writes it anew"
+        "{file} is stale; SHEDLOCK_BLESS=1 cargo test --test packages third_party:: writes it anew"
     );
+}
+
+#[test]
+fn the_notices_of_what_is_linked_in_are_fresh() {
+    is_fresh(&SHEDLOCK);
+}
+
+#[test]
+fn the_notices_of_what_is_linked_into_the_provider_of_mongodb_are_fresh() {
+    is_fresh(&MONGODB);
 }
