@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{Fields, Malformed};
+use crate::json::{Fields, Malformed, object};
 use crate::record::Record;
 
 /// Answers `open`.
@@ -215,8 +215,14 @@ impl Reading {
     /// Returns the answer as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let (version, record) = self.found.as_ref().map(|(version, record)| (version, record.to_json())).unzip();
-        json!({"now": self.now, "floor": self.floor, "version": version, "record": record})
+        let (version, record) =
+            self.found.as_ref().map(|(version, record)| (version.as_str(), record.to_json())).unzip();
+        object([
+            ("now", self.now.into()),
+            ("floor", self.floor.into()),
+            ("version", version.into()),
+            ("record", record.into()),
+        ])
     }
 
     /// Reads the answer.
@@ -242,7 +248,7 @@ impl Item {
     #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
-            Self::Lock(name, record) => json!({"name": name, "record": record.to_json()}),
+            Self::Lock(name, record) => object([("name", name.as_str().into()), ("record", record.to_json())]),
             Self::End { now } => json!({"now": now}),
         }
     }

@@ -22,6 +22,11 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Makes an object. A record of 100 runs would be copied several times by `json!`, which copies what is in it.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 /// Reads the fields of one object.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a>(&'a Value);

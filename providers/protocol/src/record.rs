@@ -1,8 +1,8 @@
 //! The record of a lock, as it is sent and stored.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::json::{Fields, Malformed};
+use crate::json::{Fields, Malformed, object};
 
 /// Holds the record of one lock. All times are milliseconds since 1970 by the store's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,15 +42,14 @@ impl Record {
     /// Returns the record as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let runs: Vec<Value> = self.runs.iter().map(Run::to_json).collect();
-        json!({
-            "owner": self.owner,
-            "since": self.since,
-            "until": self.until,
-            "set_at": self.set_at,
-            "token": self.token,
-            "runs": runs,
-        })
+        object([
+            ("owner", self.owner.as_str().into()),
+            ("since", self.since.into()),
+            ("until", self.until.into()),
+            ("set_at", self.set_at.into()),
+            ("token", self.token.into()),
+            ("runs", self.runs.iter().map(Run::to_json).collect()),
+        ])
     }
 
     /// Reads a record.
@@ -73,14 +72,14 @@ impl Record {
 
 impl Run {
     fn to_json(&self) -> Value {
-        json!({
-            "token": self.token,
-            "owner": self.owner,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "exit_code": self.exit_code,
-            "outcome": self.outcome,
-        })
+        object([
+            ("token", self.token.into()),
+            ("owner", self.owner.as_str().into()),
+            ("started_at", self.started_at.into()),
+            ("ended_at", self.ended_at.into()),
+            ("exit_code", self.exit_code.into()),
+            ("outcome", self.outcome.as_deref().into()),
+        ])
     }
 
     fn from_json(value: &Value) -> Result<Self, Malformed> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{Fields, Malformed};
+use crate::json::{Fields, Malformed, object};
 use crate::record::Record;
 
 /// Asks a provider for something. Each gets one answer, but for the list, which gets one for each lock and one at its end.
@@ -63,9 +63,12 @@ impl Request {
                 json!({"op": "open", "protocol": protocol, "url": url, "password": password, "timeout": timeout})
             }
             Self::Read { name } => json!({"op": "read", "name": name}),
-            Self::Write { name, version, record } => {
-                json!({"op": "write", "name": name, "version": version, "record": record.to_json()})
-            }
+            Self::Write { name, version, record } => object([
+                ("op", "write".into()),
+                ("name", name.as_str().into()),
+                ("version", version.as_deref().into()),
+                ("record", record.to_json()),
+            ]),
             Self::Remove { name, version } => json!({"op": "remove", "name": name, "version": version}),
             Self::List => json!({"op": "list"}),
             Self::Make => json!({"op": "make"}),
