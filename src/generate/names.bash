@@ -4,7 +4,17 @@ _shedlock() {
     local cur="$2" prev="$3" beginning quoted="" asked=@WORD@ name i
     local -a words=() names=()
     for ((i = 1; i < COMP_CWORD; i++)); do
-        [[ "${COMP_WORDS[i]}" != -- ]] || return 0
+        [[ "${COMP_WORDS[i]}" == -- ]] || continue
+        # What follows is completed as it would be without shedlock: by bash-completion, or else as a command and files.
+        COMPREPLY=()
+        if declare -F _command_offset >/dev/null; then
+            _command_offset $((i + 1))
+        elif [[ $((i + 1)) -eq ${COMP_CWORD} ]]; then
+            while IFS= read -r name; do COMPREPLY+=("${name}"); done < <(compgen -c -- "${cur}" | sort -u)
+        elif [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+            compopt -o default
+        fi
+        return 0
     done
     # Bash takes the `=` of --name=NAME for a word.
     [[ "${cur}" != "=" ]] || cur=""
