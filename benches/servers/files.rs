@@ -36,7 +36,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap()
 }
 
-fn failed(error: impl ToString) -> StoreError {
+fn failed(error: &impl ToString) -> StoreError {
     StoreError::permanent(error.to_string()).sent()
 }
 
@@ -79,7 +79,7 @@ impl Files {
 
 impl Store for Files {
     fn open(request: &Open) -> Result<(Self, Opened), StoreError> {
-        let (_, path) = request.url.split_once('?').ok_or_else(|| StoreError::permanent("no directory"))?;
+        let (_, path) = request.url.split_once("?directory=").ok_or_else(|| StoreError::permanent("no directory"))?;
         Ok((Self { directory: path.into() }, Opened { label: "files".to_owned(), ..Opened::default() }))
     }
 
@@ -88,11 +88,11 @@ impl Store for Files {
     }
 
     fn write(&mut self, name: &str, version: Option<&str>, record: &Record) -> Result<bool, StoreError> {
-        self.replace(name, version, Some(record)).map_err(failed)
+        self.replace(name, version, Some(record)).map_err(|error| failed(&error))
     }
 
     fn remove(&mut self, name: &str, version: &str) -> Result<bool, StoreError> {
-        self.replace(name, Some(version), None).map_err(failed)
+        self.replace(name, Some(version), None).map_err(|error| failed(&error))
     }
 
     fn list(&mut self, _: Listing<'_>) -> Result<u64, StoreError> {

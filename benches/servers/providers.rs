@@ -38,7 +38,7 @@ pub(crate) fn print(rounds: usize) {
     let row = |name, url, peer| Row { name, binary: shedlock.clone(), url, peer };
     let mut rows = vec![
         row("SQLite", format!("sqlite:{}/locks.db", directory("sqlite")), None),
-        row("files, provider in Rust", format!("exec:{}?{}", files.display(), directory("files")), Some(0)),
+        row("files, provider in Rust", format!("exec:{}?directory={}", files.display(), directory("files")), Some(0)),
         row("files, example in Python", format!("example:{}", directory("example")), Some(0)),
     ];
     if let Some(former) = before() {
