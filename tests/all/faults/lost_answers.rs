@@ -134,6 +134,11 @@ impl<S: Store> Site<S> {
         self.store.in_one_record() || self.url.starts_with("etcd:")
     }
 
+    /// Returns how long to try: each try may start programs, which takes its time on a busy machine.
+    fn patience(&self) -> &'static str {
+        if self.store.starts_programs() { "6s" } else { "1s" }
+    }
+
     fn requests(&self) -> usize {
         self.relay.requests.load(Ordering::SeqCst)
     }
@@ -279,7 +284,7 @@ fn an_acquisition_whose_answer_is_lost_is_found_to_be_ours<S: Store>(site: &Site
 }
 
 fn an_acquisition_that_is_given_up_is_given_back<S: Store>(site: &Site<S>) {
-    let ended = finish(&mut site.run(&["--backend-timeout", "1s", "touch", "ran"]));
+    let ended = finish(&mut site.run(&["--backend-timeout", site.patience(), "touch", "ran"]));
     ended.complains(125, "backend");
     assert!(!site.place.path("ran").exists());
     assert!(site.requests() >= 2);
@@ -299,7 +304,7 @@ fn a_release_whose_answer_is_lost_is_repeated_without_a_word<S: Store>(site: &Si
 }
 
 fn a_release_whose_answers_are_all_lost_has_freed_the_lock<S: Store>(site: &Site<S>) {
-    let ended = finish(&mut site.run(&["--backend-timeout", "1s", "sh", "-c", "exit 7"]));
+    let ended = finish(&mut site.run(&["--backend-timeout", site.patience(), "sh", "-c", "exit 7"]));
     match site.url.starts_with("etcd:") {
         // A look finds it free.
         true => ended.is_silent_with(7),
@@ -329,7 +334,7 @@ fn a_person_does_not_notice_that_answers_are_lost<S: Store>(site: &Site<S>) {
 }
 
 fn who_does_not_know_whether_it_is_paused_is_told_so<S: Store>(site: &Site<S>) {
-    let ended = finish(&mut site.operate(&["pause", NAME, "--backend-timeout", "1s"]));
+    let ended = finish(&mut site.operate(&["pause", NAME, "--backend-timeout", site.patience()]));
     ended.complains(125, "backend");
     assert!(ended.stderr.contains("hint: the lock may be paused anyway"), "{ended:?}");
     assert!(site.is_held());
