@@ -66,6 +66,16 @@ pub(super) fn try_functions(store: &mut Provider) -> Vec<Finding> {
             let _ = trial.clean_up();
         }
         match ended {
+            // A user who may only lock is a wise one. What cannot be removed is left once: the next trial sees it first.
+            Err(Stop::Error(error))
+                if wrong.is_empty()
+                    && function == "remove"
+                    && error.class == ErrorClass::Permanent
+                    && !store.is_about_the_program(&error) =>
+            {
+                let why = format!("not tried, because what is written cannot be removed: {}", error.message);
+                return vec![Finding::good("functions", why)];
+            }
             Err(Stop::Error(error)) if error.class == ErrorClass::Permanent => {
                 wrong.push(Finding::from_error(function, error));
             }
@@ -89,6 +99,7 @@ fn not_tried(why: &str) -> Finding {
 
 impl Trial<'_> {
     fn run(&mut self) -> Result<(), Stop> {
+        self.listed()?;
         let first = self.read()?;
         if first.found.is_some() {
             return self.stop("read", "it found a record of a name that nobody has written", COMPARE);
@@ -254,6 +265,7 @@ impl Trial<'_> {
         })?;
         for (name, _) in others.iter().filter(|(_, until)| until.is_some_and(|until| until < now)) {
             if let Some((_, version)) = self.store.read(name)?.found {
+                self.function = "remove";
                 self.store.remove(name, &version)?;
             }
         }
