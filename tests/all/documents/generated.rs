@@ -1,7 +1,6 @@
 //! What is made of the tables, and the examples: they are read by those for whom they are made.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -202,8 +201,11 @@ fn bash_completes_the_job_as_it_would_without_us() {
 }
 
 /// Offers what is linked in and each provider that is installed: a script that nobody starts.
+#[cfg(feature = "default")]
 #[test]
 fn bash_completes_the_schemes_of_backends_and_of_providers() {
+    use std::os::unix::fs::PermissionsExt;
+
     let place = Place::new();
     for (name, mode) in [("tape", 0o755), ("paper", 0o644)] {
         let program = place.path(&format!("shedlock-provider-{name}"));

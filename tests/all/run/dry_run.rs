@@ -1,7 +1,6 @@
 //! `run --dry-run`: it says everything, and does nothing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Place, finish};
 
@@ -82,8 +81,11 @@ fn who_has_closed_the_pipe_has_seen_enough() {
     finish(place.run("job", ["--dry-run", "true"]).stdout(writer)).is_silent_with(0);
 }
 
+#[cfg(feature = "provider")]
 #[test]
 fn the_program_of_a_provider_is_named_and_not_started() {
+    use std::os::unix::fs::PermissionsExt;
+
     let place = Place::new();
     let program = place.path("shedlock-provider-tape");
     fs::write(&program, "#!/bin/sh\ntouch started\n").unwrap();
