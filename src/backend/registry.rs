@@ -140,7 +140,10 @@ mod tests {
         let known: Vec<_> = examples(true).map(|kind| kind.example).collect();
         let error = error.trim_end_matches(", or a program shedlock-provider-oracle");
         // The test's directory may have providers.
-        let error = error.trim_end_matches(", mongodb:").trim_end_matches(", example:");
+        let mut error = error;
+        for scheme in [", wire:", ", mongodb:", ", example:"] {
+            error = error.trim_end_matches(scheme);
+        }
         assert_eq!(error, format!("has the unknown scheme `oracle:`; known are {}", known.join(", ")));
         assert!(examples(false).all(|kind| !error.contains(kind.example)), "{error}");
     }
