@@ -13,7 +13,7 @@ const MEMORY: &str = "/dev/shm";
 const MONGODB: &str = "shedlock-provider-mongodb";
 const EXAMPLE: &str = "shedlock-provider-example";
 
-/// What is measured: what it is called, its URL, and the place of what it is compared with.
+/// A store that is measured: its name and URL, and the row with which it is compared.
 struct Row {
     name: &'static str,
     binary: String,

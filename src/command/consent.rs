@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write, stderr, stdin};
 
 use clap::ArgMatches;
 
+use super::output::refuse;
+use crate::exit::Exit;
 use crate::report;
 
 /// Says whether the user agrees to the change.
@@ -24,6 +26,12 @@ impl Consent {
             false => Self::Missing,
         }
     }
+}
+
+/// Leaves a lock unchanged because nobody can be asked; `--force` does without.
+pub(super) fn refuse_unasked(state: &str, does: &str) -> Exit {
+    let message = format!("{state}; without a terminal to ask on, it is left unchanged");
+    refuse(&message, Some(&format!("--force {does} it without asking")))
 }
 
 /// Asks on the terminal whether to change a lock; no answer means no.

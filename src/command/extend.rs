@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use super::consent::{Consent, is_agreed};
+use super::consent::{Consent, is_agreed, refuse_unasked};
 use super::handle::{bad_argument, find_own, refuse_lost};
 use super::inspect::{Seen, print_lines, suggest_lock};
 use super::operator::Operator;
@@ -53,10 +53,7 @@ fn extend_run(matches: &ArgMatches, name: &LockName, lease: Duration) -> anyhow:
     };
     let effect = format!("its job may run for {} from now, unless it has longer anyway", duration::format(lease));
     match consent {
-        Consent::Missing => {
-            let message = format!("{state}; without a terminal to ask on, it is left unchanged");
-            return Ok(refuse(&message, Some("--force extends it without asking")));
-        }
+        Consent::Missing => return Ok(refuse_unasked(&state, "extends")),
         Consent::ToAsk => {
             operator.disconnect();
             if !is_agreed(&state, &effect, "extend it?") {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 
 use super::arguments;
-use super::consent::{Consent, is_agreed};
+use super::consent::{Consent, is_agreed, refuse_unasked};
 use super::inspect::{MAX_READS, Seen, check_change, print_lines, suggest_lock};
 use super::operator::Operator;
 use super::output::refuse;
@@ -28,10 +28,7 @@ pub(crate) fn unlock(matches: &ArgMatches) -> anyhow::Result<Exit> {
         }
         let (state, effect) = (seen.state(), effect(&name, record));
         match consent {
-            Consent::Missing => {
-                let message = format!("the lock `{name}` {state}; without a terminal to ask on, it is left unchanged");
-                return Ok(refuse(&message, Some("--force frees it without asking")));
-            }
+            Consent::Missing => return Ok(refuse_unasked(&format!("the lock `{name}` {state}"), "frees")),
             Consent::ToAsk => {
                 // The user may take long to answer.
                 operator.disconnect();

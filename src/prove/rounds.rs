@@ -58,7 +58,7 @@ pub(crate) struct Outcome {
     pub(crate) left: Option<(usize, String, Option<BackendError>)>,
     /// Whether the clients' connections went through a relay.
     pub(crate) is_relayed: bool,
-    /// What was found of a provider's functions; nothing if there is no provider.
+    /// The findings about a provider's functions; empty without a provider.
     pub(crate) functions: Vec<Finding>,
 }
 

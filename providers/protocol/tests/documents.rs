@@ -1,5 +1,5 @@
-//! What docs/providers.md and the manual say of the protocol is compared with the types of this crate, and the conversation that is
-//! recorded there is had again with the example.
+//! Compares what docs/providers.md and the manual say of the protocol with the types of this crate, and replays the conversation that
+//! is recorded there with the example.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 

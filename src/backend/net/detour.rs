@@ -29,21 +29,21 @@ pub(crate) trait Way: Send + Sync {
     fn keep(&self, helper: Helper);
 }
 
-/// What happens to a provider with a request.
+/// Harm that a trial does to a provider when it gets a request.
 #[cfg(feature = "provider")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
     None,
-    /// It gets the beginning of the request, and is killed so much later.
+    /// Sends it the beginning of the request, and kills it so much later.
     Kill {
         after: usize,
         later: Duration,
     },
-    /// It is stopped for a while.
+    /// Stops it for a while.
     Stop {
         time: Duration,
     },
-    /// It is stopped, and [`Way::keep`] takes it when it is given up.
+    /// Stops it until it is given up, when [`Way::keep`] takes it.
     Freeze,
 }
 

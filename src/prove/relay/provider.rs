@@ -1,4 +1,4 @@
-//! What is done to a provider in the place of a connection. A cut kills it, at any moment until it has answered. A freeze stops
+//! Harm to a provider in the place of a connection. A cut kills it, at any moment until it has answered. A freeze stops
 //! it with its request, which it carries out after the client has given it up: as a store does that gets a request late.
 
 use std::os::fd::AsFd;

@@ -43,7 +43,7 @@ pub(super) struct Process {
     shows_stderr: bool,
     /// Does harm to it in a trial.
     detour: Detour,
-    /// It was stopped, and outlives its end here.
+    /// Says that it was stopped, and goes on after it was given up here.
     is_frozen: bool,
 }
 
